@@ -40,7 +40,7 @@ from privinf.federation import (  # noqa: E402
     pinned_keys,
 )
 from privinf.federation.askers import ClientEnvelope  # noqa: E402
-from privinf.federation.secure.site import NOISE_REACH  # noqa: E402
+from privinf.federation.secure.site import NOISE_SDS  # noqa: E402
 from privinf.mechanisms.catalogue import SITE_OPS  # noqa: E402
 
 TARGET = ROOT / "benchmarks" / "results" / "identity_attacks.md"
@@ -88,7 +88,7 @@ def totals(count: int, seed: int) -> tuple[Counter[str], float, float]:
     true = SecureServer(lying).vector_sum("clipped_score", args, mu=1e3, label="s").values[0]
     found, far = Counter[str](), 0.0
     sd = SecureServer(lying).planned("clipped_score", args, mu=MU, label="s").scale * len(NAMES) ** 0.5
-    most = len(NAMES) * ROWS * record_sensitivity.bound + NOISE_REACH * sd
+    most = len(NAMES) * ROWS * record_sensitivity.bound + NOISE_SDS * sd
     for _ in range(count):
         lying.amount = float(rng.choice([-1, 1]) * most * 10 ** rng.uniform(-2, 3))
         ledger = Ledger()

@@ -42,10 +42,10 @@ true_stream = NoiseKey.stream
 
 def without(which: str) -> Callable[..., bytes]:
     """Return `NoiseKey.stream` with one argument left out."""
-    nothing = {"question": "", "roster": (), "total": np.empty(0)}
+    nothing = {"query_digest": "", "roster": (), "total": np.empty(0)}
 
-    def stream(self: NoiseKey, question: str, roster: tuple[str, ...], total: object) -> bytes:
-        told = {"question": question, "roster": roster, "total": total}
+    def stream(self: NoiseKey, query_digest: str, roster: tuple[str, ...], total: object) -> bytes:
+        told = {"query_digest": query_digest, "roster": roster, "total": total}
         return true_stream(self, **told | {which: nothing[which]})
 
     return stream
@@ -81,7 +81,7 @@ def main() -> None:
             add(f'restarts of a fit, trust="{trust}", {words}', RESTARTS, distinct, spent, good=good)
     shared = redraws.shared_noise(NoiseKey())
     add("pairs of answers that share noise, of 5", 5, len(shared), "", good=not shared)
-    for which in ("question", "roster", "total"):
+    for which in ("query_digest", "roster", "total"):
         with patch.object(NoiseKey, "stream", without(which)):
             shared = redraws.shared_noise(NoiseKey())
         add(

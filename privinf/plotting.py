@@ -255,8 +255,8 @@ def _draw_intervals(
 ) -> None:
     """Draw bars; an infinite end becomes an arrow just outside the finite picture."""
     finite = np.concatenate([center, interval[np.isfinite(interval)], [0.0]])
-    reach = (float(np.ptp(finite)) or 1.0) * 0.15
-    low, high = finite.min() - reach, finite.max() + reach
+    margin = (float(np.ptp(finite)) or 1.0) * 0.15
+    low, high = finite.min() - margin, finite.max() + margin
     ends = np.clip(interval, low, high)
     ax.hlines(rows, *ends.T, color=color, linewidth=BAR, label=label, capstyle="butt", zorder=2)
     for side, marker in ((0, "<"), (1, ">")):

@@ -132,11 +132,11 @@ def _lattice(values: Floats, counts: Integers) -> tuple[Floats, Floats]:
 
 
 def _respond(mass: Floats, cells: int, weight: float, step: float) -> Floats:
-    reach = cells + 1
-    result = np.zeros(mass.size + 2 * reach)
-    for size, share in ((cells, weight), (reach, 1.0 - weight)):
+    widest = cells + 1
+    result = np.zeros(mass.size + 2 * widest)
+    for size, share in ((cells, weight), (widest, 1.0 - weight)):
         for sign in (-1, 1):
-            start = reach + sign * size
+            start = widest + sign * size
             result[start : start + mass.size] += share * math.exp(log_expit(sign * size * step)) * mass
     return result
 

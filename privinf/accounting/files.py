@@ -233,6 +233,6 @@ def _account_of(lines: list[dict[str, Any]], path: Path) -> MemoryAccount:
 
 
 def _reopen(path: str, budget: dict[str, Any] | None, name: str, anchor: str, scope: Scope) -> Ledger:
-    door = LedgerFile(path, None if budget is None else Budget.from_dict(budget), name, anchor=anchor)
-    door._scope = scope
-    return door
+    ledger = LedgerFile(path, None if budget is None else Budget.from_dict(budget), name, anchor=anchor)
+    ledger._scope = scope
+    return ledger

@@ -196,7 +196,7 @@ class Ledger:
         ArgumentError
             If a name is empty or contains ``=``.
         """
-        return door_to(self._account, (*self._scope, scope_component(name, disjoint)))
+        return ledger_of(self._account, (*self._scope, scope_component(name, disjoint)))
 
     def total(self) -> Total | ParallelTotal:
         """Return the joint loss of everything recorded in this scope, for the worst placed unit.
@@ -264,10 +264,10 @@ class Ledger:
         >>> Ledger.from_json(text, resume=True)
         <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1)>
         """
-        door = _open(text, ())
+        ledger = _open(text, ())
         if resume:
-            door._account.resume()
-        return door
+            ledger._account.resume()
+        return ledger
 
     def __copy__(self) -> Ledger:
         return self
@@ -623,7 +623,7 @@ def _open(text: str, scope: Scope) -> Ledger:
     account = enlist(stored)
     if account is not stored:
         account.absorb(stored.snapshot())
-    return door_to(account, scope)
+    return ledger_of(account, scope)
 
 
 def named_labels(entries: Iterable[LedgerEntry]) -> str:
@@ -636,9 +636,9 @@ def account_of(ledger: Ledger) -> tuple[Account, Scope]:
     return ledger._account, ledger._scope
 
 
-def door_to(account: Account, scope: Scope = ()) -> Ledger:
+def ledger_of(account: Account, scope: Scope = ()) -> Ledger:
     """Return a ledger that files its entries in this account, at `scope`."""
-    door = Ledger.__new__(Ledger)
-    door._account = account
-    door._scope = scope
-    return door
+    ledger = Ledger.__new__(Ledger)
+    ledger._account = account
+    ledger._scope = scope
+    return ledger

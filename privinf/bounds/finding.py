@@ -242,10 +242,10 @@ class _Searches:
         entries = list[LedgerEntry]()
         while self._edges:
             for name, (_, share) in list(self._edges.items()):
-                looked, lines = self._columns.release(name, self._cells[name], part * share, budget, LABEL)
+                cdf, lines = self._columns.release(name, self._cells[name], part * share, budget, LABEL)
                 entries += lines
                 try:
-                    self._edges[name] = self._searches[name].send(looked)
+                    self._edges[name] = self._searches[name].send(cdf)
                 except StopIteration as end:
                     ranges[name] = end.value
                     del self._edges[name]

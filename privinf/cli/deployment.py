@@ -36,7 +36,7 @@ KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 SITE_NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
 SITE_NAME_RULE = "a site's name must have 1 to 64 characters, each a letter, a digit, - or _"
-LOOK_EVERY = 0.25  # seconds between looks at what a process does
+POLL_SECONDS = 0.25  # seconds between looks at what a process does
 PAUSE = 3.0  # seconds before a process that ended is started again
 TAGGED = "superlink.privinf"
 

@@ -14,7 +14,7 @@ import click
 from privinf.accounting import PrivacyReport
 from privinf.cli.deployment import days_left, executable, read_federation
 from privinf.cli.inputs import read_schema_file, read_toml
-from privinf.cli.ledgers import analyst_lines, told_by_analyst
+from privinf.cli.ledgers import analyst_lines, charges_by_analyst
 from privinf.cli.outputs import json_option
 from privinf.cli.sites import read_policy
 from privinf.errors import ArgumentError, PrivinfError
@@ -108,7 +108,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     assert remaining is not None
     facts |= {"epsilon": spent.epsilon() if len(ledger) else 0.0, "of": ledger.budget.epsilon(delta)}
     facts |= {"left": remaining.epsilon(delta), "delta": delta, "releases": len(ledger)}
-    facts |= told_by_analyst(journal, delta, read_policy(folder / site["policy"]).analysts)
+    facts |= charges_by_analyst(journal, delta, read_policy(folder / site["policy"]).analysts)
     if as_json:
         click.echo(json.dumps(facts, indent=1))
         return
@@ -208,9 +208,9 @@ def _is_checkpoint(folder: Path) -> bool:
 
 def _contents(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     """Look at what the files say, and whether they go together."""
-    for look in (_schema, _policy, _ledger, _federation):
+    for check in (_schema, _policy, _ledger, _federation):
         try:
-            yield from look(folder, site)
+            yield from check(folder, site)
         except (PrivinfError, OSError) as problem:
             yield Diagnostic("error", str(problem), "replace the file by a valid one")
 

@@ -75,7 +75,7 @@ SIMULATED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedFit:
+class FederatedFitPlan:
     """What is asked of a federation, as a TOML file says it.
 
     Attributes
@@ -110,7 +110,7 @@ class AskedFit:
 
 
 @error_boundary
-def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = False) -> AskedFit:
+def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = False) -> FederatedFitPlan:
     """Return the plan in a TOML file, checked whole; paths in it are those from its own folder.
 
     Parameters
@@ -156,7 +156,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     folder = content.get("checkpoint")
     if folder is not None and model not in ("MomentOLS", "FederatedGLM"):
         raise ArgumentError(f"{path}: checkpoint is available only for MomentOLS and FederatedGLM; omit it")
-    return AskedFit(
+    return FederatedFitPlan(
         model=model,
         statistic=content.get(STATISTIC, ""),
         formula=content["formula"],
@@ -172,12 +172,12 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
 
 
 @error_boundary
-def run_plan(plan: AskedFit, federation: Federation, *, overwrite: bool = False) -> dict[str, Any]:
+def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool = False) -> dict[str, Any]:
     """Ask the sites what a plan says; write and return the results.
 
     Parameters
     ----------
-    plan : AskedFit
+    plan : FederatedFitPlan
         Of `read_plan`.
     federation : Federation
         Of any transport.
@@ -218,18 +218,18 @@ def run_plan(plan: AskedFit, federation: Federation, *, overwrite: bool = False)
     return record
 
 
-def _model(plan: AskedFit, federation: Federation) -> Any:
+def _model(plan: FederatedFitPlan, federation: Federation) -> Any:
     words: dict[str, Any] = {"schema": plan.schema, "trust": plan.trust}
     if plan.model != "MomentOLS":
         words["family"] = plan.family
     return getattr(pi, plan.model).from_formula(plan.formula, federation, **words)
 
 
-def _checkpoint_option(plan: AskedFit) -> dict[str, Any]:
+def _checkpoint_option(plan: FederatedFitPlan) -> dict[str, Any]:
     return {} if plan.checkpoint is None else {"checkpoint": plan.checkpoint}
 
 
-def _statistic(plan: AskedFit, federation: Federation) -> dict[str, Any]:
+def _statistic(plan: FederatedFitPlan, federation: Federation) -> dict[str, Any]:
     """Release one sum, and say what it is."""
     words = dict(plan.spending)
     options = {"rng": words.pop("rng", None), "design": Design.from_formula(plan.formula, plan.schema)}

@@ -18,7 +18,7 @@ import tomli_w
 from privinf.cli.deployment import (
     FEDERATION,
     KIT_VERSION,
-    LOOK_EVERY,
+    POLL_SECONDS,
     TAGGED,
     analysts_of,
     certificates,
@@ -234,7 +234,7 @@ def up_command(folder: Path, listen: str) -> None:
         while not reachable(f"{_reachable_host(listen)}:{port}"):
             if process.poll() is not None:
                 raise AlignmentError(SERVER_STOPPED.format(log))
-            if stopping.wait(LOOK_EVERY):
+            if stopping.wait(POLL_SECONDS):
                 return
         for name in record["sites"]:
             flwr(
@@ -246,7 +246,7 @@ def up_command(folder: Path, listen: str) -> None:
                 TAGGED,
             )
         click.echo(f"server of {len(record['sites'])} sites at {listen}:{port}")
-        while process.poll() is None and not stopping.wait(LOOK_EVERY):
+        while process.poll() is None and not stopping.wait(POLL_SECONDS):
             pass
         if process.poll() is not None and not stopping.is_set():
             raise AlignmentError(SERVER_STOPPED.format(log))
@@ -358,8 +358,8 @@ def over_flower(
                     f"Flower returned no results within {timeout:g} seconds (--timeout); see the log, "
                     f"{folder / 'superlink.log'}"
                 )
-            waiting.wait(LOOK_EVERY)
-            seconds -= LOOK_EVERY
+            waiting.wait(POLL_SECONDS)
+            seconds -= POLL_SECONDS
         result = parse_json(read_text(answer_path, "results"), "the server's results file")
     if "error" in result:
         raise AlignmentError(str(result["error"]))

@@ -20,8 +20,8 @@ from privinf.accounting import Budget
 from privinf.cli.deployment import (
     BUNDLE,
     KIT_VERSION,
-    LOOK_EVERY,
     PAUSE,
+    POLL_SECONDS,
     SITE_NAME,
     SITE_NAME_RULE,
     analysts_of,
@@ -329,7 +329,7 @@ def _keep(folder: Path, site: dict[str, str], address: str, stopping: threading.
     ]
     while not stopping.is_set():
         if not Path(site["socket"]).exists() or not reachable(address):
-            stopping.wait(LOOK_EVERY)
+            stopping.wait(POLL_SECONDS)
             continue
         with open(folder / "node.log", "ab") as log:
             process = subprocess.Popen(
@@ -341,7 +341,7 @@ def _keep(folder: Path, site: dict[str, str], address: str, stopping: threading.
                 stderr=log,
                 start_new_session=True,
             )
-        while process.poll() is None and not stopping.wait(LOOK_EVERY):
+        while process.poll() is None and not stopping.wait(POLL_SECONDS):
             pass
         end(process)
         stopping.wait(PAUSE)

@@ -124,7 +124,9 @@ def show_command(path: Path, as_json: bool) -> None:
     """  # noqa: D301
     journal = read_site_ledger(path) if _is_site(path) else None
     facts = _record_of(LedgerFile(path) if journal is None else journal.ledger)
-    facts |= {} if journal is None else told_by_analyst(journal, facts["delta"]) | {"bound": read_pins(path)}
+    facts |= (
+        {} if journal is None else charges_by_analyst(journal, facts["delta"]) | {"bound": read_pins(path)}
+    )
     if as_json:
         click.echo(json.dumps(facts, allow_nan=False))
         return
@@ -176,7 +178,7 @@ def _record_of(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def told_by_analyst(
+def charges_by_analyst(
     journal: Journal, delta: float, listed: Iterable[Analyst] = ()
 ) -> dict[str, list[dict[str, Any]]]:
     """Return who has spent how much, of what budget if it is known, and what is reserved, for JSON."""

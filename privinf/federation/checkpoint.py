@@ -272,23 +272,23 @@ class CheckpointedServer:
         """Return a release, from the folder if it is there; as for the server."""
         name, under_way = (f"{self._query_count:05d}{kind}.npz" for kind in ("", "-asked"))
         self._query_count += 1
-        question = query_digests(
+        digests = query_digests(
             Query(op, args=args),
             Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms),
         )
         if self._folder.has(name):
             self._server.skip()
-            return self._stored_release(name, question, self._server.shape(op, args))
+            return self._stored_release(name, digests, self._server.shape(op, args))
         with self._lasting():
             self._reserve()
             if self._folder.has(under_way):
-                planned = _planned(self._folder, under_way, question)
+                planned = _planned(self._folder, under_way, digests)
             else:
                 planned = self._server.planned(op, args, label=label, mu=mu)
-                _write_plan(self._folder, under_way, question, planned)
+                _write_plan(self._folder, under_way, digests, planned)
             noisy = self._server.release(planned)
             self.entries += noisy.entries
-            _write_release(self._folder, name, question, noisy)
+            _write_release(self._folder, name, digests, noisy)
             (self._folder.path / under_way).unlink()
         return noisy
 
@@ -309,8 +309,8 @@ class CheckpointedServer:
         """Return a symmetric release, from the folder if it is there; as for the server."""
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _stored_release(self, name: str, question: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
-        header, arrays = _of_question(self._folder, name, question)
+    def _stored_release(self, name: str, digests: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
+        header, arrays = _of_query(self._folder, name, digests)
         entries = _lines_of(self._folder.path / name, header)
         noisy = _released(header, arrays, entries, shape)
         for entry in entries:
@@ -340,9 +340,9 @@ def _released(
     )
 
 
-def _write_release(folder: FitFolder, name: str, question: tuple[str, str], released: NoisySum) -> None:
+def _write_release(folder: FitFolder, name: str, digests: tuple[str, str], released: NoisySum) -> None:
     header = {
-        "question": question[0],
+        "question": digests[0],
         "rows": released.rows,
         "sites": list(released.sites),
         "scale": released.scale,
@@ -352,10 +352,10 @@ def _write_release(folder: FitFolder, name: str, question: tuple[str, str], rele
     folder.write(name, header, {"values": released.values})
 
 
-def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned: PlannedQuery) -> None:
+def _write_plan(folder: FitFolder, name: str, digests: tuple[str, str], planned: PlannedQuery) -> None:
     text, arrays = planned.query.pack()
     header = {
-        "question": question[0],
+        "question": digests[0],
         "query": text,
         "asked": list(planned.sites),
         "scale": planned.scale,
@@ -365,8 +365,8 @@ def _write_plan(folder: FitFolder, name: str, question: tuple[str, str], planned
     folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 
-def _planned(folder: FitFolder, name: str, question: tuple[str, str]) -> PlannedQuery:
-    header, arrays = _of_question(folder, name, question)
+def _planned(folder: FitFolder, name: str, digests: tuple[str, str]) -> PlannedQuery:
+    header, arrays = _of_query(folder, name, digests)
     try:
         return _unpacked(header, arrays)
     except PrivinfError:
@@ -381,12 +381,12 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Planne
     return PlannedQuery(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 
-def _of_question(
-    folder: FitFolder, name: str, question: tuple[str, str]
+def _of_query(
+    folder: FitFolder, name: str, digests: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Return a file's header and arrays, if it is about this question."""
     header, arrays = folder.read_file(name)
-    if header.get("question") not in question:
+    if header.get("question") not in digests:
         raise StorageError(OTHER_FIT.format(folder.path / name))
     return header, arrays
 

@@ -43,7 +43,7 @@ from privinf.validation import check_count, check_positive
 log = logging.getLogger(__name__)
 LONGEST_PATH = 100  # a unix socket's name is part of its address
 TICK = 0.1  # seconds until a stop is noticed
-LARGEST_QUESTION = 1 << 23  # bytes of a question: a square matrix of 1,000 columns fits
+LARGEST_QUERY = 1 << 23  # bytes of a question: a square matrix of 1,000 columns fits
 PATIENCE = 5.0  # seconds in which a header must arrive
 LOGGED = 100  # characters of a caller's text that are logged
 REFUSALS = 100  # refusals in a minute that are logged
@@ -112,7 +112,7 @@ class SiteDaemon:
         group: str | None = None,
         allow_uids: Collection[int] | None = None,
         timeout: float = 30.0,
-        largest: int = LARGEST_QUESTION,
+        largest: int = LARGEST_QUERY,
     ) -> None:
         if not isinstance(site, Site):
             raise ArgumentError(f"site must be a Site, got {type(site).__name__}")

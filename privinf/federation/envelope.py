@@ -33,7 +33,7 @@ HEAD_FIELD = "head "
 MOST_HEADS = 200
 # A ledger's head: number of lines, tag and the site's signature.
 HEAD_TEXT = re.compile("([1-9][0-9]{0,15}) ([0-9a-f]{64}) ([0-9a-f]{128})")
-QUESTION_FIELDS = {
+ENVELOPE_FIELDS = {
     "site": "(?s:.*)",
     "digest": "[0-9a-f]{64}",
     "session": "(?s:.*)",
@@ -185,11 +185,11 @@ class Envelope:
         if not fields:
             return cls()
         plain = {name: text for name, text in fields.items() if not name.startswith(HEAD_FIELD)}
-        if plain.keys() != QUESTION_FIELDS.keys():
+        if plain.keys() != ENVELOPE_FIELDS.keys():
             raise StorageError(
                 "the query was sent by another version of privinf, or its fields for signatures are missing"
             )
-        for name, shape in QUESTION_FIELDS.items():
+        for name, shape in ENVELOPE_FIELDS.items():
             if not isinstance(plain[name], str) or not re.fullmatch(shape, plain[name]):
                 raise StorageError(f"the message's field {name} is invalid")
         heads = heads_in(fields)
@@ -202,7 +202,7 @@ class Envelope:
         """The envelope as further texts of a message, none if there is no envelope."""
         if not self.nonce:
             return {}
-        plain = {name: str(getattr(self, name)) for name in QUESTION_FIELDS}
+        plain = {name: str(getattr(self, name)) for name in ENVELOPE_FIELDS}
         return plain | head_fields(self.heads)
 
     @property

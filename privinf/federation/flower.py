@@ -430,7 +430,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
     try:
         query = Query.unpack(*unpacked(content))
         envelope = enveloped(content)
-        question = Envelope.from_fields(envelope)
+        query_envelope = Envelope.from_fields(envelope)
     except Exception:
         # Anything may stand in a text of unknown origin; its errors may quote it.
         return Reply(site=name, sums=NOTHING, rows=0, error=f"StorageError: {NO_QUERY}"), {}
@@ -438,7 +438,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
         return site.handle(query, name), envelope
     if isinstance(site, RemoteSite):
         return site.exchange(query, name, envelope)
-    return SiteEnvelope(site, name).answer(question, query)
+    return SiteEnvelope(site, name).answer(query_envelope, query)
 
 
 def _reply(content: Any) -> tuple[Reply, Fields]:

@@ -50,8 +50,8 @@ def query_digests(query: Query, words: str) -> tuple[str, str]:
     """
     rounded = {name: in_digits(value) for name, value in query.args.items()}
     first, second = (
-        hashlib.sha256(Places.KNOWN_AS.format(digest=asked_query.digest, words=words).encode()).hexdigest()
-        for asked_query in (Query(query.op, args=rounded), query)
+        hashlib.sha256(Places.KNOWN_AS.format(digest=version.digest, words=words).encode()).hexdigest()
+        for version in (Query(query.op, args=rounded), query)
     )
     return first, second
 
@@ -75,12 +75,12 @@ class NoiseMemory:
         self.secure = secure
         self._answers: dict[str, str] = {}
 
-    def fits(self, question: str, roster: Sequence[str], total: Floats) -> bool:
+    def fits(self, query_digest: str, roster: Sequence[str], total: Floats) -> bool:
         """Return whether a question was not answered before, or by these sites with this sum."""
-        commitment = self.key.commitment(question, roster, total)
-        return self._answers.get(question, commitment) == commitment
+        commitment = self.key.commitment(query_digest, roster, total)
+        return self._answers.get(query_digest, commitment) == commitment
 
-    def commit(self, question: str, roster: Sequence[str], total: Floats) -> None:
+    def commit(self, query_digest: str, roster: Sequence[str], total: Floats) -> None:
         """Remember an answer; what comes before its noise is drawn.
 
         Raises
@@ -88,24 +88,24 @@ class NoiseMemory:
         NotAvailableError
             Another answer was given to the question before.
         """
-        if not self.fits(question, roster, total):
+        if not self.fits(query_digest, roster, total):
             raise NotAvailableError(
                 "the noise of this query was already used for other sites or for another sum; send a "
                 "new query"
             )
-        if question not in self._answers:
-            self.remember(question, self.key.commitment(question, roster, total))
+        if query_digest not in self._answers:
+            self.remember(query_digest, self.key.commitment(query_digest, roster, total))
 
-    def remember(self, question: str, answer: str) -> None:
+    def remember(self, query_digest: str, answer: str) -> None:
         """Remember what tells an answer from others."""
-        self._write({"question": question, "answer": answer})
-        self._answers[question] = answer
+        self._write({"question": query_digest, "answer": answer})
+        self._answers[query_digest] = answer
 
-    def stream(self, query: Query, question: str, roster: Sequence[str], total: Floats) -> bytes:
+    def stream(self, query: Query, query_digest: str, roster: Sequence[str], total: Floats) -> bytes:
         """Return the stream key of an answer, which is remembered first (NotAvailableError as above)."""
-        self.commit(question, roster, total)
+        self.commit(query_digest, roster, total)
         if self.secure:
-            return self.key.stream(question, roster, total)
+            return self.key.stream(query_digest, roster, total)
         return self.seeded(query.op, query.sequence)
 
     def seeded(self, purpose: str, sequence: int) -> bytes:

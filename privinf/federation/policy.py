@@ -34,7 +34,7 @@ NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshol
 # "key" is the fingerprint of a trusted server's noise key.
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors", "key"}
 # The laws that a mechanism's noise can follow.
-LAWS = {
+NOISE_MODELS = {
     Mechanisms.GAUSSIAN: (NoiseLaws.GAUSSIAN, NoiseLaws.DISCRETE_GAUSSIAN),
     Mechanisms.GUMBEL_PEELING: (NoiseLaws.GUMBEL,),
     Mechanisms.LAPLACE_PEELING: (NoiseLaws.LAPLACE, NoiseLaws.DISCRETE_LAPLACE),
@@ -342,7 +342,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
 
 def _scale(entry: LedgerEntry) -> float:
     """Return the scale of a line's noise, once what it says of its noise is known here; 0 without noise."""
-    if entry.mechanism not in LAWS:
+    if entry.mechanism not in NOISE_MODELS:
         raise ArgumentError(f"the site's version of privinf does not have the mechanism {entry.mechanism!r}")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
@@ -354,7 +354,10 @@ def _scale(entry: LedgerEntry) -> float:
         raise ArgumentError(
             f"the ledger line {readable(entry.label)!r} must give the scale of its noise as a number"
         )
-    if scale > 0.0 and entry.noise.get("law", LAWS[entry.mechanism][0]) not in LAWS[entry.mechanism]:
+    if (
+        scale > 0.0
+        and entry.noise.get("law", NOISE_MODELS[entry.mechanism][0]) not in NOISE_MODELS[entry.mechanism]
+    ):
         raise ArgumentError(
             f"the noise model of the ledger line {readable(entry.label)!r} is not available for its mechanism"
         )

@@ -44,7 +44,7 @@ READABLE: Mapping[type[BaseException], str] = {
     BrokenPipeError: "the other end closed the connection",
 }
 # Of a question's digest, in its ledger line: 128 bits.
-QUESTION_DIGITS = 32
+QUERY_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -375,7 +375,7 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
     )
 
 
-def question_of(query: Query, **extra: PlainValue) -> str:
+def query_digest_of(query: Query, **extra: PlainValue) -> str:
     """Return the digest of a question, and of what `extra` is done with its sum.
 
     What names the asking of it is left out: session, reservation, ids and times of lines, digits, and
@@ -398,31 +398,31 @@ def _without(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in names}
 
 
-def with_question(query: Query, **extra: PlainValue) -> Query:
+def with_query_digest(query: Query, **extra: PlainValue) -> Query:
     """Return a question whose one line names it, and `extra`: it pays for this question and no other.
 
     Its id follows from the session and the place in it.
     """
-    return naming(query, question_of(query, **extra))
+    return naming(query, query_digest_of(query, **extra))
 
 
-def naming(query: Query, question: str) -> Query:
+def naming(query: Query, digest: str) -> Query:
     """Return a question whose one line names it by its digest."""
     (charge,) = query.charges
-    noise = {**charge["noise"], "question": question[:QUESTION_DIGITS]}
+    noise = {**charge["noise"], "question": digest[:QUERY_DIGITS]}
     return query.charged({**charge, "id": _line_id(query), "noise": noise})
 
 
-def named(entry: LedgerEntry, query: Query, question: str) -> LedgerEntry:
+def named(entry: LedgerEntry, query: Query, digest: str) -> LedgerEntry:
     """Return a line as `naming` writes it into its question."""
-    return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": question[:QUESTION_DIGITS]})
+    return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": digest[:QUERY_DIGITS]})
 
 
-def check_question(planned: PlannedQuery, **extra: PlainValue) -> None:
+def check_query_digest(planned: PlannedQuery, **extra: PlainValue) -> None:
     """Raise ArgumentError unless the one line of a plan names its question, and `extra`."""
     query = planned.query
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
-    if named != (_line_id(query), question_of(query, **extra)[:QUESTION_DIGITS]):
+    if named != (_line_id(query), query_digest_of(query, **extra)[:QUERY_DIGITS]):
         raise ArgumentError(
             "the ledger line of the planned release belongs to another query; plan the release again"
         )

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, loss_from_dict
 from privinf.accounting.journal import Head
-from privinf.accounting.ledger import account_of, door_to, named_labels
+from privinf.accounting.ledger import account_of, ledger_of, named_labels
 from privinf.accounting.losses import noise_free
 from privinf.accounting.scopes import Part, Tally
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
@@ -90,14 +90,14 @@ class Journal:
         self._outdated: set[str | Part] = set()
         self._rows = uuid4().hex[:16]
         self._reserved: dict[Part, Reservation] = {}
-        self._asked_by: dict[str, list[tuple[Part | None, LedgerEntry]]] = {}
+        self._lines_by_analyst: dict[str, list[tuple[Part | None, LedgerEntry]]] = {}
         self._tallies: dict[str, Tally] = {}
         self.peers: dict[str, SignedHead] = {}
 
     @property
     def ledger(self) -> Ledger:
         """A door to the account."""
-        return door_to(self._account, self._scope)
+        return ledger_of(self._account, self._scope)
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
@@ -108,11 +108,13 @@ class Journal:
     @property
     def charges(self) -> dict[str, tuple[LedgerEntry, ...]]:
         """Lines by the analyst whose questions they paid for; empty: nobody was listed."""
-        return {name: tuple(entry for _, entry in credited) for name, credited in self._asked_by.items()}
+        return {
+            name: tuple(entry for _, entry in credited) for name, credited in self._lines_by_analyst.items()
+        }
 
     def charged_on(self, reserved: Reservation) -> tuple[LedgerEntry, ...]:
         """Return the lines that were charged on a reservation."""
-        credited = self._asked_by.get(reserved.analyst, ())
+        credited = self._lines_by_analyst.get(reserved.analyst, ())
         return tuple(entry for on, entry in credited if on == reserved.part)
 
     def tally(self, by: Analyst | None) -> Tally | None:
@@ -122,7 +124,7 @@ class Journal:
         tally = self._tallies.get(by.name)
         if tally is None or tally.budget != by.budget:
             tally = Tally(by.budget, f"analyst {by.name!r}")
-            for on, entry in self._asked_by.get(by.name, ()):
+            for on, entry in self._lines_by_analyst.get(by.name, ()):
                 tally.add([(entry.scope, entry.loss)], on)
             for reservation in self._reserved.values():
                 if reservation.analyst == by.name:
@@ -292,7 +294,7 @@ class Journal:
 
         A fit that went on with other rows would take batches of these and of those for disjoint.
         """
-        parts = (on for credited in self._asked_by.values() for on, _ in credited if on is not None)
+        parts = (on for credited in self._lines_by_analyst.values() for on, _ in credited if on is not None)
         self._outdated |= {*self._charged, *self._last, *parts}
 
     def place(self, name: str) -> str:
@@ -330,7 +332,7 @@ class Journal:
         """Remember who asked for what a line charges; it counts against his budget."""
         whose = line.get("analyst", "")
         on = _part(line)
-        self._asked_by.setdefault(whose, []).extend((on, entry) for entry in entries)
+        self._lines_by_analyst.setdefault(whose, []).extend((on, entry) for entry in entries)
         if whose in self._tallies:
             self._tallies[whose].add([(entry.scope, entry.loss) for entry in entries], on)
 

@@ -14,7 +14,7 @@ import numpy as np
 from privinf.accounting import Budget, Ledger, LedgerEntry
 from privinf.accounting.chains import Chain
 from privinf.accounting.journal import Anchor, Head, verified_lines
-from privinf.accounting.ledger import MemoryAccount, check_budget, door_to, enlist
+from privinf.accounting.ledger import MemoryAccount, check_budget, enlist, ledger_of
 from privinf.accounting.scopes import Part
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, PrivinfError, StorageError
@@ -218,7 +218,7 @@ class FileJournal(Journal):
                 f"the ledger {self.path} has a limit that differs from budget= and cannot be changed; "
                 "omit budget="
             )
-        super().__init__(door_to(self.account), clock)
+        super().__init__(ledger_of(self.account), clock)
         if not all(map(self._replayed, self._chain.lines[1:])):
             raise StorageError(f"the ledger {self.path} is damaged")
         self._chain.lines[1:] = []
@@ -328,7 +328,7 @@ def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
         It is damaged, or no site's ledger of version 2.
     """
     lines = _lines_of(path)
-    journal = Journal(door_to(_account_of(lines[0], path)), clock)
+    journal = Journal(ledger_of(_account_of(lines[0], path)), clock)
     try:
         for line in lines[1:]:
             journal.take_up(line)

@@ -42,10 +42,10 @@ from privinf.federation.rounds import (
     MissingSites,
     PlannedQuery,
     Rounds,
-    check_question,
+    check_query_digest,
     named,
     naming,
-    question_of,
+    query_digest_of,
     replies_of,
     without_digits,
 )
@@ -417,7 +417,7 @@ class TrustedServer(Rounds):
             _check_room(size, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
         entry = self._marked(entry)
         query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
-        question = question_of(query)
+        question = query_digest_of(query)
         query, entry = naming(query, question), named(entry, query, question)
         return ValidatedQuery(
             PlannedQuery(query, tuple(names), scale, line.mu), entry, question, record_sensitivity
@@ -483,7 +483,7 @@ class TrustedServer(Rounds):
             query.op, without_digits(query.args), self._available_sites(planned)
         )
         return self._charge_and_release(
-            ValidatedQuery(planned, planned.entry, question_of(query), record_sensitivity)
+            ValidatedQuery(planned, planned.entry, query_digest_of(query), record_sensitivity)
         )
 
     def _available_sites(self, planned: PlannedQuery) -> list[str]:
@@ -770,7 +770,7 @@ class TrustedServer(Rounds):
         total, answered = self._total(query, record_sensitivity, names)
         source = self._noise
         if noisy:
-            question = question_of(
+            question = query_digest_of(
                 query,
                 peeled_offset=ranking.offset,
                 peeled_factor=ranking.factor,
@@ -814,7 +814,7 @@ class TrustedServer(Rounds):
             raise ArgumentError(
                 "the release was planned with another noise source; pass the same rng= as before"
             )
-        check_question(planned)
+        check_query_digest(planned)
         if (entry.noise.get("scale"), entry.loss) != (planned.scale, GaussianLoss(planned.mu)):
             raise ArgumentError(
                 "the noise of the planned release differs from its ledger line; plan it again"

@@ -86,7 +86,7 @@ class ModelRows:
         The sites that hold the rows.
     data_bounds : bool
         Whether bounds were taken from the rows (a leak that every ledger line names).
-    asked : Design or None
+    site_design : Design or None
         What sites of tables must adopt first, where it is not `design`.
 
     Notes
@@ -98,7 +98,7 @@ class ModelRows:
     parts: Mapping[Label, Rows]
     federation: Federation | None = None
     data_bounds: bool = False
-    asked: Design | None = None
+    site_design: Design | None = None
 
     @property
     def rows(self) -> Rows:

@@ -70,7 +70,7 @@ class PrivateDraws:
     ----------
     values : tuple of float
         X, one a draw.
-    pick_scale, value_sd : float
+    selection_scale, value_sd : float
         b and t.
     targets : int
         m.
@@ -80,7 +80,7 @@ class PrivateDraws:
     """
 
     values: tuple[float, ...]
-    pick_scale: float
+    selection_scale: float
     value_sd: float
     targets: int
     inflation: float
@@ -114,7 +114,7 @@ class PrivateDraws:
     def correction(self, alpha: float) -> tuple[float, float]:
         """Return d and pi(d); both depend on public numbers only."""
         check_fraction(alpha, "alpha")
-        shifts = _SHIFTS * (self.pick_scale + self.value_sd) if self.noisy else np.zeros(1)
+        shifts = _SHIFTS * (self.selection_scale + self.value_sd) if self.noisy else np.zeros(1)
         shares = np.array([self._share(shift) for shift in shifts])
         ranks = _rank(alpha * shares, len(self.values))
         enough = ranks >= 1.0
@@ -130,13 +130,13 @@ class PrivateDraws:
     @property
     def noisy(self) -> bool:
         """Whether the maxima were noised."""
-        return self.pick_scale > 0.0 or self.value_sd > 0.0
+        return self.selection_scale > 0.0 or self.value_sd > 0.0
 
     def _share(self, shift: float) -> float:
         room = shift + self.value_sd * _NORMAL
-        if self.targets == 1 or self.pick_scale == 0.0:
+        if self.targets == 1 or self.selection_scale == 0.0:
             return float(np.mean(room >= 0.0))
-        probability = expit(room / self.pick_scale - math.log(self.targets - 1))
+        probability = expit(room / self.selection_scale - math.log(self.targets - 1))
         return float(np.mean(np.where(room >= 0.0, probability, 0.0)))
 
 
@@ -244,7 +244,7 @@ def bootstrap_draws(
     inflation = float(np.max(sigma / np.sqrt(coordinates.variance)))
     return PrivateDraws(
         values=tuple(values.tolist()),
-        pick_scale=selection,
+        selection_scale=selection,
         value_sd=sd,
         targets=len(sigma),
         inflation=inflation,

@@ -48,9 +48,9 @@ class RestrictedEigenvalues:
         Corrected for the clipping.
     smallest_sd, largest_sd : float
         Sd of the noise of each value.
-    pick_scale : float
-        Scale of the Gumbel noise of the picks: what is picked is within ``pick_scale * log(vectors)`` of the
-        extreme on average.
+    selection_scale : float
+        Scale of the Gumbel noise of the selections: a selected value is within
+        ``selection_scale * log(vectors)`` of the extreme on average.
     sparsity, vectors, columns : int
         Nonzero entries of a vector, number of vectors, number of columns among which they are.
     """
@@ -59,7 +59,7 @@ class RestrictedEigenvalues:
     largest: float
     smallest_sd: float
     largest_sd: float
-    pick_scale: float
+    selection_scale: float
     sparsity: int
     vectors: int
     columns: int
@@ -209,7 +209,7 @@ def restricted_eigenvalues(
         largest=largest,
         smallest_sd=smallest_sd,
         largest_sd=largest_sd,
-        pick_scale=selection,
+        selection_scale=selection,
         sparsity=size,
         vectors=vectors,
         columns=len(among),

@@ -176,7 +176,7 @@ def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleQuestion:
+class SampleQuery:
     """Which sums (a key of `SAMPLE_STATISTICS`) over which columns; `label` is for the ledger.
 
     `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
@@ -192,16 +192,16 @@ class SampleQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSums:
+class SampleTotals:
     """The un-noised sums of a question, by one pass over rows: in memory, of any table, or in a database."""
 
     schema: Schema
-    question: SampleQuestion
+    query: SampleQuery
 
     @property
     def levels(self) -> tuple[tuple[Any, ...], ...]:
         """Levels of each column of `question.by`."""
-        return tuple(_levels(self.schema, name) for name in self.question.by)
+        return tuple(_levels(self.schema, name) for name in self.query.by)
 
     @property
     def cells(self) -> int:
@@ -211,14 +211,14 @@ class AskedSums:
     @property
     def statistic(self) -> SampleStatistic:
         """What is added up."""
-        return SAMPLE_STATISTICS[self.question.kind]
+        return SAMPLE_STATISTICS[self.query.kind]
 
     def over(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[EntrySums | Floats, int]:
         """Return the weighted sums, exact or in doubles, and the number of rows.
 
         Ranks are of all rows at once: their columns are kept, 8 bytes a number, and their sum is in doubles.
         """
-        named = (*self.question.values, *self.question.by)
+        named = (*self.query.values, *self.query.by)
         passes = ColumnPasses(rows, named, self.schema, unit=self.schema.unit)
         exact = exact and self.statistic.whole is None
         sums = EntrySums(self.statistic, weighted, self.cells)
@@ -227,12 +227,12 @@ class AskedSums:
                 raise unfit("the test uses ranks or adds no noise")
             from privinf.mechanisms.pushdown import SampleColumn, add_entries
 
-            ends = {name: range_of(self.schema, name) for name in self.question.values}
+            ends = {name: range_of(self.schema, name) for name in self.query.values}
             columns = {
                 name: SampleColumn(self.grid(name), (middle - half, middle + half))
                 for name, (middle, half) in ends.items()
             }
-            return sums, add_entries(passes.pushed, self.schema, columns, self.question.by, sums)
+            return sums, add_entries(passes.pushed, self.schema, columns, self.query.by, sums)
         if exact:
             for reader in passes.readers():
                 sums.update(self.sample(reader, exact=True))
@@ -248,14 +248,14 @@ class AskedSums:
 
     def sample(self, reader: Reader, *, exact: bool) -> Sample:
         """Return the records of a block, values in [-1, 1] or in steps of 2^-20."""
-        values = np.empty((len(reader), len(self.question.values)))
-        for place, name in enumerate(self.question.values):
+        values = np.empty((len(reader), len(self.query.values)))
+        for place, name in enumerate(self.query.values):
             values[:, place] = self._steps(reader, name) if exact else _scaled(reader, self.schema, name)
-        if self.question.kind == "signed ranks":
-            middle, half = range_of(self.schema, self.question.values[0])
-            values -= (self.question.center - middle) / half
+        if self.query.kind == "signed ranks":
+            middle, half = range_of(self.schema, self.query.values[0])
+            values -= (self.query.center - middle) / half
         codes = np.zeros(len(reader), dtype=np.int64)
-        for name, levels in zip(self.question.by, self.levels, strict=True):
+        for name, levels in zip(self.query.by, self.levels, strict=True):
             codes = codes * len(levels) + reader.codes(name)
         return Sample(values, codes, self.cells)
 

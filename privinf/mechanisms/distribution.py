@@ -338,7 +338,7 @@ class OpenLabels:
             unit="record",
             trust="central",
             assumptions=(Assumptions.PUBLIC_N,),
-            reach=float(self.n),
+            largest=float(self.n),
         )
         scale, entry = line.calibrated(spending.source)
         if isinstance(entry.loss, GaussianLoss) and not math.isinf(mu):

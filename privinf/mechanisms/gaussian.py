@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 # Noisy values are held within this many sds: the grid of secure noise ends at 2^45 steps, and noise spans at
 # least 2^20 of them.
-REACH = 2.0**24
+LARGEST_MULTIPLE = 2.0**24
 LARGEST = 2.0**1000  # noisy values are held within this, too, far inside the range of doubles
 # Rounding of float arithmetic before the noise (scaling, projection) is far below this relative slack,
 # which is charged to every sensitivity.
@@ -100,7 +100,7 @@ class Line:
         Replace-one l2 sensitivity of the released array, scaled units, before grid rounding.
     dimension : int
         Number of released numbers that one unit touches (for the grid's share of the sensitivity).
-    reach : float
+    largest : float
         Public bound of the released numbers that secure noise must have room for; 0 where there is none.
     """
 
@@ -115,7 +115,7 @@ class Line:
     relation: Relation = "replace-one"
     assumptions: tuple[str, ...] = field(default=(Assumptions.PUBLIC_N,))
     party: str = ""
-    reach: float = 0.0
+    largest: float = 0.0
 
     def calibrated(self, source: NoiseSource) -> tuple[float, LedgerEntry]:
         """Return the noise scale (sd, scaled units) and the ledger line.
@@ -136,13 +136,13 @@ class Line:
                 self.sensitivity * (1.0 + FLOAT_SLACK), self.mu, self.dimension, source
             )
             grid = grid_step(scale) if source.secure else 0.0
-            if source.secure and self.reach >= LARGEST_STEP * grid:
+            if source.secure and self.largest >= LARGEST_STEP * grid:
                 raise SensitivityError(
                     f"{self.label}: the noise at mu={self.mu:.3g} is too small to be represented exactly. "
                     "Use a smaller privacy budget, or pass epsilon=inf for no noise"
                 )
-            law = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
-            noise = {"law": law, "scale": scale, "grid": grid}
+            distribution = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
+            noise = {"law": distribution, "scale": scale, "grid": grid}
             name = source.name
             secure = source.secure
         entry = LedgerEntry(
@@ -231,8 +231,8 @@ def number_of(value: object) -> float:
 
 
 def clamped(values: Floats, scale: float) -> Floats:
-    """Return values as finite numbers, within `REACH` times a noise scale above 0: a public bound."""
-    end = min(REACH * scale, LARGEST) if scale > 0.0 else LARGEST
+    """Return values as finite numbers, within `LARGEST_MULTIPLE` noise scales where the scale is above 0."""
+    end = min(LARGEST_MULTIPLE * scale, LARGEST) if scale > 0.0 else LARGEST
     return np.asarray(np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), -end, end))
 
 

@@ -279,9 +279,9 @@ class Moments:
         if self.trust == "local":
             return self._release_records(checked_rows, budget, parts[0], to)
         passes = RowPasses(self.design, checked_rows, self.weights, passes=len(parts), together=units > 0)
-        reach, q2 = passes.public_sizes()
+        public_bounds, q2 = passes.public_sizes()
         weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
-        queries = self._queries(weight, reach, q2, robust=robust, units=units)
+        queries = self._queries(weight, public_bounds, q2, robust=robust, units=units)
         lines = [self._line(query, part) for query, part in zip(queries, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
         sums = queries[0].over(passes, exact=scales[0] > 0.0)
@@ -392,7 +392,7 @@ class Moments:
         return True, units if units > 1 else 0
 
     def _queries(
-        self, weight: float, reach: Floats, q2: float, *, robust: bool, units: int = 0
+        self, weight: float, public_bounds: Floats, q2: float, *, robust: bool, units: int = 0
     ) -> list[OwnSum]:
         """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
         design = self.design
@@ -404,7 +404,7 @@ class Moments:
             "intercept": design.y_center,
             "public": self.layout.public,
             "public_norm2": q2,
-            "public_reach": np.maximum(reach, SMALLEST),
+            "public_reach": np.maximum(public_bounds, SMALLEST),
         }
         if self.trust == "central":
             args |= {"max_rows": max_rows(design), "weight_bound": self.weight_bound}
@@ -433,7 +433,7 @@ class Moments:
             dimension=query.record_sensitivity.size * (rows_per_unit if local else 1),
             mu=mu,
             # No entry of one record passes the sensitivity; totals are checked by `check_room`.
-            reach=query.record_sensitivity.l2 if local else 0.0,
+            largest=query.record_sensitivity.l2 if local else 0.0,
             unit=unit_name(self.design),
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds, placed=local),

@@ -167,7 +167,7 @@ class RowPasses:
         """Number of rows, which a pass counts where nothing says it."""
         source = self._rows.features
         if self._count is None and self.adds(exact=False):
-            from privinf.mechanisms.pushdown.questions import counted_rows
+            from privinf.mechanisms.pushdown.queries import counted_rows
 
             self._counted(counted_rows(self._rows, self._design))
         elif self._count is None and not self._rows.in_memory:

@@ -37,7 +37,7 @@ from privinf.typing import PeelingMethod, TrustModel
 from privinf.validation import check_delta, check_fraction, check_positive, is_zero
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
 
-PURE_PICKS = (
+PURE_WITHOUT_VALUES = (
     "delta=0 means pure epsilon-differential privacy, which needs values=False (no values "
     "are released) or method='laplace'"
 )
@@ -51,7 +51,7 @@ class PeelingCost:
 
     Attributes
     ----------
-    pick_scale : float
+    selection_scale : float
         b/lambda of a pick; 0 without noise.
     selection : Loss
         Loss of all picks together.
@@ -59,7 +59,7 @@ class PeelingCost:
         Loss of the values; None if they are not released.
     """
 
-    pick_scale: float
+    selection_scale: float
     selection: Loss
     values: Loss | None
 
@@ -101,7 +101,7 @@ def peeling_cost(
             return _without_noise(values)
         if pure:
             return _pure_cost(k, method, values, epsilon)
-        delta = check_delta(delta, pure=PURE_PICKS)
+        delta = check_delta(delta, pure=PURE_WITHOUT_VALUES)
         if method == "laplace":
             return _laplace_cost(k, values, 2.0 * math.sqrt(3.0 * k * math.log(1.0 / delta)) / epsilon)
         rho = epsilon_to_rho(epsilon, delta)
@@ -124,7 +124,7 @@ def _pure_cost(k: int, method: PeelingMethod, values: bool, epsilon: float) -> P
     if not values:
         return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
     if method == "gumbel":
-        raise ArgumentError(PURE_PICKS)
+        raise ArgumentError(PURE_WITHOUT_VALUES)
     # A pick costs 2 lambda/b and a value lambda/b.
     selection = float_down(exact(epsilon) * 2 / 3)
     rest = float_down(exact(epsilon) - exact(selection))
@@ -168,24 +168,24 @@ def _laplace_rho(k: int, values: bool, rho: float) -> PeelingCost:
 
 
 def solve_peeling_scale(
-    sensitivity: float, pick_scale: float, roundings: float, source: NoiseSource
+    sensitivity: float, selection_scale: float, roundings: float, source: NoiseSource
 ) -> tuple[float, float]:
-    """Return (scale, sensitivity on the grid): scale = pick_scale times (lambda + roundings x step).
+    """Return (scale, sensitivity on the grid): scale = selection_scale times (lambda + roundings x step).
 
     Raises
     ------
     SensitivityError
         The grid's share of the sensitivity would outgrow the budget.
     """
-    if pick_scale == 0.0:
+    if selection_scale == 0.0:
         return 0.0, sensitivity
     bare = sensitivity * (1.0 + FLOAT_SLACK)
-    scale = pick_scale * bare
+    scale = selection_scale * bare
     for _ in range(64):
-        reach = bare + (roundings * grid_step(scale) if source.secure else 0.0)
-        if pick_scale * reach <= scale:
-            return scale, scale / pick_scale
-        scale = pick_scale * reach * (1.0 + 2.0**-50)
+        grid_sensitivity = bare + (roundings * grid_step(scale) if source.secure else 0.0)
+        if selection_scale * grid_sensitivity <= scale:
+            return scale, scale / selection_scale
+        scale = selection_scale * grid_sensitivity * (1.0 + 2.0**-50)
     raise SensitivityError(
         "the privacy budget is too small for the noise that privinf can draw: use a larger "
         "budget, or select fewer entries"
@@ -217,7 +217,7 @@ class PeelingLines:
     times: int
 
     def entry(
-        self, mechanism: str, loss: Loss, norm: str, reach: float, noise_model: str, scale: float
+        self, mechanism: str, loss: Loss, norm: str, grid_sensitivity: float, noise_model: str, scale: float
     ) -> LedgerEntry:
         """Return one line; its noise is `law` at `scale`, none at 0."""
         clear = scale == 0.0
@@ -236,7 +236,7 @@ class PeelingLines:
             unit=self.unit,
             relation="replace-one",
             trust=self.trust,
-            sensitivity=Sensitivity(norm=norm, value=reach, derivation=self.derivation),
+            sensitivity=Sensitivity(norm=norm, value=grid_sensitivity, derivation=self.derivation),
             noise={
                 "law": noise_model,
                 "scale": scale,
@@ -261,19 +261,19 @@ def calibrated_peeling(
     SensitivityError
         The grid's share of the sensitivity would outgrow the budget.
     """
-    scale, picks = selection_entry(lines, cost, sensitivity)
+    scale, selection_line = selection_entry(lines, cost, sensitivity)
     if cost.values is None:
-        return scale, 0.0, (picks,)
+        return scale, 0.0, (selection_line,)
     values_scale, values = values_entry(lines, cost, sensitivity)
-    return scale, values_scale, (picks, values)
+    return scale, values_scale, (selection_line, values)
 
 
 def selection_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
     """Return the noise scale and the ledger line of the picks."""
     roundings = GUMBEL_ROUNDINGS if lines.method == "gumbel" else LAPLACE_ROUNDINGS
-    scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, roundings, lines.source)
+    scale, total = solve_peeling_scale(sensitivity, cost.selection_scale, roundings, lines.source)
     mechanism = Mechanisms.PEELING.format(method=lines.method)
-    return scale, lines.entry(mechanism, cost.selection, Norms.LINF, reach, lines.method, scale)
+    return scale, lines.entry(mechanism, cost.selection, Norms.LINF, total, lines.method, scale)
 
 
 def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
@@ -287,13 +287,13 @@ def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> 
         derivation=Derivations.OF_ENTRIES.format(derivation=lines.derivation, k=k),
     )
     assert loss is not None
-    if lines.method == "laplace" and cost.pick_scale > 0.0:
-        scale, reach = solve_peeling_scale(sensitivity, cost.pick_scale, LAPLACE_ROUNDINGS, source)
-        return scale, lines.entry(Mechanisms.LAPLACE, loss, Norms.LINF, reach, NoiseLaws.LAPLACE, scale)
+    if lines.method == "laplace" and cost.selection_scale > 0.0:
+        scale, total = solve_peeling_scale(sensitivity, cost.selection_scale, LAPLACE_ROUNDINGS, source)
+        return scale, lines.entry(Mechanisms.LAPLACE, loss, Norms.LINF, total, NoiseLaws.LAPLACE, scale)
     assert isinstance(loss, GaussianLoss)
     bare = math.sqrt(k) * sensitivity * (1.0 + FLOAT_SLACK)
-    scale, reach = (0.0, bare) if math.isinf(loss.mu) else solve_scale(bare, loss.mu, k, source)
-    return scale, lines.entry(Mechanisms.GAUSSIAN, loss, Norms.L2, reach, NoiseLaws.GAUSSIAN, scale)
+    scale, total = (0.0, bare) if math.isinf(loss.mu) else solve_scale(bare, loss.mu, k, source)
+    return scale, lines.entry(Mechanisms.GAUSSIAN, loss, Norms.L2, total, NoiseLaws.GAUSSIAN, scale)
 
 
 def _times(loss: Loss, times: int) -> Loss:

@@ -14,7 +14,7 @@ from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLos
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
-from privinf.mechanisms.columns import AskedSums, SampleQuestion, range_of
+from privinf.mechanisms.columns import SampleQuery, SampleTotals, range_of
 from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta
 from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.mechanisms.rows import Rows
@@ -41,7 +41,7 @@ PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass delta=0
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SampleSums(Released):
-    """Noisy sums of one `SampleQuestion`, and the law of their noise.
+    """Noisy sums of one `SampleQuery`, and the law of their noise.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class SampleSums(Released):
     **Privacy.** Released: public.
     """
 
-    question: SampleQuestion
+    query: SampleQuery
     sums: Floats
     scale: Floats
     noise: NoiseChoice
@@ -121,7 +121,7 @@ def joined_rows(samples: Sequence[object], names: Sequence[str], missing: Missin
 def release_sample(
     rows: Rows,
     schema: Schema,
-    question: SampleQuestion,
+    query: SampleQuery,
     spending: SpendingWords,
     *,
     noise: NoiseChoice = "auto",
@@ -135,7 +135,7 @@ def release_sample(
     schema : Schema
         Bounds of the values, levels of the columns that make cells. Columns that it declares public are
         protected like the others.
-    question : SampleQuestion
+    query : SampleQuery
     spending : SpendingWords
     noise : {"auto", "gaussian", "laplace"}
         "auto": Laplace noise for ``delta=0``, or outside of a ledger where it is the smaller one; else
@@ -153,13 +153,13 @@ def release_sample(
     **Privacy.** Replace-one of one record, values and cells together; n is public. Reads every record. The
     sensitivities are proved in `privinf.mechanisms.statistics.samples`.
     """
-    statistic = SAMPLE_STATISTICS[question.kind]
+    statistic = SAMPLE_STATISTICS[query.kind]
     price = Price.from_options(statistic, spending, noise, ledger)
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
         raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
-    sums = AskedSums(schema, question)
-    scale, entry = price.calibrated(question.label, statistic, sums.cells, schema.unit or "record")
+    sums = SampleTotals(schema, query)
+    scale, entry = price.calibrated(query.label, statistic, sums.cells, schema.unit or "record")
     total, n = sums.over(rows, price.weighted, exact=scale > 0.0)
     if n < 2:
         raise AlignmentError("a test needs at least two records")
@@ -169,9 +169,9 @@ def release_sample(
     recorded = price.ledger.spend(entry)
     noisy = _noised(price, total, scale)
     sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
-    ranges = np.array([range_of(schema, name) for name in question.values]).reshape(-1, 2)
+    ranges = np.array([range_of(schema, name) for name in query.values]).reshape(-1, 2)
     return SampleSums(
-        question=question,
+        query=query,
         sums=noisy / weights,
         scale=sd / weights,
         noise="laplace" if price.laplace else "gaussian",

@@ -477,9 +477,9 @@ def _peel(scores: Floats, peeling: Peeling, source: NoiseSource) -> Integers:
     if peeling.scale == 0.0:
         return np.argsort(-scores, axis=-1, kind="stable")[..., : peeling.k].astype(np.int64)
     noise = source.gumbel if peeling.method == "gumbel" else source.laplace
-    picks = []
+    places = []
     for _ in range(peeling.k):
-        pick = np.argmax(scores + noise(peeling.scale, scores.shape), axis=-1)[..., None]
-        np.put_along_axis(scores, pick, -np.inf, axis=-1)
-        picks.append(pick)
-    return np.concatenate(picks, axis=-1).astype(np.int64)
+        place = np.argmax(scores + noise(peeling.scale, scores.shape), axis=-1)[..., None]
+        np.put_along_axis(scores, place, -np.inf, axis=-1)
+        places.append(place)
+    return np.concatenate(places, axis=-1).astype(np.int64)

@@ -52,7 +52,7 @@ def closed(model_rows: ModelRows, schema: Schema) -> ModelRows:
         max_rows=schema.max_rows,
     )
     design = Design.from_formula(str(model_rows.design.formula), hidden, radius=model_rows.design.radius)
-    return replace(model_rows, design=design.conditioned(), asked=model_rows.design.conditioned())
+    return replace(model_rows, design=design.conditioned(), site_design=model_rows.design.conditioned())
 
 
 Checkpoint = str | PathLike[str] | None
@@ -209,7 +209,7 @@ class FederatedMoments:
 
     def _server(self, ledger: Ledger, rng: RngLike, max_colluding: int) -> TrustedServer:
         federation = self.model_rows.sites
-        options: dict[str, Any] = {"ledger": ledger, "rng": rng, "design": self.model_rows.asked}
+        options: dict[str, Any] = {"ledger": ledger, "rng": rng, "design": self.model_rows.site_design}
         if self.trust == "secure-sum":
             return SecureServer(federation, max_colluding=max_colluding, **options)
         if max_colluding:

@@ -192,11 +192,11 @@ def _table(sigma: float, tail: float) -> ProposalTable:
     bits = max(0, math.frexp(sigma)[1] - 1 - 6)
     cell_bits = max(0, math.frexp(sigma)[1])
     width = 1 << bits
-    reach = max(1, math.ceil(tail * sigma / width))
-    first = np.arange(-reach, reach + 1, dtype=np.int64) * width
+    steps = max(1, math.ceil(tail * sigma / width))
+    first = np.arange(-steps, steps + 1, dtype=np.int64) * width
     last = first + (width - 1)
     nearest = np.where(first > 0, first, np.where(last < 0, -last, 0))
-    start = reach * width + 1
+    start = steps * width + 1
     peak = np.exp(-0.5 * (np.append(nearest, start) / sigma) ** 2)
     peak[-1] *= 4.0 * 2.0 ** (cell_bits - bits)
     # F leaves room for rounding every weight up; 1 + 2^-40 keeps W_b >= F rho(x) under the float error of
@@ -210,7 +210,7 @@ def _table(sigma: float, tail: float) -> ProposalTable:
         )
     return ProposalTable(
         cumulative=np.cumsum(np.array(weights, dtype=np.uint64), dtype=np.uint64),
-        first=np.append(first, (reach + 1) * width),
+        first=np.append(first, (steps + 1) * width),
         weights=np.array(weights, dtype=np.uint64),
         ratio=np.append(factor / np.array(weights[:-1], dtype=np.float64), np.nan),
         factor=factor,

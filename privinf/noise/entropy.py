@@ -271,22 +271,22 @@ class NoiseKey:
             raise ArgumentError(f"the secret of a noise key must have {KEY_BYTES} bytes")
         self.fingerprint = self._code("fingerprint").hex()[:16]
 
-    def stream(self, question: str, roster: Sequence[str], total: Floats) -> bytes:
+    def stream(self, query_digest: str, roster: Sequence[str], total: Floats) -> bytes:
         """Return the stream key of one question, those who answered it, and their un-noised sum.
 
         Parameters
         ----------
-        question : str
+        query_digest : str
             Digest of everything public that the release follows from.
         roster : sequence of str
             In any order.
         total : ndarray
         """
-        return self._code("stream", *_sum_parts(question, roster, total))
+        return self._code("stream", *_sum_parts(query_digest, roster, total))
 
-    def commitment(self, question: str, roster: Sequence[str], total: Floats) -> str:
+    def commitment(self, query_digest: str, roster: Sequence[str], total: Floats) -> str:
         """Return what tells one answer to a question from another one, and nothing without the key."""
-        return self._code("answer", *_sum_parts(question, roster, total)).hex()
+        return self._code("answer", *_sum_parts(query_digest, roster, total)).hex()
 
     def seal(self) -> bytes:
         """Return the key of checksums over files that stand beside this one."""
@@ -308,12 +308,12 @@ class NoiseKey:
         raise TypeError("a noise key is secret and cannot be pickled")
 
 
-def _sum_parts(question: str, roster: Sequence[str], total: Floats) -> list[bytes]:
+def _sum_parts(query_digest: str, roster: Sequence[str], total: Floats) -> list[bytes]:
     # Zero has two signs; a sum has one meaning.
     numbers = (np.asarray(total, dtype=np.float64) + 0.0).astype("<f8")
     names = sorted(roster)
     return [
-        question.encode(),
+        query_digest.encode(),
         len(names).to_bytes(8, "little"),
         *(name.encode() for name in names),
         repr(numbers.shape).encode(),

@@ -17,8 +17,8 @@ from privinf.planning.people import (
     NOT_PLANNED,
     Case,
     StudyOptions,
+    checked_case,
     floor_widths,
-    question,
 )
 from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, simulated, variants
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
@@ -488,7 +488,7 @@ def plan_study(
 
 def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Study:
     """Return the study of the estimators that serve its family and trust."""
-    case = question(schema, formula, n, options)
+    case = checked_case(schema, formula, n, options)
     serve = _serving(case.people.family, case.trust)
     chosen = options.estimators
     progress = options.progress

@@ -21,7 +21,7 @@ from privinf.typing import Floats
 from privinf.validation import check_fraction, check_number, check_positive, shown_name
 
 KURTOSIS = 1.0  # excess kurtosis of residuals, about the median of 14 regressions (see `Guesses`)
-PILOT = 20_000  # simulated people by which correlations of columns are matched
+CALIBRATION_PEOPLE = 20_000  # simulated people by which correlations of columns are matched
 NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)  # normal numbers at which quantiles of a column are tabulated
 LONGEST_END = math.log(50.0)  # of a skewed column's law, in widths of the bounds
 NEAR = 0.03  # of a guessed correlation, its made-up one
@@ -165,7 +165,7 @@ def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str
             )
 
 
-def law_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
+def distribution_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
     """Return the law of a column (ArgumentError if what is guessed of it cannot be)."""
     item = schema[name]
     if isinstance(item, Factor):
@@ -328,7 +328,7 @@ def root_of(distributions: tuple[ColumnDistribution, ...], guesses: Guesses) -> 
                     )
     latent = target.copy()
     is_guessed = target != 0.0
-    z = np.random.default_rng(1).standard_normal((PILOT, len(distributions)))
+    z = np.random.default_rng(1).standard_normal((CALIBRATION_PEOPLE, len(distributions)))
     root = target
     gap = np.zeros_like(target)
     for _ in range(12 if np.any(target != np.eye(len(distributions))) else 0):

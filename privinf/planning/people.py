@@ -15,11 +15,11 @@ from scipy.stats import norm
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.gaussian import total_mu
 from privinf.planning.guesses import (
-    PILOT,
+    CALIBRATION_PEOPLE,
     ColumnDistribution,
     Guesses,
+    distribution_of,
     drawn,
-    law_of,
     refuse_strange,
     root_of,
 )
@@ -137,21 +137,21 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         refuse_strange(subject, names, names_known)  # a code book serves many formulas
     refuse_strange("coefficient", guesses.coefficients, design.names)
     refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
-    distributions = tuple(law_of(schema, name, guesses) for name in inputs)
+    distributions = tuple(distribution_of(schema, name, guesses) for name in inputs)
     refuse_strange(
         "residual spread that depends on a numeric column",
         guesses.spreads,
         [distribution.name for distribution in distributions if distribution.cuts is None],
     )
     root = root_of(distributions, guesses)
-    frame = drawn(distributions, root, PILOT, np.random.default_rng(0))
+    frame = drawn(distributions, root, CALIBRATION_PEOPLE, np.random.default_rng(0))
     X = design.matrix(frame)
     slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family)
     residuals = None
     if family == "gaussian":
         places, width = _places(X @ slopes, schema[design.response])
         residuals = residual_distribution(residual_sd, guesses, frame, places, width)
-        assumptions.append(_told_of(residuals, guesses))
+        assumptions.append(_residual_assumption(residuals, guesses))
     lines = (*(distribution.description for distribution in distributions), *assumptions)
     return Population(
         schema=schema,
@@ -174,7 +174,7 @@ def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
     return np.clip((mean - low) / (high - low), 1e-4, 1.0 - 1e-4), high - low
 
 
-def _told_of(residuals: ResidualDistribution, guesses: Guesses) -> str:
+def _residual_assumption(residuals: ResidualDistribution, guesses: Guesses) -> str:
     by = ", ".join(
         f"multiplied by {math.exp(log_ratio):.3g} for each sd of {name}"
         for name, log_ratio in guesses.spreads.items()
@@ -325,7 +325,7 @@ class Case:
         return ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
 
 
-def question(schema: Schema, formula: str, n: int, options: StudyOptions) -> Case:
+def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) -> Case:
     """Return the checked question."""
     check_schema(schema)
     if check_count(n, "n", least=5) > LARGEST_STUDY:

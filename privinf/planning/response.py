@@ -106,8 +106,8 @@ def constant_for(predictor: Floats, mean: float, family: Family) -> float:
     """Return the intercept that gives the response its mean."""
     if family == "gaussian":
         return mean - float(np.mean(predictor))
-    reach = 40.0 + float(np.max(np.abs(predictor)))
-    return float(brentq(lambda c: np.mean(inverse_link(c + predictor, family)) - mean, -reach, reach))
+    end = 40.0 + float(np.max(np.abs(predictor)))
+    return float(brentq(lambda c: np.mean(inverse_link(c + predictor, family)) - mean, -end, end))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

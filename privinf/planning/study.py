@@ -417,9 +417,9 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
         item = case.schema[name]
         if isinstance(item, Numeric):
             mean = float(sample[name].mean())
-            reach = PROTECTED_SDS * float(sample[name].std())
-            low = max(item.low, mean - reach)
-            high = min(item.high, mean + reach)
+            half_range = PROTECTED_SDS * float(sample[name].std())
+            low = max(item.low, mean - half_range)
+            high = min(item.high, mean + half_range)
             if high - low < 0.8 * (item.high - item.low):
                 tighter[name] = replace(item, low=low, high=high)
     if tighter:

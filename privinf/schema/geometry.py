@@ -49,9 +49,9 @@ def box_diameter(widths: Floats, blocks: Blocks) -> float:
     return math.sqrt(float(widths @ widths) + hot)
 
 
-def box_norm(reach: Floats, blocks: Blocks) -> float:
-    """Return the largest norm of a row of a box; `reach` is of the columns outside the blocks."""
-    return math.sqrt(float(reach @ reach) + len(blocks))
+def box_norm(largest: Floats, blocks: Blocks) -> float:
+    """Return the largest norm of a row of a box; `largest` is of the columns outside the blocks."""
+    return math.sqrt(float(largest @ largest) + len(blocks))
 
 
 def outside(private: Flags, blocks: Blocks) -> Flags:

@@ -59,7 +59,7 @@ class Interval:
         return 0.5 * self.low + 0.5 * self.high
 
     @property
-    def reach(self) -> float:
+    def largest(self) -> float:
         """The largest absolute value."""
         return max(abs(self.low), abs(self.high))
 
@@ -113,7 +113,7 @@ class Interval:
 
     def at_least(self, end: float) -> Interval:
         """Return the interval cut at `end`, where rounding alone has carried its lower end below."""
-        room = min(EDGE * self.reach, MOST_CROSSED)
+        room = min(EDGE * self.largest, MOST_CROSSED)
         crossed = end - room <= self.low < end <= self.high
         return Interval(end, self.high) if crossed else self
 

@@ -252,7 +252,7 @@ class Column:
                 f"the stored design is damaged: column {self.name!r} is public in the design and "
                 "private in its schema, or the reverse"
             )
-        slack = BOUND_TOLERANCE * max(bounds.reach, bounds.high - bounds.low)
+        slack = BOUND_TOLERANCE * max(bounds.largest, bounds.high - bounds.low)
         if not (abs(low - bounds.low) <= slack and abs(high - bounds.high) <= slack):
             raise SchemaError(
                 f"the stored design is damaged: the bounds of {self.name!r} do not follow from its schema"
@@ -380,7 +380,7 @@ class Response:
         if self.bounds is None:
             return 0.0, 1.0
         if not centred:
-            return 0.0, self.bounds.reach
+            return 0.0, self.bounds.largest
         return self.bounds.middle, 0.5 * (self.bounds.high - self.bounds.low)
 
 

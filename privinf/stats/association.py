@@ -32,7 +32,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import CLIPPED_PAIRS, Note
 from privinf.schema import Factor, Schema
@@ -251,7 +251,7 @@ def chi2_contingency(
         raise ArgumentError("levels= must be a pair, with the levels of a and the levels of b")
     request, names = request_table(a, b, (None, None) if levels is None else levels, options)
     release = request.release(
-        SampleQuestion(
+        SampleQuery(
             kind="cells", values=(), by=names, label=Labels.BY.format(values=names[0], groups=names[1])
         )
     )
@@ -511,7 +511,7 @@ def pearsonr(
     first, second = (None, None) if bounds is None else (base.public_pair(pair) for pair in bounds)
     request, names = base.request_columns({"x": x, "y": y}, {"x": first, "y": second}, options)
     release = request.release(
-        SampleQuestion(
+        SampleQuery(
             kind="pairs", values=names, label=Labels.CORRELATION.format(first=names[0], second=names[1])
         )
     )

@@ -19,7 +19,7 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.mechanisms.blocks import table_rows
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
@@ -98,12 +98,12 @@ class SampleRequest:
     schema: Schema
     options: SampleOptions
 
-    def release(self, question: SampleQuestion) -> SampleSums:
+    def release(self, query: SampleQuery) -> SampleSums:
         """Release the sums of a question, once."""
         options = self.options
         noise: NoiseChoice = or_default(options.noise, "auto")
         return release_sample(
-            self.rows, self.schema, question, options.spending(), noise=noise, ledger=options.ledger
+            self.rows, self.schema, query, options.spending(), noise=noise, ledger=options.ledger
         )
 
 
@@ -375,7 +375,7 @@ class StatResult(PortableTest):
         source += [(IMPUTED_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
         stamped = [("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []
         if not self.null:
-            return [("Estimates:", readable(self.release.question.label)), *stamped], source
+            return [("Estimates:", readable(self.release.query.label)), *stamped], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
         degrees = "-" if any(np.isnan(df)) else ", ".join(number(value, 1) for value in df)
         small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"

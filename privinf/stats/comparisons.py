@@ -14,7 +14,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.samples import SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.schema import Schema
@@ -316,14 +316,14 @@ def ttest_ind(
             raise ArgumentError("the table was passed twice, as the second argument and as data=")
         options = replace(options, data=b)
         b = None
-    request, question = (
+    request, query = (
         request_groups(a, None, bounds, None, options) if b is None else request_pair(a, b, bounds, options)
     )
-    if len(request.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
+    if len(request.schema[query.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
-            f"{question.by[0]!r} must have exactly two levels for ttest_ind: use anova_oneway for more"
+            f"{query.by[0]!r} must have exactly two levels for ttest_ind: use anova_oneway for more"
         )
-    return _two_groups(*_group_sums(request, question, clip), alternative, level)
+    return _two_groups(*_group_sums(request, query, clip), alternative, level)
 
 
 @error_boundary
@@ -442,12 +442,12 @@ def anova_oneway(
             raise ArgumentError("the table was passed twice, after the formula and as data=")
         options = replace(options, data=groups)
         groups = None
-    request, question = request_groups(values, groups, bounds, levels, options)
-    release, chosen_clip = _group_sums(request, question, clip)
+    request, query = request_groups(values, groups, bounds, levels, options)
+    release, chosen_clip = _group_sums(request, query, clip)
     model = GroupModel.released(release).present()
     F, df, pvalue = model.anova()
-    value = question.values[0]
-    by = question.by[0]
+    value = query.values[0]
+    by = query.by[0]
     return GroupsResult(
         title="One-Way ANOVA (Welch)",
         release=release,
@@ -473,7 +473,7 @@ def request_groups(
     bounds: Pair | None,
     levels: Sequence[Label] | None,
     options: base.SampleOptions,
-) -> tuple[base.SampleRequest, SampleQuestion]:
+) -> tuple[base.SampleRequest, SampleQuery]:
     """Return values and groups, arrays or a formula, and the question that compares them."""
     if isinstance(values, str) and groups is None:
         parts = [part.strip() for part in values.split("~")]
@@ -489,14 +489,14 @@ def request_groups(
         raise SchemaError(
             f"column {by!r} has no declared levels: declare them in the schema, or pass levels="
         )
-    return request, SampleQuestion(
+    return request, SampleQuery(
         kind="groups", values=(value,), by=(by,), label=Labels.BY.format(values=value, groups=by)
     )
 
 
 def request_pair(
     a: object, b: object, bounds: Pair | None, options: base.SampleOptions
-) -> tuple[base.SampleRequest, SampleQuestion]:
+) -> tuple[base.SampleRequest, SampleQuery]:
     """Return two samples below one another, and the question that compares them."""
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError(
@@ -512,15 +512,15 @@ def request_pair(
         raise SchemaError("the two samples have no public bounds: pass bounds=(low, high)")
     rows = joined_rows((a, b), ("a", "b"), base.or_default(options.missing, "raise"))
     request = base.SampleRequest(rows, Schema({"value": pair, "group": ["a", "b"]}), options)
-    return request, SampleQuestion(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
+    return request, SampleQuery(kind="groups", values=("value",), by=("group",), label=Labels.TWO_SAMPLES)
 
 
 def _group_sums(
-    request: base.SampleRequest, question: SampleQuestion, clip: ClipRule
+    request: base.SampleRequest, query: SampleQuery, clip: ClipRule
 ) -> tuple[SampleSums, CoreClip | None]:
     """Release what groups are compared by, and warn where that may be another mean."""
     bounded = check_choice(clip, ClipRule, "clip") == "bounds"
-    release_and_clip = (request.release(question), None) if bounded else clipped_groups(request, question)
+    release_and_clip = (request.release(query), None) if bounded else clipped_groups(request, query)
     base.warn_of(clip_cautions(*release_and_clip))
     return release_and_clip
 
@@ -537,7 +537,7 @@ def _two_groups(
     agrees = (t > 0.0) == (alternative == "greater")
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]
-    value = release.question.values[0]
+    value = release.query.values[0]
     R = model.squares()[0]
     N = np.maximum(model.N, 1.0)
     pooled = 0.0 if model.alone.any() else math.sqrt(max(float((R / N).mean()), 0.0))

@@ -11,7 +11,7 @@ from privinf.accounting import Ledger, PrivacyReport
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import sentence
@@ -218,10 +218,8 @@ def describe(
     estimates: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     for name, column in opened.items():
-        question = SampleQuestion(
-            kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name)
-        )
-        sums = spending(request, column.spending.mu * math.sqrt(SUMS_SHARE * part)).release(question)
+        query = SampleQuery(kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name))
+        sums = spending(request, column.spending.mu * math.sqrt(SUMS_SHARE * part)).release(query)
         first, lines = column.first_distribution((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
         entries += [*sums.entries, *lines]
         mean = described(sums, level=level)

@@ -363,7 +363,7 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     if clip is not None:
         return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)
     model = GroupModel.released(release)
-    value = release.question.values[0]
+    value = release.query.values[0]
     clear = np.maximum(model.N, 1.0)
     sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / clear, 1.0)
     names = [f"{value!r} in group {group!r}" for group in release.levels[0]]

@@ -26,7 +26,7 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
@@ -404,7 +404,7 @@ def _mean(
             return replace(estimate, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
         return estimate
     release = request.release(
-        SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
+        SampleQuery(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
     )
     n = release.nobs
     share = isinstance(request.schema[name], Factor)
@@ -541,7 +541,7 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
     (middle, half) = _units(release)
     mean = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
     row = base.EstimateRow(
-        release.question.values[0],
+        release.query.values[0],
         middle + half * float(np.clip(model.mean, -1.0, 1.0)),
         half * float(model.se),
         *mean.confidence_interval(level),
@@ -562,7 +562,7 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
         model.test(null, alternative) if clip is None else _allowed(model, null, alternative, clip, half)
     )
     estimate = described(release, clip, level=level)
-    name = release.question.values[0]
+    name = release.query.values[0]
     result = MeanResult(
         title="One-Sample t-Test",
         release=release,

@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
@@ -371,7 +371,7 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
 def _share_release(a: Any, options: SampleOptions) -> SampleSums:
     request, (name,) = request_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, options)
     check_share(request.schema, name)
-    return request.release(SampleQuestion(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
+    return request.release(SampleQuery(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
 
 
 def _exact(model: ShareModel, method: ShareMethod) -> bool:
@@ -397,7 +397,7 @@ def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[
     p = min(max(float(model.count) / model.n, 0.0), 1.0)
     bse = math.sqrt(p * (1.0 - p) / model.n + (model.sd / model.n) ** 2)
     return EstimateRow(
-        name=release.question.values[0], estimate=p, bse=bse, low=float(low), high=float(high)
+        name=release.query.values[0], estimate=p, bse=bse, low=float(low), high=float(high)
     ), model
 
 
@@ -420,7 +420,7 @@ def _two_shares(
     if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
         raise SchemaError("the columns must be a group with two levels and an outcome with two levels")
     release = request.release(
-        SampleQuestion(
+        SampleQuery(
             kind="cells", values=(), by=(group, outcome), label=Labels.BY.format(values=outcome, groups=group)
         )
     )

@@ -25,7 +25,7 @@ from privinf.inference.quantiles import (
     quantile_interval,
     window_edges,
 )
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, SampleSums
@@ -103,7 +103,7 @@ class OpenedColumn:
 class QuantileRelease(Released):
     """What was released for some quantiles: a distribution function for each, between public bounds."""
 
-    question: SampleQuestion
+    query: SampleQuery
     quantiles: tuple[float, ...]
     distributions: tuple[NoisyCDF, ...]
     bounds: tuple[float, float]
@@ -296,7 +296,7 @@ def quantile(
         entries += lines
         second.append(distribution)
     release = QuantileRelease(
-        question=SampleQuestion(kind="one sample", values=(name,), label=label),
+        query=SampleQuery(kind="one sample", values=(name,), label=label),
         quantiles=probabilities,
         distributions=tuple(second),
         bounds=(column.low, column.high),
@@ -335,32 +335,32 @@ def clipped_sums(request: SampleRequest, name: str, level: float) -> tuple[Sampl
     def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
         return mean_clip(distribution, low, high, two_sided(level), rest)
 
-    question = SampleQuestion(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
-    return clipped_release(request, question, choose)
+    query = SampleQuery(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
+    return clipped_release(request, query, choose)
 
 
-def clipped_groups(request: SampleRequest, question: SampleQuestion) -> tuple[SampleSums, CoreClip]:
+def clipped_groups(request: SampleRequest, query: SampleQuery) -> tuple[SampleSums, CoreClip]:
     """Release sums of groups on a clip that a fifth of mu^2 buys; their account has both releases."""
-    groups = len(request.schema[question.by[0]].levels)  # type: ignore[union-attr]
+    groups = len(request.schema[query.by[0]].levels)  # type: ignore[union-attr]
 
     def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> CoreClip:
         return core_clip(distribution, low, high, rest, groups)
 
-    return clipped_release(request, question, choose)
+    return clipped_release(request, query, choose)
 
 
 def clipped_release(
-    request: SampleRequest, question: SampleQuestion, choose: Callable[[NoisyCDF, float, float, float], Clip]
+    request: SampleRequest, query: SampleQuery, choose: Callable[[NoisyCDF, float, float, float], Clip]
 ) -> tuple[SampleSums, Clip]:
     """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
     request = streamed(request)
-    name = question.values[0]
+    name = query.values[0]
     column = OpenedColumn.from_request(request, name)
-    distribution, first = column.first_distribution(CLIP_SHARE, Labels.ITS_CLIP.format(label=question.label))
+    distribution, first = column.first_distribution(CLIP_SHARE, Labels.ITS_CLIP.format(label=query.label))
     rest = math.sqrt(1.0 - CLIP_SHARE) * column.spending.mu
     clip = choose(distribution, column.low, column.high, rest)
     second = replace(spending(request, rest), schema=request.schema.fill({name: (clip.low, clip.high)}))
-    sums = second.release(question)
+    sums = second.release(query)
     entries = (*first, *sums.entries)
     recorded = PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta)
     return replace(sums, entries=entries, recorded=recorded), clip

@@ -33,7 +33,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import SchemaError
-from privinf.mechanisms.columns import SampleQuestion
+from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.samples import SampleSums
 from privinf.schema import Schema
 from privinf.stats import base
@@ -229,14 +229,14 @@ def mannwhitneyu(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
-    request, question = (
+    request, query = (
         request_groups(x, None, None, None, options) if y is None else request_pair(x, y, ANY_NUMBER, options)
     )
-    if len(request.schema[question.by[0]].levels) != 2:  # type: ignore[union-attr]
+    if len(request.schema[query.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
-            f"{question.by[0]!r} must have exactly two levels for mannwhitneyu: use kruskal for more"
+            f"{query.by[0]!r} must have exactly two levels for mannwhitneyu: use kruskal for more"
         )
-    return _two_samples(request.release(replace(question, kind="two ranked")), alternative, level)
+    return _two_samples(request.release(replace(query, kind="two ranked")), alternative, level)
 
 
 def _two_samples(release: SampleSums, alternative: Alternative, level: float) -> base.StatResult:
@@ -261,8 +261,8 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
         bse = math.hypot(float(error(np.array([p]))[1, 0]), model.noise) / pairs
         row = base.EstimateRow(name, p, min(bse, 0.5), *model.interval(level, error, 0.0))
         law_of_count = f"Ties count half in P({first_level} > {second_level})."
-    value = release.question.values[0]
-    by = release.question.by[0]
+    value = release.query.values[0]
+    by = release.query.by[0]
     return base.StatResult(
         title="Mann-Whitney Test",
         release=release,
@@ -389,11 +389,11 @@ def kruskal(
         options = replace(options, data=groups)
         groups = None
     bounds = None if isinstance(values, str) else ANY_NUMBER
-    request, question = request_groups(values, groups, bounds, levels, options)
-    k = len(request.schema[question.by[0]].levels)  # type: ignore[union-attr]
+    request, query = request_groups(values, groups, bounds, levels, options)
+    k = len(request.schema[query.by[0]].levels)  # type: ignore[union-attr]
     if k == 2:
-        return _two_samples(request.release(replace(question, kind="two ranked")), "two-sided", level)
-    release = request.release(replace(question, kind="many ranked"))
+        return _two_samples(request.release(replace(query, kind="two ranked")), "two-sided", level)
+    release = request.release(replace(query, kind="many ranked"))
     n = release.nobs
     noise_sd = float(release.scale[0])
     W = float(release.sums[0, 0])
@@ -407,8 +407,8 @@ def kruskal(
         else (noise_sd * distributions.norm.isf((1.0 - level) / 2.0))
     )
     apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
-    value = question.values[0]
-    by = question.by[0]
+    value = query.values[0]
+    by = query.by[0]
     return base.StatResult(
         title="Kruskal-Wallis Test (absolute)",
         release=release,
@@ -543,10 +543,10 @@ def wilcoxon(
     request, (name,) = base.request_columns(
         {"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, options
     )
-    question = SampleQuestion(
+    query = SampleQuery(
         kind="signed ranks", values=(name,), label=Labels.SIGNED_RANKS.format(name=name), center=at
     )
-    release = request.release(question)
+    release = request.release(query)
     n = release.nobs
     T = float(release.sums[0, 0]) * n
     noise_sd = float(release.scale[0]) * n

@@ -9,7 +9,7 @@ import pytest
 
 from privinf.accounting import Budget, GaussianLoss, Ledger, PrivacyReport
 from privinf.accounting.files import LedgerFile
-from privinf.accounting.ledger import Account, account_of, door_to
+from privinf.accounting.ledger import Account, account_of, ledger_of
 from privinf.cli.pending import StagedLedger
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 
@@ -367,7 +367,7 @@ def test_lines_staged_through_a_scope_are_filed_in_it(make_entry):
     assert line.scope == ("second",)
     assert staged.lines == staged.entries == (line,)
     assert staged.find(line.filed(line.id, ())) == line
-    door_to(account_of(real)[0]).spend(*staged.lines)
+    ledger_of(account_of(real)[0]).spend(*staged.lines)
     assert real.entries == (line,)
 
 

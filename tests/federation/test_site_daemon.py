@@ -18,7 +18,7 @@ from federation_sites import OPEN, design_of, federation_of, rows_of
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation import Query, RemoteSite, Site, SiteDaemon, TrustedServer
 from privinf.federation.callers import MOST_OF_ONE, ConnectionLimits
-from privinf.federation.daemon import LARGEST_QUESTION, REFUSALS
+from privinf.federation.daemon import LARGEST_QUERY, REFUSALS
 from privinf.federation.frames import HEAD, MAGIC, MOST_HEADER, frame, read_header, receive, unframe
 from privinf.noise import SimulationNoise
 
@@ -262,7 +262,7 @@ def test_idle_callers_tie_up_nobody(daemon):
 
 def test_bodies_that_do_not_come_take_the_room_of_nobody(daemon):
     """Slow writers announce more than the daemon holds for all; a question with a body comes through."""
-    head = [["a", "<f8", [LARGEST_QUESTION // 8 - 100]]]
+    head = [["a", "<f8", [LARGEST_QUERY // 8 - 100]]]
     parts = framed(head)
     size = len(parts[2]) + head[0][2][0] * 8
     with contextlib.ExitStack() as stack:

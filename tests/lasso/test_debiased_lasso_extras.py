@@ -191,7 +191,7 @@ def test_noise_variance_and_eigenvalues(full):
     assert abs(variance.value - 0.25) < 4.0 * math.hypot(variance.noise_sd, 0.25 * math.sqrt(2.2 / N))
     found = full.restricted_eigenvalues
     values = np.linalg.eigvalsh(0.5 ** np.abs(np.subtract.outer(np.arange(P), np.arange(P))))
-    room = 4.0 * found.largest_sd + 4.0 * found.pick_scale + 0.1
+    room = 4.0 * found.largest_sd + 4.0 * found.selection_scale + 0.1
     assert values[0] - room < found.smallest < 1.0 < found.largest < values[-1] + room
     assert found.sparsity == 2
 

@@ -89,7 +89,7 @@ def test_one_target_is_half_normal_and_needs_no_pick():
     ledger = Ledger()
     sums, fit, found, transform = fitted(5.0, [4], ledger=ledger)
     noisy = bootstrap_draws(sums, fit, found, transform, 50, 2.0)
-    assert noisy.pick_scale == 0.0
+    assert noisy.selection_scale == 0.0
     assert noisy.value_sd > 0.0
     assert ledger.entries[-1].label == "bootstrap draws"
 
@@ -108,7 +108,7 @@ def test_released_draws_have_the_noise_that_is_stated(targets):
         # A pick is right more often than chance: more than a single noisy target is large.
         alone = np.mean(np.square(noisy.values)) / (1.0 + noisy.value_sd**2)
         assert alone > 1.0 + 4.0 * math.sqrt(2.0 / 3_000)
-        assert noisy.pick_scale / noisy.value_sd == pytest.approx(math.sqrt(7 / 3), rel=1e-6)
+        assert noisy.selection_scale / noisy.value_sd == pytest.approx(math.sqrt(7 / 3), rel=1e-6)
 
 
 @pytest.mark.audit
@@ -164,7 +164,7 @@ def test_the_critical_value_is_conservative_for_the_noise(targets, select, sd, c
     truth, noisy = released(np.random.default_rng(5), count, targets, correlation, select, sd)
     drawn = PrivateDraws(
         values=tuple(noisy),
-        pick_scale=select,
+        selection_scale=select,
         value_sd=sd,
         targets=targets,
         inflation=1.0,
@@ -186,7 +186,7 @@ def test_pvalues_are_dual_to_the_intervals():
     rng = np.random.default_rng(1)
     drawn = PrivateDraws(
         values=tuple(np.abs(rng.standard_normal(300)) + 0.7),
-        pick_scale=0.2,
+        selection_scale=0.2,
         value_sd=0.3,
         targets=5,
         inflation=1.07,
@@ -202,7 +202,12 @@ def test_pvalues_are_dual_to_the_intervals():
 
 def test_too_few_draws_and_bad_levels():
     few = PrivateDraws(
-        values=(1.0,) * 25, pick_scale=0.0, value_sd=0.0, targets=3, inflation=1.0, multipliers="rademacher"
+        values=(1.0,) * 25,
+        selection_scale=0.0,
+        value_sd=0.0,
+        targets=3,
+        inflation=1.0,
+        multipliers="rademacher",
     )
     assert few.critical_value(0.05) == 1.0
     with pytest.raises(NotAvailableError, match="bootstrap_draws"):

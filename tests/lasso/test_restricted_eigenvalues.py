@@ -75,7 +75,7 @@ def test_without_noise_they_are_the_extremes_over_the_directions():
     squares = ((X @ sparse_directions(P, 3, 80, 5)) ** 2).mean(axis=0)
     assert found.largest == pytest.approx(squares.max(), rel=1e-12)
     assert found.smallest == pytest.approx(squares.min(), rel=1e-12)
-    assert (found.smallest_sd, found.largest_sd, found.pick_scale) == (0.0, 0.0, 0.0)
+    assert (found.smallest_sd, found.largest_sd, found.selection_scale) == (0.0, 0.0, 0.0)
     assert found.ratio == pytest.approx(squares.max() / squares.min())
     some = restricted_eigenvalues(sums_of(y, X), 3, math.inf, columns=[7, 2, 4], vectors=80)
     assert some.columns == 3

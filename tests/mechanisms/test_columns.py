@@ -16,7 +16,7 @@ from support.tables import IN_MEMORY, KINDS, STREAMS, written
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms import files, reading
-from privinf.mechanisms.columns import AskedSums, ColumnPasses, SampleQuestion
+from privinf.mechanisms.columns import ColumnPasses, SampleQuery, SampleTotals
 from privinf.mechanisms.distribution import OpenColumns, noisy_prefixes, root
 from privinf.mechanisms.gaussian import check_room
 from privinf.mechanisms.rows import as_rows
@@ -28,12 +28,12 @@ SCHEMA = pi.Schema(
     {"y": (0, 10), "x": (-1, 1), "g": pi.Factor(["u", "v", "w"], other="w"), "b": pi.Factor(["n", "m"])}
 )
 QUESTIONS = {
-    "one sample": SampleQuestion(kind="one sample", values=("y",)),
-    "groups": SampleQuestion(kind="groups", values=("x",), by=("g",)),
-    "share": SampleQuestion(kind="share", values=("b",)),
-    "cells": SampleQuestion(kind="cells", values=(), by=("b", "g")),
-    "pairs": SampleQuestion(kind="pairs", values=("y", "x")),
-    "two ranked": SampleQuestion(kind="two ranked", values=("x",), by=("b",)),
+    "one sample": SampleQuery(kind="one sample", values=("y",)),
+    "groups": SampleQuery(kind="groups", values=("x",), by=("g",)),
+    "share": SampleQuery(kind="share", values=("b",)),
+    "cells": SampleQuery(kind="cells", values=(), by=("b", "g")),
+    "pairs": SampleQuery(kind="pairs", values=("y", "x")),
+    "two ranked": SampleQuery(kind="two ranked", values=("x",), by=("b",)),
 }
 SPEND = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
 
@@ -54,7 +54,7 @@ def frame():
 def summed(kind, data, missing="raise"):
     """Return the exact sums of a question."""
     weighted = SAMPLE_STATISTICS[kind].l2
-    sums, n = AskedSums(SCHEMA, QUESTIONS[kind]).over(as_rows(data, missing), weighted, exact=True)
+    sums, n = SampleTotals(SCHEMA, QUESTIONS[kind]).over(as_rows(data, missing), weighted, exact=True)
     return (sums if isinstance(sums, np.ndarray) else sums._total.integers()).tolist(), n
 
 
@@ -172,7 +172,7 @@ def test_sums_take_2_to_the_40_rows_and_no_more(monkeypatch):
     assert one.floats()[0] == pytest.approx([0.0, statistic.l2.weights[1] * 2.0**40])
     with pytest.raises(SensitivityError, match=r"2\^40"):
         one.take(1, np.zeros((1, 2), dtype=object))
-    monkeypatch.setattr(AskedSums, "over", lambda self, rows, weighted, exact: (most(weighted), 1 << 40))
+    monkeypatch.setattr(SampleTotals, "over", lambda self, rows, weighted, exact: (most(weighted), 1 << 40))
     for spend in ({"mu": 1.0}, {"epsilon": 0.5, "delta": 0}):
         release = release_sample(as_rows({"y": [1.0]}), SCHEMA, QUESTIONS["one sample"], spend)
         assert (release.nobs, abs(release.sums[0, 0]) < 100.0) == (1 << 40, True)
@@ -242,7 +242,7 @@ def test_rows_and_sums_are_not_pickled_and_not_shown(frame):
 
 
 def test_order_and_merges_move_no_bit(frame):
-    asked = AskedSums(SCHEMA, QUESTIONS["groups"])
+    asked = SampleTotals(SCHEMA, QUESTIONS["groups"])
     weighted = SAMPLE_STATISTICS["groups"].l2
     parts = [asked.over(as_rows(frame[at : at + 50]), weighted, exact=True)[0] for at in (0, 50, 100)]
     whole = asked.over(as_rows(frame), weighted, exact=True)[0].floats()

@@ -23,12 +23,12 @@ from privinf.errors import (
 )
 from privinf.mechanisms import pushdown
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.columns import AskedSums, SampleQuestion
+from privinf.mechanisms.columns import SampleQuery, SampleTotals
 from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, first_double, query
 from privinf.mechanisms.pushdown.expressions import Expressions
-from privinf.mechanisms.pushdown.questions import Question
+from privinf.mechanisms.pushdown.queries import TableQuery
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
@@ -167,7 +167,7 @@ def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monke
 
     assert not differ()
     with monkeypatch.context() as patch:
-        patch.setattr(Question, "_gaps", lambda self, value, instead: [])
+        patch.setattr(TableQuery, "_gaps", lambda self, value, instead: [])
         assert differ()
 
     def least(self, name, grid, low, high):
@@ -176,9 +176,9 @@ def test_a_clamp_by_least_and_a_dropped_branch_of_nan_are_caught(database, monke
         inner = f"least(greatest({value}, {number(low)}), {number(high)})"
         return f"FLOOR({inner} * {number(grid.factor[0])} + {number(grid.shift[0])})", *ends
 
-    original = Question._of_number
+    original = TableQuery._of_number
     with monkeypatch.context() as patch:
-        patch.setattr(Question, "_of_number", least)
+        patch.setattr(TableQuery, "_of_number", least)
         assert differ()
 
 
@@ -407,27 +407,29 @@ def test_an_empty_table_is_refused(database):
 # ---- means, tests and distributions
 
 SAMPLES = (
-    SampleQuestion(kind="one sample", values=("x",)),
-    SampleQuestion(kind="groups", values=("w",), by=("g",)),
-    SampleQuestion(kind="cells", values=(), by=("g", "k")),
-    SampleQuestion(kind="pairs", values=("x", "y")),
+    SampleQuery(kind="one sample", values=("x",)),
+    SampleQuery(kind="groups", values=("w",), by=("g",)),
+    SampleQuery(kind="cells", values=(), by=("g", "k")),
+    SampleQuery(kind="pairs", values=("x", "y")),
 )
 
 
 def told_of_samples(case, data):
     """Return the un-noised integers of sums over samples, and counts of cells, or how they are refused."""
     numbers = [name for name in case.schema.columns if name.startswith("x")]
-    questions = [
-        SampleQuestion(kind="one sample", values=(numbers[0],)),
-        SampleQuestion(kind="groups", values=(numbers[-1],), by=("g",)),
-        SampleQuestion(kind="cells", values=(), by=("g", "k")),
-        SampleQuestion(kind="pairs", values=(numbers[0], numbers[-1])),
+    queries = [
+        SampleQuery(kind="one sample", values=(numbers[0],)),
+        SampleQuery(kind="groups", values=(numbers[-1],), by=("g",)),
+        SampleQuery(kind="cells", values=(), by=("g", "k")),
+        SampleQuery(kind="pairs", values=(numbers[0], numbers[-1])),
     ]
     found = []
-    for question in questions:
-        weighted = SAMPLE_STATISTICS[question.kind].l2
+    for sample in queries:
+        weighted = SAMPLE_STATISTICS[sample.kind].l2
         try:
-            sums, n = AskedSums(case.schema, question).over(as_rows(data, case.missing), weighted, exact=True)
+            sums, n = SampleTotals(case.schema, sample).over(
+                as_rows(data, case.missing), weighted, exact=True
+            )
             found.append((sums._total.integers().tolist(), n))
         except PrivinfError as problem:
             found.append((type(problem).__name__, str(problem)))
@@ -467,13 +469,13 @@ def test_a_cell_or_a_step_that_is_off_is_caught(database, monkeypatch):
         return [told_of_samples(case, in_duckdb(database, case)) for case in cases] != expected
 
     assert not differ()
-    held, cases_of = Question._level_test, Question._cases
+    held, cases_of = TableQuery._level_test, TableQuery._cases
     mutants = {
-        (Question, "_level_test"): lambda self, name, place: held(self, name, max(place, 1)),
-        (Question, "_cases"): lambda self, value, low, high, inside, gap, below, above: cases_of(
+        (TableQuery, "_level_test"): lambda self, name, place: held(self, name, max(place, 1)),
+        (TableQuery, "_cases"): lambda self, value, low, high, inside, gap, below, above: cases_of(
             self, value, low, high, inside, gap, above, above
         ),
-        (Question, "_gaps"): lambda self, value, instead: [],
+        (TableQuery, "_gaps"): lambda self, value, instead: [],
         (pushdown, "_ladder"): lambda dialect, edges, start=0: "0",
     }
     for (owner, name), wrong in mutants.items():
@@ -560,9 +562,9 @@ def test_queries_are_of_their_dialect(name):
         with pytest.raises(StorageError):
             passes.push([(SITE_OPS[fit], args)])
         assert {"Case", "Floor", "Sum"} <= parsed()
-    for question in SAMPLES:
+    for sample in SAMPLES:
         with pytest.raises(StorageError):
-            AskedSums(schema, question).over(as_rows(source), SAMPLE_STATISTICS[question.kind].l2, exact=True)
+            SampleTotals(schema, sample).over(as_rows(source), SAMPLE_STATISTICS[sample.kind].l2, exact=True)
         assert {"Case", "Sum", "Group"} <= parsed()
     with pytest.raises(StorageError):
         OpenColumns(source, ["x"], schema=schema).cells({"x": np.linspace(-1.0, 1.0, 40)})
@@ -592,8 +594,8 @@ def test_bounds_beyond_a_grid_are_those_of_numpy_at_once(database, drawn):
     grid = ColumnGrid.from_bounds(*(np.array([one]) for one in (low, high, center, scale)), norm)
     middle = 0.5 * low + 0.5 * high
     x = np.array([low, high, middle, 0.0, -1.0, 1e9, -1e9, np.nextafter(low, -9e9), np.nextafter(high, 9e9)])
-    question = Question(of_table(database, pd.DataFrame({"x": x})), None, ["x"], "raise")
-    text, least, most = question.sample_steps("x", grid, (low, high))
+    table_query = TableQuery(of_table(database, pd.DataFrame({"x": x})), None, ["x"], "raise")
+    text, least, most = table_query.sample_steps("x", grid, (low, high))
     found = database.sql(f"select cast({text} as bigint) from (select x as _v0 from frame)").fetchall()
     expected = grid.put(np.clip(x, low, high)[:, None], np.empty((len(x), 1)), finite=True)[:, 0]
     assert [one for (one,) in found] == expected.tolist()

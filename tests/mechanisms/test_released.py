@@ -17,7 +17,7 @@ from privinf.accounting import Budget, Ledger
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms import NoisyTopK, noisy_scalar, private_max
-from privinf.mechanisms.gaussian import REACH
+from privinf.mechanisms.gaussian import LARGEST_MULTIPLE
 from privinf.noise import LatticeNoise, grid_step
 from privinf.noise.lattice import LARGEST_STEP
 from privinf.wire import Assumptions
@@ -177,14 +177,14 @@ def test_no_value_stops_a_scalar_that_is_paid_for(value, rng):
     ledger = Ledger()
     found = noisy_scalar(value, 1e-9, mu=1.0, rng=rng, ledger=ledger)
     assert len(ledger) == 1
-    assert abs(found) < 2 * REACH * 1e-9 + 4
+    assert abs(found) < 2 * LARGEST_MULTIPLE * 1e-9 + 4
 
 
 def test_the_hold_lies_inside_the_grid_and_moves_no_two_values_apart():
     for scale in (1e-9, 0.7, 1.0, 1.99, 3e7):
-        assert REACH * scale / grid_step(scale) < LARGEST_STEP
-        LatticeNoise().perturb(np.array([REACH * scale, -REACH * scale]), scale)
-    assert float(noisy_scalar(1e30, 1.0, mu=1.0)) == pytest.approx(REACH, rel=1e-5)
+        assert LARGEST_MULTIPLE * scale / grid_step(scale) < LARGEST_STEP
+        LatticeNoise().perturb(np.array([LARGEST_MULTIPLE * scale, -LARGEST_MULTIPLE * scale]), scale)
+    assert float(noisy_scalar(1e30, 1.0, mu=1.0)) == pytest.approx(LARGEST_MULTIPLE, rel=1e-5)
 
 
 REFUSED = {
@@ -323,5 +323,5 @@ def test_a_level_without_a_delta_is_reported_at_the_usual_one():
 def test_the_old_name_of_the_noise_model_is_refused():
     release = released_at(1e-3)["moments"]
     assert release.noise_model["delta"] == 1e-3
-    with pytest.raises(NotAvailableError, match="is now Release.noise_model"):
+    with pytest.raises(NotAvailableError, match=r"is now Release\.noise_model"):
         _ = release.law

@@ -87,9 +87,9 @@ def test_streams_are_independent():
 
 
 def test_a_stream_depends_on_key_question_roster_and_sum():
-    told = {"question": "question", "roster": ("north", "south"), "total": SUM}
+    told = {"query_digest": "question", "roster": ("north", "south"), "total": SUM}
     others = [
-        {"question": "question "},
+        {"query_digest": "question "},
         {"roster": ("north",)},
         {"roster": ("north", "south", "")},
         {"roster": ("northsouth",)},
@@ -97,7 +97,7 @@ def test_a_stream_depends_on_key_question_roster_and_sum():
         {"total": SUM[::-1]},
         {"total": SUM[None]},
         {"total": np.nextafter(SUM, 9.0)},
-        {"question": "questionnorth", "roster": ("south",)},
+        {"query_digest": "questionnorth", "roster": ("south",)},
     ]
     others = [told | changed for changed in others]
     for code in (KEY.stream, KEY.commitment, NoiseKey(bytes(32)).stream):

@@ -510,7 +510,7 @@ MUTANTS = {
         Mutant(
             GRIDDED,
             "ColumnGrid.from_bounds",
-            "units = reach / FULL_SCALE",
+            "units = half_ranges / FULL_SCALE",
             "units = reach / (FULL_SCALE - 0.5)",
         ),
         of_gridded_norms,

@@ -32,7 +32,7 @@ from privinf.errors import (
 )
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer, trusted
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
-from privinf.federation.rounds import at_site, with_question
+from privinf.federation.rounds import at_site, with_query_digest
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
 
 KEY = NoiseKey(bytes(range(32)))
@@ -62,7 +62,7 @@ def test_noise_is_shared_by_no_two_answers():
 @pytest.mark.parametrize(
     ("left_out", "found"),
     [
-        ("question", ["another label", "another price", "another place"]),
+        ("query_digest", ["another label", "another price", "another place"]),
         ("roster", ["another roster"]),
         ("total", ["another sum"]),
     ],
@@ -70,9 +70,11 @@ def test_noise_is_shared_by_no_two_answers():
 def test_streams_without_one_of_their_arguments_are_found(left_out, found, monkeypatch):
     true = NoiseKey.stream
 
-    def stream(self, question, roster, total):
-        told = {"question": question, "roster": roster, "total": total}
-        return true(self, **told | {left_out: {"question": "", "roster": (), "total": np.empty(0)}[left_out]})
+    def stream(self, query_digest, roster, total):
+        told = {"query_digest": query_digest, "roster": roster, "total": total}
+        return true(
+            self, **told | {left_out: {"query_digest": "", "roster": (), "total": np.empty(0)}[left_out]}
+        )
 
     monkeypatch.setattr(NoiseKey, "stream", stream)
     assert shared_noise(KEY) == found
@@ -100,7 +102,7 @@ def forged(planned, **changes):
     """Return a plan under the same id whose line says something else."""
     line = replace(planned.entry, **changes)
     told = replace(planned.query, charges=(line.to_dict(),))
-    told = with_question(told)
+    told = with_query_digest(told)
     line = LedgerEntry.from_dict(told.charges[0])
     return replace(planned, query=told, scale=line.noise["scale"], mu=line.loss.mu)
 
@@ -154,7 +156,7 @@ def test_a_line_pays_for_its_question_alone(secure):
 
 
 def test_a_line_that_names_no_question_is_found(monkeypatch):
-    monkeypatch.setattr(trusted, "check_question", lambda planned: None)
+    monkeypatch.setattr(trusted, "check_query_digest", lambda planned: None)
     server = TrustedServer(federation_of())
     released_for_another_question(server)
     assert len(server.ledger) == 1

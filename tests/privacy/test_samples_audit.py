@@ -16,7 +16,7 @@ import privinf as pi
 from privinf.accounting import Budget, Ledger
 from privinf.errors import AlignmentError, BudgetExceededError, NotAvailableError, SchemaError
 from privinf.mechanisms import samples
-from privinf.mechanisms.columns import AskedSums, ColumnPasses, SampleQuestion
+from privinf.mechanisms.columns import ColumnPasses, SampleQuery, SampleTotals
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import Price, release_sample
 from privinf.mechanisms.statistics.samples import (
@@ -140,7 +140,7 @@ def test_steps_end_at_the_bounds_whatever_the_value():
     values = np.array([-1e308, -1.5, -1.0 - 2e-16, -1.0, 0.3, 1.0, 1.0 + 3e-16, 7.0, 1e308])
     rows = Rows(pd.DataFrame({"x": np.concatenate([values, 5.0 * values[1:-1]])}))
     for low, high in ((-1.0, 1.0), (0.0, 3.0), (1e11, 1e11 + 0.3), (-1e-300, 2e-300)):
-        asked = AskedSums(pi.Schema({"x": (low, high)}), QUESTIONS["one sample"])
+        asked = SampleTotals(pi.Schema({"x": (low, high)}), QUESTIONS["one sample"])
         (reader,) = ColumnPasses(rows, ["x"]).readers()
         steps = asked.sample(reader, exact=True).values
         assert (np.abs(steps) <= 2.0**20).all()
@@ -148,7 +148,7 @@ def test_steps_end_at_the_bounds_whatever_the_value():
         assert (steps.min(), steps.max()) == (-(2.0**20), 2.0**20)
     unheld = Mutant("mechanisms.statistics.loops", "on_grid", "out.clip(-largest, largest, out=out)", "out")
     with unheld.applied():
-        asked = AskedSums(SCHEMA, QUESTIONS["one sample"])
+        asked = SampleTotals(SCHEMA, QUESTIONS["one sample"])
         assert np.abs(asked.sample(reader, exact=True).values).max() > 2.0**20
 
 
@@ -235,13 +235,13 @@ PAIRS = {  # the pair of records that attains the sensitivity, beside three othe
     "signed ranks": ({"x": -1.0}, {"x": 1.0}),
 }
 QUESTIONS = {
-    "one sample": SampleQuestion(kind="one sample", values=("x",)),
-    "groups": SampleQuestion(kind="groups", values=("x",), by=("g",)),
-    "share": SampleQuestion(kind="share", values=("x",)),
-    "cells": SampleQuestion(kind="cells", values=(), by=("g",)),
-    "pairs": SampleQuestion(kind="pairs", values=("x", "z")),
-    "two ranked": SampleQuestion(kind="two ranked", values=("x",), by=("g",)),
-    "signed ranks": SampleQuestion(kind="signed ranks", values=("x",), center=0.0),
+    "one sample": SampleQuery(kind="one sample", values=("x",)),
+    "groups": SampleQuery(kind="groups", values=("x",), by=("g",)),
+    "share": SampleQuery(kind="share", values=("x",)),
+    "cells": SampleQuery(kind="cells", values=(), by=("g",)),
+    "pairs": SampleQuery(kind="pairs", values=("x", "z")),
+    "two ranked": SampleQuery(kind="two ranked", values=("x",), by=("g",)),
+    "signed ranks": SampleQuery(kind="signed ranks", values=("x",), center=0.0),
 }
 
 
@@ -263,7 +263,7 @@ def clean(kind, world):
 def audited(kind, seeded=True, count=5000):
     """Audit what the door draws for its worst pair of records, opened once."""
     statistic = SAMPLE_STATISTICS[kind]
-    asked = AskedSums(SCHEMA, QUESTIONS[kind])
+    asked = SampleTotals(SCHEMA, QUESTIONS[kind])
     worlds = [asked.over(rows_of(kind, world), statistic.l2, exact=True)[0] for world in (0, 1)]
     means = [clean(kind, world) * np.tile(statistic.l2.weights, CELLS.get(kind, 1)) for world in (0, 1)]
     scores = []

@@ -53,12 +53,12 @@ from privinf.federation.rounds import (
     MissingSites,
     PlannedQuery,
     answers_of,
-    check_question,
-    with_question,
+    check_query_digest,
+    with_query_digest,
     without_digits,
 )
 from privinf.federation.secure.masking import SumPlan, Words, plan_sum, solve_grid
-from privinf.federation.secure.site import KIND, NOISE_REACH, check_room, read_terms
+from privinf.federation.secure.site import KIND, NOISE_SDS, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity
@@ -373,7 +373,7 @@ class SecureServer(TrustedServer):
             record_sensitivity.bound,
         )
         # Sites know a question by its digits too: with others it is another one, with noise of its own.
-        return PlannedQuery(with_question(query, asked_bits=bits), tuple(names), plan.site_scale, level)
+        return PlannedQuery(with_query_digest(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
         """Keep nothing: the noise is made at the sites, and they remember what they sent.
@@ -407,7 +407,7 @@ class SecureServer(TrustedServer):
         -----
         **Privacy.** The price is charged before any site is asked, and again by every attempt.
         """
-        check_question(planned, asked_bits=planned.query.args.get("bits", 0))
+        check_query_digest(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()
         self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
@@ -442,7 +442,7 @@ class SecureServer(TrustedServer):
         names = planned.sites
         grid = float(planned.query.masking["grid"])
         rows = sum(record_sensitivity.units(self._rows[name]) for name in names)
-        noise = NOISE_REACH * math.sqrt(len(names)) * planned.scale
+        noise = NOISE_SDS * math.sqrt(len(names)) * planned.scale
         return (rows * record_sensitivity.bound * (1.0 + TOLERANCE) + noise) / grid + len(names)
 
     def _terms(self, plan: SumPlan, names: list[str]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from privinf.wire import Mechanisms, Norms, readable
 
 LEAST_SIGMA = 4.0  # steps of the grid: the least sd of the whole noise that a site accepts, see *Noise*
 GAUSSIAN_SIGMA = 2.0**20  # steps of the grid from which on the noise is as good as mu-GDP
-NOISE_REACH = 64.0  # sds of its noise that a sum has room for, see *Range*
+NOISE_SDS = 64.0  # sds of its noise that a sum has room for, see *Range*
 MOST_GRID = 2.0**1000  # largest step of the grid that a question may state
 # The one protocol of this package, as a question names it.
 KIND = "masked"
@@ -201,7 +201,7 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
 
 def check_room(terms: SumTerms, rows: int, bound: float) -> None:
     """Raise SensitivityError if a sum over sites could pass 64 bits."""
-    largest = rows * bound / terms.grid + NOISE_REACH * terms.sigma + 1.0
+    largest = rows * bound / terms.grid + NOISE_SDS * terms.sigma + 1.0
     if not largest < 2.0**63 / len(terms.roster):
         raise SensitivityError(
             "the sum could exceed 64 bits in these fixed-point numbers; the analyst can spend less or pass a "

@@ -318,7 +318,7 @@ class LocalExamples:
             derivation=Derivations.FEATURE_SET.format(names=", ".join(design.private_names)),
             dimension=self.parts.gaussian * rows_per_unit,
             mu=mu,
-            reach=design.norm,
+            largest=design.norm,
         )
 
     def _label_line(self, mu: float, name: str) -> Line:
@@ -329,7 +329,7 @@ class LocalExamples:
             derivation=Derivations.RANGE_OF_LABEL,
             dimension=rows_per_unit,
             mu=mu,
-            reach=self.design.y_norm,
+            largest=self.design.y_norm,
         )
 
     def _line(self, **fields: Any) -> Line:

@@ -410,7 +410,7 @@ class Modulation:
                 dimension=self.columns * rows_per_unit,
                 mu=part,
                 # Records at distance 1 have no bounds; their numbers are held where the grid ends.
-                reach=0.0 if self.map.adjacency == "unit" else self.design.norm + self.map.amplitude,
+                largest=0.0 if self.map.adjacency == "unit" else self.design.norm + self.map.amplitude,
                 relation="replace-one" if self.map.adjacency == "bounded" else "metric",
             )
             scale, entry = line.calibrated(spending.source)
@@ -425,7 +425,7 @@ class Modulation:
                 derivation=Derivations.RANGE_OF_RESPONSE,
                 dimension=rows_per_unit,
                 mu=parts[rounds],
-                reach=self.design.y_norm,
+                largest=self.design.y_norm,
             )
             response_scale, entry = line.calibrated(spending.source)
             entries.append(entry)

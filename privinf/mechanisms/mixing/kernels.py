@@ -133,9 +133,9 @@ class HadamardKernel:
             padded = np.zeros((size, block.shape[1]))
             padded[positions - high * size] = signed
             signed = padded
-        picked = walsh_hadamard(signed)[self.rows & (size - 1)]
-        picked *= _walsh(self.rows // size, np.int64(high))[:, None]
-        total += picked
+        selected = walsh_hadamard(signed)[self.rows & (size - 1)]
+        selected *= _walsh(self.rows // size, np.int64(high))[:, None]
+        total += selected
 
 
 @dataclass(frozen=True, slots=True)

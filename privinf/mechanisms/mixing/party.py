@@ -157,10 +157,10 @@ def plan_columns(
     own_mu: dict[str, float] = {}
     for name, design in designs.items():
         mu = parties[name].total_mu(calibration)
-        reach = largest if diameter == "largest" else design.diameter
-        own_mu[name] = mu * design.diameter / reach
+        used_diameter = largest if diameter == "largest" else design.diameter
+        own_mu[name] = mu * design.diameter / used_diameter
         names += design.private_names
-        noise += [(reach / mu) ** 2] * len(design.private_names)
+        noise += [(used_diameter / mu) ** 2] * len(design.private_names)
         variances += guessed_variances(design).tolist()
     return PlanColumns(tuple(names), tuple(noise), tuple(variances), own_mu)
 

@@ -206,7 +206,7 @@ class PartyMechanism:
             derivation=Derivations.PARTY.format(width=self.width),
             dimension=dimension,
             mu=mu * own_diameter / self.diameter,
-            reach=self.design.norm,
+            largest=self.design.norm,
             unit="person",
             trust="per-party",
             assumptions=tuple(assumptions),

@@ -11,7 +11,7 @@ import numpy as np
 from privinf.errors import AlignmentError
 from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.pushdown.databases import Dialect, Layer, case, unfit
-from privinf.mechanisms.pushdown.questions import ALL_ROWS, Question
+from privinf.mechanisms.pushdown.queries import ALL_ROWS, TableQuery
 from privinf.mechanisms.rows import Rows, check_levels, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid
@@ -99,16 +99,16 @@ def add_entries(
     cell. Raises as `traced.add_pushed`.
     """
     source = rows.features
-    question = Question(source, schema, [*values, *by], rows.missing)
+    table_query = TableQuery(source, schema, [*values, *by], rows.missing)
     dialect = source.dialect
-    steps = [question.sample_steps(name, column.grid, column.ends) for name, column in values.items()]
-    layers, texts = _entries(dialect, sums.statistic, steps, question.value_names)
+    steps = [table_query.sample_steps(name, column.grid, column.ends) for name, column in values.items()]
+    layers, texts = _entries(dialect, sums.statistic, steps, table_query.value_names)
     last = [f"{dialect.integer(text)} AS _z{place}" for place, text in enumerate(texts) if text is not None]
     sum_texts = [
         ALL_ROWS if text is None else dialect.total.format(f"_z{place}") for place, text in enumerate(texts)
     ]
-    n, numbers_by_cell = question.counted(
-        [*layers, [f"{question.cell(by)} AS _cell", *question.value_names, *last]], sum_texts
+    n, numbers_by_cell = table_query.counted(
+        [*layers, [f"{table_query.cell(by)} AS _cell", *table_query.value_names, *last]], sum_texts
     )
     totals = np.zeros(sums.shape, dtype=object)
     for cell, numbers in numbers_by_cell.items():
@@ -154,10 +154,13 @@ def cell_numbers(
     counts = dict[str, Integers]()
     sizes = set[int]()
     for name, column_edges in edges.items():
-        question = Question(source, schema, [name], rows.missing)
+        table_query = TableQuery(source, schema, [name], rows.missing)
         cell = f"{_ladder(source.dialect, column_edges.tolist())} AS _cell"
-        n, numbers = question.counted(
-            [[*question.value_names, f"{question.finite(name)} AS _x"], [*question.value_names, cell]],
+        n, numbers = table_query.counted(
+            [
+                [*table_query.value_names, f"{table_query.finite(name)} AS _x"],
+                [*table_query.value_names, cell],
+            ],
             [ALL_ROWS],
         )
         counts[name] = np.zeros(len(column_edges) + 1, dtype=np.int64)

@@ -209,11 +209,11 @@ class Expressions:
         """Return the larger of two."""
         return self._chosen(a, " >= ", b, max)
 
-    def _chosen(self, a: Node, sign: str, b: Node, pick: Callable[..., Any]) -> Node:
+    def _chosen(self, a: Node, sign: str, b: Node, choose: Callable[..., Any]) -> Node:
         if a.high <= b.low or b.high <= a.low:
-            return cast("Node", pick(a, b, key=lambda node: (node.low, node.high)))
+            return cast("Node", choose(a, b, key=lambda node: (node.low, node.high)))
         parts = "CASE WHEN ", a, sign, b, " THEN ", a, " ELSE ", b, " END"
-        return self.node(parts, pick(a.low, b.low), pick(a.high, b.high))
+        return self.node(parts, choose(a.low, b.low), choose(a.high, b.high))
 
     def where(self, test: Node, a: Node, b: Node) -> Node:
         """Return a where a condition holds, else b."""

@@ -22,7 +22,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from privinf.mechanisms.pushdown.databases import Dialect, Layer, PushedSource, case, count, named, unfit
 from privinf.mechanisms.pushdown.expressions import Expressions, Node, layers_of
-from privinf.mechanisms.pushdown.questions import ALL_ROWS, DesignQuestion
+from privinf.mechanisms.pushdown.queries import ALL_ROWS, DesignQuery
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
@@ -190,9 +190,9 @@ class TracedReader:
     residual = cast("Callable[..., Floats]", SiteBlock.residual)
 
     def __init__(
-        self, question: DesignQuestion, expressions: Expressions, public: SiteBlock, args: Args
+        self, table_query: DesignQuery, expressions: Expressions, public: SiteBlock, args: Args
     ) -> None:
-        self._question = question
+        self._query = table_query
         self._expressions = expressions
         self._public = public
         self.args = args
@@ -201,8 +201,8 @@ class TracedReader:
         self.response_high = public.response_high
 
     def _value(self, at: int | None, low: float, high: float) -> Node:
-        number = self._question.dialect.number
-        text = self._question.value(at)
+        number = self._query.dialect.number
+        text = self._query.value(at)
         return self._expressions.column(
             case([(f"ABS({text}) < {number(TINY)}", number(0.0))], text), low, high
         )
@@ -241,16 +241,14 @@ class TracedReader:
         if inputs:
             raise unfit("this method counts the values outside the bounds of derived columns")
         places: list[int | None] = [*(int(at) for at in chosen), *([None] * outcome)]
-        return [
-            self._array([self._expressions.column(self._question.outside(at), 0.0, 1.0)]) for at in places
-        ]
+        return [self._array([self._expressions.column(self._query.outside(at), 0.0, 1.0)]) for at in places]
 
     def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return what is made of the rows: equal expressions are one."""
         return make()
 
     def _steps(self, at: int | None, grid: ColumnGrid) -> Node:
-        return self._expressions.column(*self._question.steps(at, grid))
+        return self._expressions.column(*self._query.steps(at, grid))
 
     def _array(self, nodes: Sequence[Node]) -> Floats:
         return cast("Floats", Traced(self._expressions, nodes))
@@ -268,7 +266,7 @@ class TracedReader:
         public_nodes = [self._expressions.number(FULL_SCALE)] * ones
         x = self._array(nodes)
         longest = {at: int(node.longest) for at, node in zip(private, nodes, strict=True)}
-        if self._question.may_pass(grid.limit, longest):
+        if self._query.may_pass(grid.limit, longest):
             x = held_norms(x, grid.limit)
         if sums.response is not None:
             public_nodes.append(self._steps(None, sums.response))
@@ -315,14 +313,14 @@ class _SumQuery:
 
 
 def _sum_queries(
-    question: DesignQuestion,
+    table_query: DesignQuery,
     expressions: Expressions,
     public: SiteBlock,
     design: Design,
     accumulator: Accumulator,
 ) -> Iterator[_SumQuery]:
     assert isinstance(accumulator, MomentSums | TermSums)
-    reader = TracedReader(question, expressions, public, accumulator.args)
+    reader = TracedReader(table_query, expressions, public, accumulator.args)
     if isinstance(accumulator, MomentSums):
         yield _SumQuery(
             accumulator.sums, list(combinations_with_replacement(reader.moments(accumulator, design), 2))
@@ -349,16 +347,16 @@ def add_pushed(
     if not plain:
         raise unfit("the fit has observation weights or adds no noise")
     source: PushedSource = rows.features
-    question = DesignQuestion(source, design, rows.missing)
+    table_query = DesignQuery(source, design, rows.missing)
     expressions = Expressions(source.dialect)
     queries = [
         part
         for accumulator in accumulators
-        for part in _sum_queries(question, expressions, public, design, accumulator)
+        for part in _sum_queries(table_query, expressions, public, design, accumulator)
     ]
-    layers, strict, *names = _layers(question, expressions, queries)
+    layers, strict, *names = _layers(table_query, expressions, queries)
     query_texts = [part.texts(source.dialect, *names) for part in queries]
-    defects = question.defects(strict)
+    defects = table_query.defects(strict)
     sums = list(
         dict.fromkeys(
             (ALL_ROWS, *defects, *(text for weighted_texts in query_texts for _, text in weighted_texts))
@@ -371,27 +369,34 @@ def add_pushed(
             n for accumulator in accumulators for n in add_pushed(rows, design, public, [accumulator], plain)
         ]
     totals = dict(zip(sums, source.totals([*layers, named("_s", sums)]), strict=True))
-    n = question.checked([totals[ALL_ROWS], *(totals[text] for text in defects)])
+    n = table_query.checked([totals[ALL_ROWS], *(totals[text] for text in defects)])
     for part, texts in zip(queries, query_texts, strict=True):
         part.take(n, [weight * totals[text] for weight, text in texts])
     return [n]
 
 
 def _layers(
-    question: DesignQuestion, expressions: Expressions, queries: Sequence[_SumQuery]
+    table_query: DesignQuery, expressions: Expressions, queries: Sequence[_SumQuery]
 ) -> tuple[list[Layer], dict[str, str], dict[Node, str], dict[Node, str]]:
     """Return the layers below the sums, and names there: of columns' own integers, all integers, numbers."""
     pairs = [pair for query in queries if query.thresholds is None for pair in query.products]
     names = _named("_z", [node for pair in pairs for node in pair if not node.known])
     numbers = _named("_c", [query.products[0][0] for query in queries if query.thresholds is not None])
-    layers, texts = layers_of([*names, *numbers], question.value_names)
-    factor = question.dialect.factor.format
+    layers, texts = layers_of([*names, *numbers], table_query.value_names)
+    factor = table_query.dialect.factor.format
     last = [f"{factor(texts[node])} AS {name}" for node, name in names.items()]
     last += [f"{texts[node]} AS {name}" for node, name in numbers.items()]
     inputs = [f"{text} AS {name}" for text, name in expressions.columns.items()]
-    below = [question.values(), [*question.value_names, *inputs], *layers, [*question.value_names, *last]]
+    below = [
+        table_query.values(),
+        [*table_query.value_names, *inputs],
+        *layers,
+        [*table_query.value_names, *last],
+    ]
     columns = {
-        name: question.strict[text] for text, name in expressions.columns.items() if text in question.strict
+        name: table_query.strict[text]
+        for text, name in expressions.columns.items()
+        if text in table_query.strict
     }
     strict = {columns[column]: names[node] for node in names if (column := node.parts[0]) in columns}
     return below, strict, names, numbers

@@ -226,14 +226,14 @@ def score_diameter(args: Args, bound: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _unit_diameter(reach: float) -> float:
-    """Return the diameter at R = 1 for t R = `reach`."""
+def _unit_diameter(radius: float) -> float:
+    """Return the diameter at R = 1 for t R = `radius`."""
     angles = np.linspace(0.0, math.pi, ANGLES)
-    slant = reach * np.cos(angles)
+    slant = radius * np.cos(angles)
     ahead = HIGHEST_PRODUCT / np.maximum(slant, PRODUCT_PEAK)
     lengths = np.where(slant <= PRODUCT_PEAK, expit(-slant), ahead)
     along = lengths * np.cos(angles)
     across = lengths * np.sin(angles)
     distance2 = (along[:, None] - along) ** 2 + (across[:, None] + across) ** 2
-    between = (1.0 + reach / 4.0) * (math.pi / (ANGLES - 1))
+    between = (1.0 + radius / 4.0) * (math.pi / (ANGLES - 1))
     return min(2.0, math.sqrt(float(distance2.max())) + between)

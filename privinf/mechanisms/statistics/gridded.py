@@ -71,24 +71,26 @@ class ColumnGrid:
     @classmethod
     def from_bounds(cls, low: Floats, high: Floats, center: Floats, scale: Floats, norm: float) -> ColumnGrid:
         """Return the grid of columns between public bounds, of rows (x - center) / scale that keep a norm."""
-        reach = np.minimum(np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0), LARGEST)
-        reach = np.where(reach > 0.0, reach, 1.0)
+        half_ranges = np.minimum(
+            np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0), LARGEST
+        )
+        half_ranges = np.where(half_ranges > 0.0, half_ranges, 1.0)
         limit = math.inf
-        if not math.sqrt(float(reach @ reach)) <= norm * (1.0 + NORM_SLACK):
-            widest = float(reach.max())
+        if not math.sqrt(float(half_ranges @ half_ranges)) <= norm * (1.0 + NORM_SLACK):
+            widest = float(half_ranges.max())
             if norm < NARROW_BALL * widest:
-                units = np.full(len(reach), norm / FULL_SCALE)
+                units = np.full(len(half_ranges), norm / FULL_SCALE)
                 return cls(
                     factor=1.0 / units,
-                    shift=np.full(len(reach), 0.5),
+                    shift=np.full(len(half_ranges), 0.5),
                     ends=None,
                     units=units,
                     limit=FULL_SCALE,
                     radius=norm,
                 )
-            reach = np.full(len(reach), widest)
+            half_ranges = np.full(len(half_ranges), widest)
             limit = norm / widest * FULL_SCALE * (1.0 + NORM_SLACK)
-        units = reach / FULL_SCALE
+        units = half_ranges / FULL_SCALE
         factor = 1.0 / (scale * units)
         shift = 0.5 - center * factor
         bottom = np.floor(low * factor + shift)
@@ -202,7 +204,7 @@ class MomentSums:
         Any block of the rows: its bounds count, its rows are not read.
     args : mapping
         Arguments of the statistic, checked.
-    reach : ndarray, shape (k,)
+    half_ranges : ndarray, shape (k,)
         Largest sizes of the public columns, or of the constant.
     pairs : tuple of ndarrays
         Rows, columns and isometric factors of the entries that are asked for, of the upper triangle: public
@@ -241,7 +243,7 @@ class MomentSums:
         self,
         block: SiteBlock,
         args: Args,
-        reach: Floats,
+        half_ranges: Floats,
         pairs: tuple[Integers, Integers, Floats],
         *,
         residual: bool,
@@ -251,8 +253,8 @@ class MomentSums:
         self._residual = residual
         self._weight_bound = float(args.get("weight_bound", 1.0))
         self.response = None if residual else self._response_grid(block, args)
-        self._grid = RowGrid(block, args, len(reach) + (not residual))
-        self._units = [reach / FULL_SCALE, self._grid.grid.units]
+        self._grid = RowGrid(block, args, len(half_ranges) + (not residual))
+        self._units = [half_ranges / FULL_SCALE, self._grid.grid.units]
         unit_groups = self._units[:1] if self.response is None else [self._units[0], self.response.units]
         public_units = np.concatenate(unit_groups)
         self._values = np.concatenate([public_units, self._units[1]])

@@ -66,7 +66,7 @@ from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
 
 SQUARE_WEIGHT = 1.5  # the largest at which squares are free beside scores, see above
-LAWS = ("rademacher", "gaussian")  # of the multipliers
+MULTIPLIERS = ("rademacher", "gaussian")  # of the multipliers
 MOST_DRAWS = 100_000  # of the multipliers
 FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")  # arguments of statistics of linear forms
 _SCORES = (*FORM_ARGUMENTS, "residual_clip")  # and of those with residuals
@@ -215,7 +215,7 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
 
 
 def _multiplier_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    check_choice(args.get("law"), LAWS, "law")
+    check_choice(args.get("law"), MULTIPLIERS, "law")
     draws = whole_number(args, "draws", minimum=1)
     if draws > MOST_DRAWS:
         raise ArgumentError(f"draws must be at most {MOST_DRAWS}")

@@ -208,10 +208,10 @@ def grid_of(
         high[constant] = 1.0
         center[constant] = 0.0
         scale[constant] = 1.0
-    reach = np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0)
-    if not reach.max(initial=0.0) <= float(args.get("radius", LARGEST)):
+    half_ranges = np.abs((np.stack([low, high]) - center) / scale).max(axis=0, initial=0.0)
+    if not half_ranges.max(initial=0.0) <= float(args.get("radius", LARGEST)):
         return index, None
-    units = np.where(reach > 0.0, reach, 1.0) / FULL_SCALE
+    units = np.where(half_ranges > 0.0, half_ranges, 1.0) / FULL_SCALE
     factor = 1.0 / (scale * units)
     shift = 0.5 - center * factor
     ends = np.floor(low * factor + shift), np.floor(high * factor + shift)

@@ -42,7 +42,7 @@ GAP = -2  # in place of a level's place: the row has no value
 UNDECLARED = -1  # in place of a level's place: the schema has no such level
 
 
-class Question:
+class TableQuery:
     """What is asked of columns of a table, numbers without a schema, and what is refused of its rows."""
 
     __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "strict", "value_names")
@@ -282,7 +282,7 @@ class Question:
         return n, {row[0]: row[start:] for row in rows}
 
 
-class DesignQuestion(Question):
+class DesignQuery(TableQuery):
     """What is asked of a table, by a design whose one public column is the constant."""
 
     __slots__ = ("_design",)
@@ -386,7 +386,7 @@ def counted_rows(rows: Rows, design: Design) -> int:
     size = len(design.columns) + 1
     if size * (size + 1) // 2 > source.dialect.sums:
         raise unfit(f"the model has {size - 1} coefficients, which are too many")
-    question = DesignQuestion(source, design, rows.missing)
-    question.check_columns()
-    sums = named("_s", [ALL_ROWS, *question.defects()])
-    return question.checked(source.totals([question.values(), sums]))
+    table_query = DesignQuery(source, design, rows.missing)
+    table_query.check_columns()
+    sums = named("_s", [ALL_ROWS, *table_query.defects()])
+    return table_query.checked(source.totals([table_query.values(), sums]))
