@@ -19,7 +19,13 @@ import pandas as pd
 
 import privinf as pi
 from privinf.accounting import calibrate_mu, split_mu
-from privinf.glm.clipping import CAUTION_SHARE, COUNT_SHARE, SEEN_SHARE, is_seen, simultaneous_quantile
+from privinf.glm.clipping import (
+    CAUTION_SHARE,
+    COUNT_SHARE,
+    DETECTABLE_SHARE,
+    is_detectable,
+    simultaneous_quantile,
+)
 
 EPSILON, DELTA = 1.0, 1e-6
 ROWS, COLUMNS = (2_000, 5_000, 10_000, 20_000, 50_000), (5, 10, 20)
@@ -30,7 +36,7 @@ CAUTIONS = ("lie outside their public bounds", "nearly all values of")
 def count_alone(n: int, k: int, draws: int, share: float, rng: np.random.Generator) -> float | None:
     """Return how often any of k columns, each with this share outside, gets a caution; None: not asked."""
     mu = split_mu(calibrate_mu(epsilon=EPSILON, delta=DELTA), [1.0 - COUNT_SHARE, COUNT_SHARE])[1]
-    if not is_seen(n, k, mu):
+    if not is_detectable(n, k, mu):
         return None
     sd = math.sqrt(k) / mu
     counts = round(n * share) + sd * rng.standard_normal((draws, k))
@@ -117,7 +123,7 @@ def page(draws: int, fits: int) -> str:
         "",
         "## The count alone",
         "",
-        f"Shares of {draws:,} draws in which any column gets a caution, where none, 1% or {SEEN_SHARE:.0%} of the values "
+        f"Shares of {draws:,} draws in which any column gets a caution, where none, 1% or {DETECTABLE_SHARE:.0%} of the values "
         "of every column lie outside. A caution is false up to 1%: its level is 5%.",
         "",
         "| rows | columns | none | 1% | 5% |",
@@ -125,7 +131,7 @@ def page(draws: int, fits: int) -> str:
     ]
     for n in ROWS:
         for k in COLUMNS:
-            told = [count_alone(n, k, draws, share, rng) for share in (0.0, CAUTION_SHARE, SEEN_SHARE)]
+            told = [count_alone(n, k, draws, share, rng) for share in (0.0, CAUTION_SHARE, DETECTABLE_SHARE)]
             cells = ["not asked" if one is None else f"{one:.3f}" for one in told]
             lines.append(f"| {n:,} | {k} | {' | '.join(cells)} |")
     lines += [

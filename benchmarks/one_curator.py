@@ -20,7 +20,7 @@ from scipy.stats import binom, f
 
 import privinf as pi
 from privinf.accounting import calibrate_mu
-from privinf.glm.questions import LeastSquaresQueries
+from privinf.glm.queries import LeastSquaresQueries
 
 RESULTS = Path(__file__).parent / "results" / "one_curator.md"
 DELTA = 1e-6

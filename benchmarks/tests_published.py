@@ -27,7 +27,7 @@ from privinf.stats.association import TableModel
 from privinf.stats.groups import GroupModel
 from privinf.stats.means import MeanModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip
-from privinf.stats.ranks import RankModel, equal_laws
+from privinf.stats.ranks import RankModel, null_statistics
 
 OUT = Path(__file__).parent / "results" / "tests_published.md"
 DRAWS, LEVEL = 1000, 0.05
@@ -132,7 +132,7 @@ def our_ranks(rng, x, g, k, pure):
         return np.array([law.test("two-sided")[1] for law in laws])
     sd = 2.0 * math.sqrt(2.0) / EPSILON if pure else 2.0 / MU
     W = np.abs(sums).sum(axis=1) / (n - 1.0) + noise_of(rng, 2.0, len(x), pure)
-    return published.larger(equal_laws(n, k, sd, laplace=pure), W)
+    return published.larger(null_statistics(n, k, sd, laplace=pure), W)
 
 
 def our_signs(rng, d, pure):

@@ -26,7 +26,7 @@ from privinf.stats.groups import GroupModel, score_interval
 from privinf.stats.means import MeanModel
 from privinf.stats.proportions import ShareModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip
-from privinf.stats.ranks import RankModel, equal_laws
+from privinf.stats.ranks import RankModel, null_statistics
 
 OUT = Path(__file__).parent / "results" / "tests_size.md"
 DRAWS = 10_000
@@ -364,7 +364,7 @@ def ranks():
                             low = np.mean([one.test("two-sided")[1] < 0.05 for one in laws])
                         else:
                             W = np.abs(S).sum(axis=1) / (n - 1.0) + draw(0.0, 2.0 * unit, DRAWS)
-                            made = np.sort(equal_laws(n, k, 2.0 * sd, laplace=pure))
+                            made = np.sort(null_statistics(n, k, 2.0 * sd, laplace=pure))
                             above = len(made) - np.searchsorted(made, W)
                             low = np.mean((1.0 + above) / (len(made) + 1.0) <= 0.05)
                         found[name].append(float(low))

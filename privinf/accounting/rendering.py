@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 
 PARTIES = "Each party alone (the totals above are per person and include all parties)"
-IN_CLEAR = "the response is NOT protected: it was released without noise"
+UNPROTECTED_RESPONSE = "the response is NOT protected: it was released without noise"
 HEADINGS: dict[ReportSubject, str] = {
     "fit": "Privacy of this fit",
     "earlier release": "Privacy of the release that this fit was made from",
@@ -171,7 +171,7 @@ def _facts(report: Printable) -> Facts:
         facts.insert(0, ("spent by this fit", NOTHING_SPENT))
     mu = available(lambda: report.mu)
     if report.response_in_clear:
-        facts.insert(0, ("warning", IN_CLEAR))
+        facts.insert(0, ("warning", UNPROTECTED_RESPONSE))
     if report.stamp:
         facts.insert(0, ("warning", report.stamp))
     if math.isfinite(mu) and report.entries:

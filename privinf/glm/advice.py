@@ -12,7 +12,7 @@ import numpy as np
 from privinf.glm.curved import OneStepRelease
 from privinf.glm.least_squares import OneStepFit
 from privinf.glm.posterior_draws import PRIOR_CONSTANT, PRIOR_SLOPE, PosteriorDraws
-from privinf.glm.questions import InitialEstimate
+from privinf.glm.queries import InitialEstimate
 from privinf.glm.rows import GlmRows
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
@@ -49,7 +49,7 @@ FEW_RECORDS = (
     "of {0} by up to {2:.1f} standard errors, and the noisy counts may miss others; use more rows, a "
     'larger budget or residual_clip="bounds"'
 )
-FAR_START = (
+LONG_FIRST_STEP = (
     "the last step began far from the solution: clipped records would move {} by {:.0f} standard errors; use "
     'tighter bounds, logarithms of columns with long tails, more budget or residual_clip="bounds"'
 )
@@ -112,12 +112,12 @@ DRAWN_NOTE = (
     "Intervals are quantiles of draws of the coefficients given the noisy score and "
     "Hessian, and are not symmetric around the estimate."
 )
-WANDERED = (
+DIVERGED = (
     "the fit did not converge: the last step moved linear predictors by {:.1f} (root mean square), or {:.1f} "
     "standard errors, most likely because {}"
 )
 SEPARATES = "columns separate the outcomes; leave {0} out, or merge levels"
-FAR = (
+SMALL_BUDGET = (
     "the budget is small for {1} coefficients and {2} records; spend more, or use fewer "
     "columns or tighter bounds"
 )
@@ -127,7 +127,7 @@ TELLING = 0.35
 NARROW = 0.05  # spread, in scaled units, below which bounds are called wide or levels rare
 # Sds of its noise that the smallest eigenvalue of the last Hessian must have. Noise alone passes in one fit
 # of 160; of real tables' intervals below it .76 held (a column beside its logarithm, in loose bounds).
-CLEAR = 2.5
+MIN_HESSIAN_SDS = 2.5
 # Beside two or more indicators of one factor, or columns that may be: below it intervals of effects fell
 # short (benchmarks/results/effects_reported.md).
 WEAKEST_EFFECTS = LEAST_STRENGTH
@@ -140,7 +140,7 @@ RARE = 0.15  # an indicator is rare if fewer rows than this share have its rarer
 FAR_MOVED = 1.0
 # Standard errors from which on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
 # and where a few large values of a column blinded the first release 14 to 100, and no interval held.
-TOO_FAR = 4.0
+MAX_STEP_ERRORS = 4.0
 NEAR_ENDS = 3.0  # sds of its noise within which a moment is taken to be that of a column of zeros and ones
 NEAR_NONE = 2.0  # the same for the share of rows in which two columns are both 1: they exclude one another
 
@@ -161,7 +161,7 @@ def notes_of(
     """Return the notes of one-step least squares.
 
     `largest_shift` is the bias of each coefficient if the whole counted tail pulled it in one direction,
-    `doubts` are the warnings of `few_records` and `far_start`.
+    `doubts` are the warnings of `few_records` and `long_first_step`.
     """
     notes = [replace(doubt, text=sentence(doubt.text)) for doubt in doubts]
     if strength.weak:
@@ -213,12 +213,12 @@ def misfits(step: OneStepRelease) -> tuple[str, ...]:
 
 def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
     """Return why a logistic or Poisson fit has no intervals, and what would help."""
-    text = FAR
+    text = SMALL_BUDGET
     if rows.family == "binomial" and rows.design.constant is not None:
         rate = _rate(rows, step)
-        text = SEPARATES if step.place.curvature < TELLING * max(rate * (1.0 - rate), 1e-12) else FAR
+        text = SEPARATES if step.place.curvature < TELLING * max(rate * (1.0 - rate), 1e-12) else SMALL_BUDGET
     cause = text.format(_largest(rows, draws), rows.p, rows.total)
-    return WANDERED.format(draws.shift, math.sqrt(draws.length2), cause)
+    return DIVERGED.format(draws.shift, math.sqrt(draws.length2), cause)
 
 
 def _weakest(rows: GlmRows, step: OneStepRelease) -> tuple[Column, str]:
@@ -337,7 +337,7 @@ def identified(rows: GlmRows, one_step: OneStepFit, bse: Floats) -> Identificati
     smallest = one_step.strength * edge if edge > 0.0 else 1.0
     effects = exclusive(one_step.initial, rows.limits[0], rows.design.constant)
     effects = effects or most_indicators(rows.design) > 1
-    threshold = max(CLEAR / math.sqrt(2.0 * rows.p), WEAKEST_EFFECTS * effects)
+    threshold = max(MIN_HESSIAN_SDS / math.sqrt(2.0 * rows.p), WEAKEST_EFFECTS * effects)
     remainder = np.abs(one_step.remainder(rows.response_units[1] * rows.to_user)) / bse
     if (times := float(remainder.max()) / LARGEST_REMAINDER) > 1.0:
         threshold = max(threshold, one_step.strength * math.sqrt(times))
@@ -387,9 +387,13 @@ def few_records(
     return must_read(text, columns=tuple(names)) if names else ()
 
 
-def far_start(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Floats) -> tuple[Note, ...]:
+def long_first_step(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Floats) -> tuple[Note, ...]:
     """Return the warning of a last step that went too far; `shift` is `OneStepFit.unclipped_shift`."""
     moved = np.abs(shift) / bse
     worst = int(np.argmax(moved))
     name = rows.design.names[worst]
-    return must_read(FAR_START.format(name, moved[worst]), columns=(name,)) if moved[worst] > TOO_FAR else ()
+    return (
+        must_read(LONG_FIRST_STEP.format(name, moved[worst]), columns=(name,))
+        if moved[worst] > MAX_STEP_ERRORS
+        else ()
+    )

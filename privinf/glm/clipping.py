@@ -40,9 +40,9 @@ from privinf.wire import Labels, Statistics
 
 COUNT_SHARE = 0.01  # share of mu^2 for the count
 CAUTION_SHARE = 0.01  # share of values outside above which a caution comes
-SEEN_SHARE = 0.05  # share of values outside that must be detectable for the count to be asked
+DETECTABLE_SHARE = 0.05  # share of values outside that must be detectable for the count to be asked
 LEVEL = 0.95  # of the simultaneous lower bounds
-POWER = 0.8  # probability with which SEEN_SHARE must be detected
+POWER = 0.8  # probability with which DETECTABLE_SHARE must be detected
 LABEL = Labels.VALUES_OUTSIDE
 
 
@@ -51,10 +51,10 @@ def simultaneous_quantile(k: int) -> float:
     return float(ndtri(LEVEL ** (1.0 / k)))
 
 
-def is_seen(n: int, k: int, mu: float) -> bool:
+def is_detectable(n: int, k: int, mu: float) -> bool:
     """Return whether a share of 5% outside would be seen, in n records and k columns, at a price of `mu`."""
     sd = 0.0 if math.isinf(mu) else math.sqrt(k) / mu
-    return (SEEN_SHARE - CAUTION_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
+    return (DETECTABLE_SHARE - CAUTION_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class OutsideCount:
         if not counted:
             return None
         rest, part = split_mu(mu, [1.0 - COUNT_SHARE, COUNT_SHARE])
-        if not is_seen(rows.total, len(counted), part):
+        if not is_detectable(rows.total, len(counted), part):
             return None
         args = {
             "columns": np.array(columns, dtype=np.int64),
@@ -97,13 +97,13 @@ class OutsideCount:
         return cls(names=tuple(counted), args=args, mu=part, rest=rest)
 
     @property
-    def question(self) -> tuple[str, Mapping[str, Any], str, float]:
+    def query(self) -> tuple[str, Mapping[str, Any], str, float]:
         """Statistic, arguments, label and price."""
         return Statistics.VALUES_OUTSIDE, self.args, LABEL, self.mu
 
-    def ask(self, sums: GlmSums) -> Any:
+    def release(self, sums: GlmSums) -> Any:
         """Release the count."""
-        return sums.release_sum(*self.question)
+        return sums.release_sum(*self.query)
 
     def shares(self, release: Any, n: int) -> dict[str, float]:
         """Return, by name, the shares outside whose simultaneous lower bound is above 1%; see the module."""

@@ -32,12 +32,12 @@ from privinf.inference.tails import (
     VISIBLE_SDS_BEFORE,
     Tail,
     best_clip,
+    confirmed_tail,
     decreasing,
-    layered,
-    looked_for,
-    of_layer,
     shrunk,
+    size_between_thresholds,
     tail_of,
+    two_threshold_clip,
 )
 from privinf.typing import Floats
 from privinf.wire import Labels
@@ -93,7 +93,7 @@ class TailBias:
 
     upper: Floats
     upper_sd: float
-    layer: float
+    between: float
     ratio: float
     curvature: float = 0.0
 
@@ -105,9 +105,11 @@ class TailBias:
         Hessian's clip may take, half.
         """
         size = np.linalg.norm(influence, axis=1)
-        allowed = ALLOWED * of_layer(influence @ self.upper, self.upper_sd * size, self.layer * size)
+        allowed = ALLOWED * size_between_thresholds(
+            influence @ self.upper, self.upper_sd * size, self.between * size
+        )
         return np.asarray(
-            self.ratio * np.maximum(allowed, ONE_SIGN * self.layer * size) + 0.5 * self.curvature * size
+            self.ratio * np.maximum(allowed, ONE_SIGN * self.between * size) + 0.5 * self.curvature * size
         )
 
 
@@ -380,7 +382,7 @@ def final_layers(
     for_score = share * shares.score
     for_hessian = share * (1.0 - shares.score)
     large, excess = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
-    clip = layered(tail, sums.p, sums.price(for_score))
+    clip = two_threshold_clip(tail, sums.p, sums.price(for_score))
     low, high = clip.shares()
     lower = sums.score(at, for_score * low, high=clip.low)
     upper = sums.score(at, for_score * high, low=clip.low, high=clip.high)
@@ -393,7 +395,7 @@ def final_layers(
     sampling = _sampling(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
     lost = excess / sums.n * float(np.linalg.norm(step))
     hidden = TailBias(
-        upper=upper.mean, upper_sd=upper.sd, layer=clip.layer / sums.n, ratio=clip.ratio, curvature=lost
+        upper=upper.mean, upper_sd=upper.sd, between=clip.between / sums.n, ratio=clip.ratio, curvature=lost
     )
     spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)
     return OneStepRelease(
@@ -493,14 +495,19 @@ def residual_tail(sums: CurvedSums, at: ExpansionPoint, share: float, *, coarse:
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(ratio)), 1), MOST_SCORE_THRESHOLDS)
     thresholds = top * ratio ** np.arange(-cells, 0, dtype=np.float64)
 
-    def ask(cuts: Floats, part: float) -> tuple[Floats, Floats]:
+    def release_counts(cuts: Floats, part: float) -> tuple[Floats, Floats]:
         return sums.counts(at, "residual", cuts, part * share)
 
     if coarse:
         return tail_of(
-            thresholds, *ask(thresholds, 1.0), sums.n, top, visible_sds=VISIBLE_SDS_BEFORE, flattest=2.0
+            thresholds,
+            *release_counts(thresholds, 1.0),
+            sums.n,
+            top,
+            visible_sds=VISIBLE_SDS_BEFORE,
+            flattest=2.0,
         )
-    return looked_for(ask, thresholds, sums.n, top)
+    return confirmed_tail(release_counts, thresholds, sums.n, top)
 
 
 def curvature_bound(

@@ -17,8 +17,10 @@ from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
-SEEN_SDS = 2.0  # counts, made nonincreasing, that are fewer sds of their noise than this count as none
-SEEN_IN_FEW = 1.2  # the same where rows are few: what is overlooked costs more there than what noise adds
+VISIBLE_SDS = 2.0  # counts, made nonincreasing, that are fewer sds of their noise than this count as none
+VISIBLE_SDS_FEW_ROWS = (
+    1.2  # the same where rows are few: what is overlooked costs more there than what noise adds
+)
 FULL_ROUNDS = 3  # rounds at most, from r = MIDDLE on
 LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand clear of its noise (`enough`)
 SMALL = 25.0  # r below which there is one round; and no fit of more than FEW_COLUMNS columns
@@ -132,7 +134,7 @@ class CurvedSums:
     def detection_sds(self) -> float:
         """From how many sds on a count is seen."""
         is_small = not math.isinf(self.mu) and Shares.from_size(self.n * self.mu / self.p**1.5).is_small
-        return SEEN_IN_FEW if is_small else SEEN_SDS
+        return VISIBLE_SDS_FEW_ROWS if is_small else VISIBLE_SDS
 
     @property
     def start_columns(self) -> Integers:
@@ -143,7 +145,7 @@ class CurvedSums:
         """Return mu of a share of mu^2."""
         return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
 
-    def _ask(self, op: str, args: Mapping[str, Any], label: str, share: float) -> Any:
+    def _release(self, op: str, args: Mapping[str, Any], label: str, share: float) -> Any:
         self.spent += share
         release = self.server.vector_sum(op, args, label=label, mu=self.price(share))
         self.traffic.add(label, args, len(release.values))
@@ -165,7 +167,7 @@ class CurvedSums:
         """Return means of z (y' - 1/2), y' the response in [0, 1], and z z'; `matrix` the Gram's part."""
         args = {name: self.units[name] for name in ("center", "scale") if name in self.units}
         args |= {"block": self.start_columns, "radius": self.radius, "share": matrix}
-        release = self._ask(Statistics.CURVED_START, args, Labels.START, share)
+        release = self._release(Statistics.CURVED_START, args, Labels.START, share)
         return _parts(release, len(self.start_columns), matrix, self.radius / 2.0, self.radius**2)
 
     def step(
@@ -173,7 +175,7 @@ class CurvedSums:
     ) -> tuple[Noisy, Noisy]:
         """Return mean weighted score and Hessian at once, as precise as each other."""
         args = self._at(at.theta, at.transform, score_bound=score_bound, curvature_bound=curvature_bound)
-        release = self._ask(Statistics.CURVED_STEP, args | {"share": 0.5}, label, share)
+        release = self._release(Statistics.CURVED_STEP, args | {"share": 0.5}, label, share)
         return _parts(release, self.p, 0.5, score_bound, curvature_bound)
 
     def counts(
@@ -181,19 +183,19 @@ class CurvedSums:
     ) -> tuple[Floats, Floats]:
         """Return the noisy counts above thresholds, and the sds of their noise."""
         args = self._at(at.theta, at.transform, of=of, thresholds=thresholds, **bounds)
-        release = self._ask(Statistics.CURVED_COUNTS, args, Labels.COUNTS.format(quantity=of), share)
+        release = self._release(Statistics.CURVED_COUNTS, args, Labels.COUNTS.format(quantity=of), share)
         return counts_above(release.values, float(release.scale))
 
     def score(self, at: ExpansionPoint, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean score of one layer."""
-        release = self._ask(
+        release = self._release(
             Statistics.CURVED_SCORE, self._at(at.theta, at.transform, **bounds), Labels.FINAL_SCORE, share
         )
         return Noisy(release.mean, release.mean_sd)
 
     def meat(self, at: ExpansionPoint, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean outer product of the scores."""
-        release = self._ask(
+        release = self._release(
             Statistics.CURVED_MEAT, self._at(at.theta, at.transform, **bounds), Labels.MEAT, share
         )
         return Noisy(NoisyGram.from_sum(release).mean, release.mean_sd)
@@ -204,7 +206,7 @@ class CurvedSums:
         args = self._at(theta, np.eye(self.p))
         args["transform"] = args["transform"][:, [self.constant]]
         args = {name: value for name, value in args.items() if name not in ("weight", "weight_unit")}
-        release = self._ask(
+        release = self._release(
             Statistics.CURVED_SECANT, args | {"step": np.zeros(1), "clip": top}, Labels.MEAN_CURVATURE, share
         )
         return Noisy(release.mean, release.mean_sd)
@@ -212,7 +214,7 @@ class CurvedSums:
     def secant(self, at: ExpansionPoint, step: Floats, share: float, **bounds: PlainValue) -> Noisy:
         """Return the mean secant Hessian."""
         args = self._at(at.theta, at.transform, step=step, **bounds)
-        release = self._ask(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
+        release = self._release(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
         return Noisy(NoisyGram.from_sum(release).mean, release.mean_sd)
 
 

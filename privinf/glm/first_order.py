@@ -368,7 +368,7 @@ class _OptimizerRounds:
             self.gain = 1.0 / self.moments.unit
         return self.moments.direction if adam else gradient
 
-    def law(self, watched: Integers) -> Round:
+    def round_distribution(self, watched: Integers) -> Round:
         """Return the law of the last round in some coefficients."""
         options = self.options
         gain = options.step * self.gain[watched]

@@ -38,7 +38,7 @@ import numpy as np
 
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.glm.newton import step_noise
-from privinf.glm.questions import (
+from privinf.glm.queries import (
     LOWEST_THRESHOLD,
     MEAT,
     Counting,
@@ -49,7 +49,15 @@ from privinf.glm.questions import (
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LargeSample
-from privinf.inference.tails import ALLOWED, LAYER, Clip, Tail, best_clip, layered, shrunk
+from privinf.inference.tails import (
+    ALLOWED,
+    LOWER_THRESHOLD_RATIO,
+    Clip,
+    Tail,
+    best_clip,
+    shrunk,
+    two_threshold_clip,
+)
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.wire import Labels, Statistics
 
@@ -226,7 +234,7 @@ def release_initial_estimate(queries: LeastSquaresQueries) -> tuple[InitialEstim
     p = queries.p
     weight = RESPONSE_WEIGHT * reach.radius
     moments, sd = queries.moments(weight)
-    queries.look_at_ends(moments, sd, weight)
+    queries.detect_values_at_ends(moments, sd, weight)
     gram = moments[:p, :p]
     cross = moments[:p, p]
     if math.isinf(queries.mu):
@@ -307,8 +315,8 @@ def chosen_clip(queries: LeastSquaresQueries, initial: InitialEstimate, hessian:
         tail = queries.tail(initial, "score", TAIL, counting)
     rest = 1.0 - queries.spent - hessian - MEAT
     if tail is None:
-        return Clip(low=LAYER * high, high=high, ratio=0.0, weight=1.0, layer=0.0), rest
-    return layered(tail, p, queries.mu * math.sqrt(rest)), rest
+        return Clip(low=LOWER_THRESHOLD_RATIO * high, high=high, ratio=0.0, weight=1.0, between=0.0), rest
+    return two_threshold_clip(tail, p, queries.mu * math.sqrt(rest)), rest
 
 
 def fit_one_step(

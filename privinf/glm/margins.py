@@ -25,7 +25,9 @@ from privinf.schema import Design
 from privinf.typing import Floats
 
 SHARE = 0.1  # share of mu^2 for average effects, where they are asked for
-NOT_ASKED = "average marginal effects require fit(margins=True), which spends a tenth of the budget on them"
+MARGINS_NOT_RELEASED = (
+    "average marginal effects require fit(margins=True), which spends a tenth of the budget on them"
+)
 NO_CONSTANT = "marginal effects require a model with a constant"
 NO_OFFSET = (
     "average marginal effects are not available for a logistic model with an offset, "
@@ -34,7 +36,7 @@ NO_OFFSET = (
 )
 # Largest variance of a predictor, or width of a term, that is worked with: beyond it standard errors say
 # nothing anyway.
-SAYS_NOTHING = 20.0
+LARGEST_VARIANCE = 20.0
 CURVES, SPREAD = np.polynomial.hermite_e.hermegauss(41)
 SPREAD = SPREAD / SPREAD.sum()  # made to add up to 1: probabilities at CURVES
 
@@ -84,7 +86,7 @@ def at_means(family: str, estimate: Estimate, second: Floats, constant: int) -> 
 def averaged(
     family: str, estimate: Estimate, second: Floats, constant: int, released: Sequence[float]
 ) -> Effects:
-    """Return the average effects; `released` is E c, the sd of its noise, and `ratio_beside`.
+    """Return the average effects; `released` is E c, the sd of its noise, and `exposure_ratio`.
 
     How E c goes with b is taken from a normal predictor: E c'(eta) x = m E c' + S b E c'', m and S the
     columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever stands
@@ -97,7 +99,7 @@ def averaged(
     slope, noise, ratio = released
     if family == "poisson":
         moved = slope * (mean + spread @ b)
-        sampling = slope**2 * (math.exp(min(variance, SAYS_NOTHING)) * ratio - 1.0) / estimate.nobs
+        sampling = slope**2 * (math.exp(min(variance, LARGEST_VARIANCE)) * ratio - 1.0) / estimate.nobs
     else:
         _, slopes, bends = _curve(family, mean @ b + math.sqrt(variance) * CURVES)
         moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
@@ -106,7 +108,7 @@ def averaged(
     return _effects(estimate, slope, moved, noise**2 + sampling, constant)
 
 
-def ratio_beside(design: Design, roles: Roles) -> float:
+def exposure_ratio(design: Design, roles: Roles) -> float:
     """Return how large E f^2 / (E f)^2 may be, f the exposure times exp of the offset, by their bounds.
 
     At most (l + h)^2 / (4 l h) for a number between l and h.
@@ -117,7 +119,7 @@ def ratio_beside(design: Design, roles: Roles) -> float:
             at = design.names.index(name)
             low, high = float(design.low[at]), float(design.high[at])
             width = high - low if name == roles.offset else math.log(high / low)
-            ratio *= math.cosh(min(width, SAYS_NOTHING) / 2.0) ** 2
+            ratio *= math.cosh(min(width, LARGEST_VARIANCE) / 2.0) ** 2
     return ratio
 
 

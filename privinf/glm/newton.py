@@ -144,10 +144,10 @@ def intervals_possible(p: int, n: float, mu: float) -> bool:
     mu : float
         Price of the final release; sqrt(2 rho_H) is the root of its Hessian's share times mu.
     """
-    return math.pow(p, 1.5) <= intervals_reach(n, mu)
+    return math.pow(p, 1.5) <= largest_size_for_intervals(n, mu)
 
 
-def intervals_reach(n: float, mu: float) -> float:
+def largest_size_for_intervals(n: float, mu: float) -> float:
     """Return the largest p^1.5 that `intervals_possible` allows."""
     return RULE * n * math.sqrt(FINAL_SHARES[1]) * mu
 

@@ -20,11 +20,11 @@ from privinf.glm.newton import (
     Newton,
     OneStep,
     intervals_possible,
-    intervals_reach,
+    largest_size_for_intervals,
     newton_path,
     one_step,
 )
-from privinf.glm.questions import LeastSquaresOptions
+from privinf.glm.queries import LeastSquaresOptions
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import sampling_kind
@@ -34,16 +34,16 @@ from privinf.wire import Places, Reasons, readable
 
 LARGEST_SEED = 2**62  # public seeds are below it, so that seed + round stays below 2^63, a site's limit
 # By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
-REACH = 0.0075
+RADIUS_LIMIT = 0.0075
 
 EPSILON_ENOUGH = "epsilon {} at delta {:g}"
 # Where delta is so large that any epsilon has it, or so small that no finite one does.
 MU_ENOUGH = "mu {}"
-LOOKS_ALONE = (
+ONE_STEP_FIT_ALONE = (
     'target="robust" and adapt_bounds=True require the default fit of least squares: '
     "optimizer=, radius=, unit= and targets= cannot be combined with them"
 )
-NO_LOOK = (
+NO_ONE_STEP_FIT = (
     'target="robust" and adapt_bounds=True require the one-step estimator of least '
     "squares, whose Hessian the noise would hide here: use fewer coefficients, a larger "
     "budget, or more rows"
@@ -162,8 +162,8 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
     robust = sampling_kind(check_cov_type(request.cov_type, CovType)) == "heteroskedastic"
     alone = optimizer is None and clients is None and block is None
-    looked = alone and rows.family == "gaussian" and rows.default_radius
-    if not robust and rows.family == "gaussian" and not looked:
+    one_step_possible = alone and rows.family == "gaussian" and rows.default_radius
+    if not robust and rows.family == "gaussian" and not one_step_possible:
         raise ArgumentError(
             'cov_type="nonrobust" requires a family with a known variance function: use cov_type="HC0"'
         )
@@ -171,7 +171,7 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     units = rows.total / (1 if clients is None else clients.rows)
     possible = intervals_possible(rows.p, units, final)
     check_choice(request.target, ScoreTarget, "target")
-    if looked and possible:
+    if one_step_possible and possible:
         least_squares = LeastSquaresOptions(
             rule=rows.rule,
             clip=rows.stated_clip,
@@ -191,7 +191,7 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
             least_squares=least_squares,
         )
     if request.target != "mean" or request.adapt_bounds:
-        raise ArgumentError(NO_LOOK if looked else LOOKS_ALONE)
+        raise ArgumentError(NO_ONE_STEP_FIT if one_step_possible else ONE_STEP_FIT_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
         return FitPlan(
             mu=mu,
@@ -251,8 +251,8 @@ def _reason_without_intervals(
 ) -> str:
     """Return why so many coefficients have no intervals, and which budget, or number of rows, would do."""
     noun = "record" if clients is None else "site"
-    times = math.pow(p, 1.5) / intervals_reach(max(units, 1.0), mu * math.sqrt(share))
-    fewer = int(math.pow(intervals_reach(units, mu * math.sqrt(share)), 2.0 / 3.0))
+    times = math.pow(p, 1.5) / largest_size_for_intervals(max(units, 1.0), mu * math.sqrt(share))
+    fewer = int(math.pow(largest_size_for_intervals(units, mu * math.sqrt(share)), 2.0 / 3.0))
     epsilon = gaussian_epsilon(mu * times, delta)
     enough = MU_ENOUGH.format(_rounded_up(mu * times))
     if 0.0 < epsilon < math.inf:
@@ -275,7 +275,7 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """Raise NotAvailableError unless a block's step is right beside so many other coefficients.
 
     Their noise, of order R/(n mu) each, adds to the linear predictor a variance of order p R^2/(n mu)^2,
-    which moves a logistic slope by a like share of itself: REACH keeps that at about a twentieth.
+    which moves a logistic slope by a like share of itself: RADIUS_LIMIT keeps that at about a twentieth.
     """
     if rows.family != "binomial":
         raise NotAvailableError(
@@ -283,10 +283,10 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
             "0.1 n mu_H, where p is the number of coefficients, n that of records, and mu_H the "
             "budget of the Hessian"
         )
-    if not math.sqrt(rows.p) * rows.radius <= REACH * units * mu:
+    if not math.sqrt(rows.p) * rows.radius <= RADIUS_LIMIT * units * mu:
         raise NotAvailableError(
             f"targets= is not available in a model with {rows.p} coefficients: the noise of the "
-            f"other coefficients would bias the targets (R sqrt(p) > {REACH:g} n mu for radius R, p "
+            f"other coefficients would bias the targets (R sqrt(p) > {RADIUS_LIMIT:g} n mu for radius R, p "
             "coefficients, n records and budget mu). Increase the budget, use more rows, or pass a "
             "smaller radius="
         )

@@ -14,13 +14,13 @@ from privinf.accounting import PrivacyReport
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
-from privinf.glm.advice import OF_A_PRIOR, far_start, few_records, heavy_tail, identified, notes_of
+from privinf.glm.advice import OF_A_PRIOR, few_records, heavy_tail, identified, long_first_step, notes_of
 from privinf.glm.convergence import Trajectory, error_of_start, judge_convergence
 from privinf.glm.least_squares import OneStepFit, OneStepScores
-from privinf.glm.margins import NO_CONSTANT, NOT_ASKED, at_means, averaged
+from privinf.glm.margins import MARGINS_NOT_RELEASED, NO_CONSTANT, at_means, averaged
 from privinf.glm.newton import STEP_EQUATION, Block, OneStep
 from privinf.glm.posterior_draws import curved_system, drawn, equation_of, recorded, restored
-from privinf.glm.questions import LeastSquaresOptions
+from privinf.glm.queries import LeastSquaresOptions
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
@@ -326,7 +326,7 @@ class GLMResults(Results):
         if at == "mean":
             return at_means(self.family, self._estimate, second, constant).table(alpha)
         if "margins" not in settings:
-            raise NotAvailableError(NOT_ASKED)
+            raise NotAvailableError(MARGINS_NOT_RELEASED)
         released = (*settings["margins"], 1.0)[:3]
         return averaged(self.family, self._estimate, second, constant, released).table(alpha)
 
@@ -502,7 +502,7 @@ def one_step_results(
     measures = one_step.measures
     largest_bias = one_step.most_bias(transform)
     doubts = few_records(rows, one_step, largest_bias, one_step.one_sided(transform), estimate.bse)
-    doubts += far_start(rows, one_step, one_step.unclipped_shift(transform), estimate.bse)
+    doubts += long_first_step(rows, one_step, one_step.unclipped_shift(transform), estimate.bse)
     context = description.context(rows, *notes_of(rows, one_step, estimate, strength, largest_bias, doubts))
     scarce = [doubt.text for doubt in doubts]
     context["settings"] |= {"tail_ratio": one_step.clip.ratio, "scores": system.to_dict(), "scarce": scarce}

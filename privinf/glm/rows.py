@@ -163,8 +163,8 @@ class GlmRows:
             return None
         names = list(self.design.names)
         constant = _constant_name(self.design)
-        for argument, names_given in (("targets", targets), ("nuisance", nuisance)):
-            if isinstance(names_given, str) or not set(names_given) <= set(names) - {constant}:
+        for argument, has_names in (("targets", targets), ("nuisance", nuisance)):
+            if isinstance(has_names, str) or not set(has_names) <= set(names) - {constant}:
                 raise ArgumentError(f"{argument}= must be a list of coefficients without the constant")
         members = [*targets, *nuisance]
         if not targets or len(set(members)) < len(members):
@@ -174,8 +174,8 @@ class GlmRows:
             )
         chosen = np.array([names.index(name) for name in [*members, *([constant] if constant else [])]])
         low, high = self.limits
-        reach = np.maximum(np.abs(low), np.abs(high))[chosen]
-        return Block(chosen, min(self.radius, float(np.linalg.norm(reach))), tuple(targets))
+        max_abs = np.maximum(np.abs(low), np.abs(high))[chosen]
+        return Block(chosen, min(self.radius, float(np.linalg.norm(max_abs))), tuple(targets))
 
     def can_bind(self, clients: Clients) -> bool:
         """Return whether some records of one site could have a summed score longer than its clip."""
@@ -352,8 +352,8 @@ def _radius(design: Design, radius: float | None, low: Floats, high: Floats) -> 
     """Return R: the longest row that the bounds allow, or what was asked for."""
     if radius is not None:
         return check_positive(radius, "radius")
-    reach = np.maximum(np.abs(low), np.abs(high))[~design.private]
-    return math.sqrt(design.norm**2 + float(reach @ reach))
+    max_abs = np.maximum(np.abs(low), np.abs(high))[~design.private]
+    return math.sqrt(design.norm**2 + float(max_abs @ max_abs))
 
 
 def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRule) -> float | None:

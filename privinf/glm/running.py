@@ -31,7 +31,7 @@ from privinf.glm.margins import (
     NO_OFFSET,
     SHARE,
     average_curvature,
-    ratio_beside,
+    exposure_ratio,
     recorded_moments,
 )
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_intervals
@@ -43,7 +43,7 @@ from privinf.glm.posterior_draws import (
     drawn_terms,
     recorded,
 )
-from privinf.glm.questions import LeastSquaresOptions, LeastSquaresQueries
+from privinf.glm.queries import LeastSquaresOptions, LeastSquaresQueries
 from privinf.glm.results import (
     SINGULAR,
     FitDescription,
@@ -258,12 +258,12 @@ def _run_curved(fit: FitRun) -> GLMResults:
     final_counts = None
     if isinstance(outcome, OneStepRelease):
         average = average_curvature(queries, outcome.estimate) if fit.plan.margins else None
-        final_counts = None if fit.outside is None else fit.outside.ask(fit.sums)
+        final_counts = None if fit.outside is None else fit.outside.release(fit.sums)
     path = curved_path(outcome)
     method = f"Newton's method in whitened coordinates, {counted(path.length, 'round')}"
     ends = curved_ends(rows, outcome, queries.moment_sd)
     description = fit.describe(method, path, final_counts, ends, **roles.described())
-    ratio = ratio_beside(fit.all_rows.design, roles)
+    ratio = exposure_ratio(fit.all_rows.design, roles)
     return curved_results(rows, outcome, description, fit.request.cov_type, average, ratio)
 
 
@@ -274,7 +274,7 @@ def _run_least_squares(fit: FitRun, options: LeastSquaresOptions) -> GLMResults:
     queries.outside = None if math.isinf(fit.mu) else fit.outside
     one_step = fit_least_squares(queries)
     if fit.outside is not None and queries.counted is None:
-        queries.counted = fit.outside.ask(fit.sums)
+        queries.counted = fit.outside.release(fit.sums)
     lines = options.described(fit.rows.design.y_scale)
     path = path_of(one_step, queries.rows)
     method = "least squares by a one-step estimator"

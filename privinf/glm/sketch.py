@@ -56,8 +56,10 @@ class LearnedSpace:
         values = singular**2
         if not values[0] > 0.0:
             return LearnedSpace(self.basis, self.values, self.count + 1)
-        reached = np.cumsum(values) / values.sum()
-        rank = min(limit, int(np.searchsorted(reached, energy)) + 1, int((values > 1e-14 * values[0]).sum()))
+        cumulative = np.cumsum(values) / values.sum()
+        rank = min(
+            limit, int(np.searchsorted(cumulative, energy)) + 1, int((values > 1e-14 * values[0]).sum())
+        )
         return LearnedSpace(axes[:, :rank], values[:rank], self.count + 1)
 
     def rescaled(self, ratio: Floats) -> LearnedSpace:

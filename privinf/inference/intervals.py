@@ -51,7 +51,7 @@ class Precision:
         half = self.se * moved_quantile(moved, level, self.df)
         return np.where(self.se > 0.0, half, self.bias)
 
-    def reach(self, alpha: float) -> Floats:
+    def half_width(self, alpha: float) -> Floats:
         """Return how far one-sided intervals of level ``1 - alpha`` reach beyond the estimate, shape (k,)."""
         level = check_fraction(alpha, "alpha")
         return np.asarray(upper_quantile(level, self.df) * self.se + self._largest_bias, dtype=np.float64)
@@ -191,7 +191,7 @@ def joint_distribution(estimate: Estimate, R: Floats) -> JointDistribution:
     return JointDistribution(len(R), float(df), nc)
 
 
-def law_of_inverse(estimate: Estimate, R: Floats, inverse: Floats) -> JointDistribution:
+def wald_distribution(estimate: Estimate, R: Floats, inverse: Floats) -> JointDistribution:
     """Return the law of ``W = (R b)' inverse (R b)``, taking `inverse` for that of a sampling covariance."""
     nc = _noncentrality(estimate, R.T @ inverse @ R)
     return JointDistribution(len(R), min(estimate.df, estimate.df_resid), nc)

@@ -67,7 +67,7 @@ def signed_powers(parts: int = 1) -> Floats:
     return np.concatenate([-powers[::-1], powers])
 
 
-def seen_range(distribution: Distribution) -> tuple[int, int]:
+def detected_range(distribution: Distribution) -> tuple[int, int]:
     """Return the edges, by position, between which all rows are but those of two tails that are not seen."""
     counts = monotone(distribution)
     threshold = np.maximum(CERTAIN * distribution.sds, 0.5)
@@ -89,7 +89,7 @@ class Search:
     @classmethod
     def from_distribution(cls, distribution: Distribution) -> Search:
         """Return what a first look shows."""
-        first, last = seen_range(distribution)
+        first, last = detected_range(distribution)
         return cls(float(distribution.edges[first]), float(distribution.edges[last]))
 
     @property
@@ -105,7 +105,7 @@ class Search:
 
     def narrowed(self, distribution: Distribution) -> Search:
         """Return the range within a narrow one, a cell added on each side."""
-        first, last = seen_range(distribution)
+        first, last = detected_range(distribution)
         edges = distribution.edges
         return Search(float(edges[max(first - 1, 0)]), float(edges[min(last + 1, len(edges) - 1)]))
 
@@ -197,8 +197,8 @@ def _tail(edges: Floats, tail_counts: Floats, sds: Floats, n: int) -> tuple[int,
 def _tail_end(edges: Floats, tail_counts: Floats, sds: Floats, aim: float, n: int) -> float:
     """Return where `aim` rows lie beyond; edges run outward, and counts beyond them fall."""
     if aim >= IN_TAIL * sds.max():
-        passed = np.flatnonzero(tail_counts <= aim)
-        return float(edges[passed[0]] if len(passed) else edges[-1])
+        within = np.flatnonzero(tail_counts <= aim)
+        return float(edges[within[0]] if len(within) else edges[-1])
     outer, level, length = _tail(edges, tail_counts, sds, n)
     if outer < 0:
         return float(edges[0])
@@ -284,10 +284,10 @@ def quantile_interval(
     edges = np.concatenate([[low], distribution.edges, [high]])
     aim = q * distribution.n
     half = z * np.sqrt(distribution.n * q * (1.0 - q) + distribution.sds**2)
-    reached = np.flatnonzero(distribution.counts >= aim - half)
-    passed = np.flatnonzero(distribution.counts <= aim + half)
-    first = int(reached[0]) if len(reached) else len(distribution.edges)
-    last = int(passed[-1]) + 2 if len(passed) else 1
+    at_least = np.flatnonzero(distribution.counts >= aim - half)
+    within = np.flatnonzero(distribution.counts <= aim + half)
+    first = int(at_least[0]) if len(at_least) else len(distribution.edges)
+    last = int(within[-1]) + 2 if len(within) else 1
     middle = float(inverse(distribution, np.array([aim]), low, high)[0])
     return middle, min(float(edges[first]), middle), max(float(edges[last]), middle)
 
@@ -371,9 +371,9 @@ def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu:
     lower_tail = (middle - distribution.edges[down])[::-1], counts[down][::-1], distribution.sds[down][::-1]
     upper_tail = distribution.edges[up] - middle, distribution.n - counts[up], distribution.sds[up]
     ends = _side(*lower_tail, distribution.n, middle - low), _side(*upper_tail, distribution.n, high - middle)
-    reach = ends[0][0][:, None] + ends[1][0]
-    spread = np.sqrt(distribution.n * (0.5 * (upper - lower)) ** 2 + (reach / mu) ** 2)
-    at = np.unravel_index(np.argmin(z * spread + ends[0][1][:, None] + ends[1][1]), reach.shape)
+    total = ends[0][0][:, None] + ends[1][0]
+    spread = np.sqrt(distribution.n * (0.5 * (upper - lower)) ** 2 + (total / mu) ** 2)
+    at = np.unravel_index(np.argmin(z * spread + ends[0][1][:, None] + ends[1][1]), total.shape)
     (low_end, below, below_count), (high_end, above, above_count) = (
         tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)
     )

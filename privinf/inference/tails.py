@@ -25,8 +25,8 @@ SURE = 2.0  # a count of this many sds more is seen in all but a thirtieth of re
 OFF = 2.5  # counts more than this many times as far out as the last sure one are asked for again
 TOWERING = 3.5  # sds of its noise from which on a count is sure
 SEVERAL = 3  # thresholds that are asked for again
-SEEN_FAR = 1.0  # sds of its noise that a far count must pass to be asked for again
-SEEN_AGAIN = 1.5  # sds of its noise that it must pass the second time to be seen
+MIN_FAR_SDS = 1.0  # sds of its noise that a far count must pass to be asked for again
+MIN_CONFIRMED_SDS = 1.5  # sds of its noise that it must pass the second time to be seen
 ONCE_MORE_COSTS = 0.43  # price of the second counts, as a part of that of the first
 FLATTEST = 1.5  # least slope of the power law beyond the last count that is seen
 STEEPEST = 8.0  # largest slope of that power law
@@ -35,7 +35,7 @@ APART = 8.0  # the second point of the power law has this many times the first o
 LARGEST_SHARE = 0.7  # or this share of all rows, if that is less
 TAIL_SHARE = 0.6  # what lies beyond the clip is taken as this times lambda times the signed layer below it
 ALLOWED = 0.7  # this times lambda times the layer may be wrong of that
-LAYER = 1.0 / 3.0  # where the lower layer ends, relative to the clip
+LOWER_THRESHOLD_RATIO = 1.0 / 3.0  # where the lower layer ends, relative to the clip
 LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the layer, lambda
 TRIED_CLIPS = 400  # clips that are tried
 HEAVY = 0.7  # lambda from which on intervals rest on an assumption about the tail
@@ -61,7 +61,7 @@ class Tail:
     top : float
         Largest possible term.
     rows : int
-    seen : bool
+    detected : bool
         Whether any count passed its noise.
     hidden : float
         How many terms the noise of the counts can hide at once: fewer than this go unseen in one release in
@@ -73,7 +73,7 @@ class Tail:
     alpha: float
     top: float
     rows: int
-    seen: bool = True
+    detected: bool = True
     hidden: float = 0.0
 
     def excess(self, clips: Floats) -> Floats:
@@ -132,7 +132,7 @@ def tail_of(
     rows : int
     top : float
         Largest possible term.
-    seen : float
+    detected : float
         The power law begins at the last threshold whose count, made nonincreasing (`decreasing`), passes so
         many sds: the last one, so that a gap does not hide what lies beyond it.
     flattest : float
@@ -143,10 +143,10 @@ def tail_of(
     **Privacy.** Post-processing of the counts.
     """
     fitted = decreasing(counts, sd)
-    passed = np.flatnonzero(fitted > visible_sds * sd)
-    last = int(passed[-1]) if len(passed) else 0
+    visible = np.flatnonzero(fitted > visible_sds * sd)
+    last = int(visible[-1]) if len(visible) else 0
     tail_counts = fitted[: last + 1]
-    if not len(passed):
+    if not len(visible):
         tail_counts = np.maximum(tail_counts, UNSEEN * sd[0])
     tail_counts = np.minimum(tail_counts, float(rows))
     enough = np.flatnonzero(tail_counts[:last] >= min(APART * tail_counts[last], LARGEST_SHARE * rows))
@@ -162,7 +162,7 @@ def tail_of(
         alpha=alpha,
         top=top,
         rows=rows,
-        seen=bool(len(passed)),
+        detected=bool(len(visible)),
         hidden=(visible_sds + SURE) * float(sd[last]),
     )
 
@@ -178,8 +178,8 @@ def decreasing(counts: Floats, sd: Floats) -> Floats:
     return np.asarray(isotonic_regression(counts, weights=weights, increasing=False).x, dtype=np.float64)
 
 
-def looked_for(
-    ask: Callable[[Floats, float], tuple[Floats, Floats]],
+def confirmed_tail(
+    release_counts: Callable[[Floats, float], tuple[Floats, Floats]],
     thresholds: Floats,
     rows: int,
     top: float,
@@ -188,7 +188,7 @@ def looked_for(
 
     Parameters
     ----------
-    ask : callable
+    release_counts : callable
         (thresholds, part) -> noisy counts above them, and the sds of their noise: a release at that part of
         the price that is meant for counts, 1 at first.
     thresholds : ndarray, shape (m,)
@@ -205,17 +205,17 @@ def looked_for(
     Where that does not pass its noise either, thresholds end before the gap; else the counts are averaged and
     end where the second ones do.
 
-    **Privacy.** Post-processing of what `ask` releases, once or twice.
+    **Privacy.** Post-processing of what `release_counts` releases, once or twice.
     """
-    counts, sd = ask(thresholds, 1.0)
+    counts, sd = release_counts(thresholds, 1.0)
     fitted = decreasing(counts, sd)
     sure = np.flatnonzero(fitted > TOWERING * sd)
     far = np.flatnonzero(thresholds > OFF * thresholds[sure[-1] if len(sure) else 0])
-    passed = far[fitted[far] > SEEN_FAR * sd[far]]
-    if len(passed):
-        chosen = np.unique(np.linspace(far[0], passed[-1], SEVERAL).round().astype(np.int64))
-        second_counts, second_sd = ask(thresholds[chosen], ONCE_MORE_COSTS)
-        confirmed = np.flatnonzero(decreasing(second_counts, second_sd) > SEEN_AGAIN * second_sd)
+    visible = far[fitted[far] > MIN_FAR_SDS * sd[far]]
+    if len(visible):
+        chosen = np.unique(np.linspace(far[0], visible[-1], SEVERAL).round().astype(np.int64))
+        second_counts, second_sd = release_counts(thresholds[chosen], ONCE_MORE_COSTS)
+        confirmed = np.flatnonzero(decreasing(second_counts, second_sd) > MIN_CONFIRMED_SDS * second_sd)
         stop = int(chosen[confirmed[-1]]) + 1 if len(confirmed) else int(far[0])
         weights = np.square(sd[chosen] / second_sd)
         counts[chosen] = (counts[chosen] + weights * second_counts) / (1.0 + weights)
@@ -244,7 +244,7 @@ class Clip:
         lambda = X(C)/(X(tau) - X(C)): how much lies beyond C, against the upper layer.
     weight : float
         w = 1 + .6 lambda: of the upper layer, for itself and for what lies beyond.
-    layer : float
+    between : float
         X(tau) - X(C): the most that the upper layer can hold, by the counts.
     cut : float
         N(C): how many terms pass C, by the counts.
@@ -258,19 +258,19 @@ class Clip:
     high: float
     ratio: float
     weight: float
-    layer: float
+    between: float
     cut: float = 0.0
     beyond: float = 0.0
     hidden: float = 0.0
 
     @property
-    def reach(self) -> float:
+    def effective_threshold(self) -> float:
         """C' = tau + w (C - tau): the sum of both layers is noised as one clipped at C'."""
         return self.low + self.weight * (self.high - self.low)
 
     def shares(self) -> tuple[float, float]:
         """Return the shares of mu^2 of both layers, tau : w (C - tau)."""
-        return self.low / self.reach, 1.0 - self.low / self.reach
+        return self.low / self.effective_threshold, 1.0 - self.low / self.effective_threshold
 
     def bias(self, signed: Floats, sd: Floats, length: Floats) -> Floats:
         """Return what may be wrong of what lies beyond C: .7 lambda times the layer's part.
@@ -282,15 +282,15 @@ class Clip:
         length : ndarray, shape (k,)
             Lengths of the forms' coefficients: the layer's own is X(tau) - X(C) at most.
         """
-        return np.asarray(ALLOWED * self.ratio * of_layer(signed, sd, self.layer * length))
+        return np.asarray(ALLOWED * self.ratio * size_between_thresholds(signed, sd, self.between * length))
 
 
-def of_layer(signed: Floats, sd: Floats, limit: Floats) -> Floats:
+def size_between_thresholds(signed: Floats, sd: Floats, limit: Floats) -> Floats:
     """Return the size of forms of the upper layer's sum, with a sd of their noise; `limit` by the counts."""
     return np.asarray(np.minimum(np.abs(signed) + sd, limit))
 
 
-def layered(tail: Tail, dimension: int, mu: float) -> Clip:
+def two_threshold_clip(tail: Tail, dimension: int, mu: float) -> Clip:
     """Return the clip of a vector sum of terms of these norms, C minimising p (2C/mu)^2 + (X(C)/2)^2.
 
     Parameters
@@ -302,16 +302,16 @@ def layered(tail: Tail, dimension: int, mu: float) -> Clip:
         Price of the sum.
     """
     clip = best_clip(tail, lambda c: dimension * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
-    low = LAYER * clip
+    low = LOWER_THRESHOLD_RATIO * clip
     excess_at_clip, excess_at_low = (float(part) for part in tail.excess(np.array([clip, low])))
-    layer = max(excess_at_low - excess_at_clip, 0.0)
-    ratio = 0.0 if clip >= tail.top or layer == 0.0 else min(LARGEST_RATIO, excess_at_clip / layer)
+    between = max(excess_at_low - excess_at_clip, 0.0)
+    ratio = 0.0 if clip >= tail.top or between == 0.0 else min(LARGEST_RATIO, excess_at_clip / between)
     return Clip(
         low=low,
         high=clip,
         ratio=ratio,
         weight=1.0 + TAIL_SHARE * ratio,
-        layer=layer,
+        between=between,
         cut=tail.above(clip),
         beyond=excess_at_clip,
         hidden=tail.hidden,

@@ -93,7 +93,7 @@ class Examples:
         return flags
 
     @property
-    def clear_label(self) -> bool:
+    def unprotected_label(self) -> bool:
         """Whether the label was released as it is."""
         return self.label.clear if isinstance(self.label, LabelNoise) else self.label == 0.0
 

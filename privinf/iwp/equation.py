@@ -267,7 +267,7 @@ class ExampleScores:
         return np.asarray((total + total.T) / (2 * self.n) - np.outer(mean, mean), dtype=np.float64)
 
     def _has_noise(self) -> bool:
-        return not (self.noise_free.all() and self.data.clear_label)
+        return not (self.noise_free.all() and self.data.unprotected_label)
 
     def blocks(self) -> list[slice]:
         """Return the slices of rows that the sums go over."""

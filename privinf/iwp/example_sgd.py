@@ -296,7 +296,7 @@ def _labels(system: ExampleScores, *, signed: bool, linear: bool) -> list[tuple[
     data = system.effective
     everything = slice(0, system.n)
     levels = SIGNED if signed else None
-    if linear or data.clear_label:
+    if linear or data.unprotected_label:
         return [(data.label_moments(everything, levels)[0], None)]
     weights = data.label_weights(everything)
     values = np.arange(2.0) if levels is None else levels

@@ -716,7 +716,7 @@ def _described(settings: ExampleSettings) -> str:
 def _biased(system: ExampleScores) -> bool:
     """Whether the scores have no mean of zero at the truth: intervals and tests would mislead."""
     if system.correction == "none":
-        return not (system.data.noise_free.all() and system.data.clear_label)
+        return not (system.data.noise_free.all() and system.data.unprotected_label)
     exact = system.loss == "quadratic" and system.truncation != 0
     return system.correction == "series" and bool(system.noise.any()) and not exact
 

@@ -168,7 +168,7 @@ class ScalarEngine:
         """Yield (y, y^2, weight): once with unbiased y where that is enough, else once for every level."""
         data = self.data
         values = SIGNED if self.form.signed else None
-        if linear or data.clear_label:
+        if linear or data.unprotected_label:
             y, square = data.label_moments(rows, values)
             yield y[:, None], square[:, None], 1.0
             return

@@ -14,12 +14,12 @@ from privinf.lasso.coordinates import (
     HiddenByNoise,
     Score,
     ScoreRelease,
-    clear_slopes,
     score_correlation,
+    slopes_above_noise,
     steadied,
     steadied_sd,
 )
-from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, clear_coordinates, with_noise
+from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, coordinates_above_noise, with_noise
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import clip_radii, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
@@ -105,15 +105,15 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     start[selected] = fit.selected_beta
     correlation = np.eye(p)
     correlation[np.ix_(selected, selected)] = score_correlation(columns[np.ix_(selected, selected)], gram)
-    clear = clear_slopes(released)
-    coordinates = clear_coordinates(start, released, noise, clear)
+    above_noise = slopes_above_noise(released)
+    coordinates = coordinates_above_noise(start, released, noise, above_noise)
     return DebiasedFit(
         coordinates=coordinates,
-        correlation=correlation[np.ix_(clear, clear)],
+        correlation=correlation[np.ix_(above_noise, above_noise)],
         union=list(range(p)),
-        columns=columns[:, clear],
+        columns=columns[:, above_noise],
         radii=(radii.norm, bound),
-        clear=clear,
+        above_noise=above_noise,
     )
 
 
@@ -158,7 +158,7 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
     new = np.array([j for j in rest if j not in units.sized], dtype=np.int64)
     if not len(new):
         return
-    bound = float(units.reach[new].max())
+    bound = float(units.max_abs[new].max())
     noisy = sums.server.vector_sum(
         Statistics.COLUMN_SQUARES,
         sums.args((), np.empty(0), columns=new, bound=bound),
@@ -168,9 +168,9 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
     )
     squares = steadied(noisy.mean, noisy.mean_sd)
     sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
-    units.scale, units.reach = units.scale.copy(), units.reach.copy()
+    units.scale, units.max_abs = units.scale.copy(), units.max_abs.copy()
     units.scale[new] *= sizes
-    units.reach[new] /= sizes
+    units.max_abs[new] /= sizes
     units.sized.update(new.tolist())
 
 
@@ -179,7 +179,7 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
     if not len(rest):
         return np.empty((len(fit.selected), 0)), np.empty((len(fit.selected), 0))
     private = math.isfinite(rho)
-    bound = PRODUCT_CLIP if private else float(sums.units.reach.max())
+    bound = PRODUCT_CLIP if private else float(sums.units.max_abs.max())
     noisy = sums.server.vector_sum(
         Statistics.COLUMN_PRODUCTS,
         sums.args((), np.empty(0), targets=np.array(fit.selected), bound=bound),
@@ -194,9 +194,9 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
     if not private:
         return products, np.zeros_like(products)
     away = products - products.mean(axis=1, keepdims=True)
-    clear = np.abs(away) > STANDS_OUT * sd
-    unseen = max(0.0, float(np.var(away[~clear])) - sd**2) if not clear.all() else 0.0
-    return np.where(clear, products, products - away), np.where(clear, sd**2, unseen)
+    above_noise = np.abs(away) > STANDS_OUT * sd
+    unseen = max(0.0, float(np.var(away[~above_noise])) - sd**2) if not above_noise.all() else 0.0
+    return np.where(above_noise, products, products - away), np.where(above_noise, sd**2, unseen)
 
 
 def _columns(

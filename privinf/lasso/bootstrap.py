@@ -107,8 +107,8 @@ class PrivateDraws:
         """Return adjusted p-values of t statistics, dual to the critical value at `alpha`."""
         shift, share = self.correction(alpha)
         count = len(self.values)
-        reached = np.asarray(np.abs(statistics))[:, None] / self.inflation - shift
-        exceeding = (np.asarray(self.values) >= reached).sum(axis=1)
+        cumulative = np.asarray(np.abs(statistics))[:, None] / self.inflation - shift
+        exceeding = (np.asarray(self.values) >= cumulative).sum(axis=1)
         return np.asarray(np.minimum((1.0 + exceeding) / ((count + 1) * share), 1.0))
 
     def correction(self, alpha: float) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.nodewise import (
     ColumnRegression,
     column_regression,
-    kept_entries,
+    entries_above_noise,
     noise_of_column,
 )
 from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
@@ -37,8 +37,8 @@ from privinf.wire import Labels
 
 NEAR_CLIP = 0.7  # c: where both factors of a product are clipped, in units of their sizes
 MATTERS = 0.08  # smaller correlations of a target are not looked for (`neighbor_count`)
-FEWEST_NEIGHBOURS = 4  # neighbours of a target, at least
-MOST_NEIGHBOURS = 40  # neighbours of a target, at most; also their number where there is no noise
+MIN_NEIGHBORS = 4  # neighbours of a target, at least
+MAX_NEIGHBORS = 40  # neighbours of a target, at most; also their number where there is no noise
 STEADY = 0.125  # largest noise of all coefficients of a regression, relative to the target's residual
 START = 0.1  # share of the columns' price for the Gram matrix before the picks
 SIZES = 0.05  # share for the sizes of the neighbours
@@ -104,7 +104,7 @@ def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed:
     m picks for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums; of p
     columns the largest noise is log p times that. As many are picked as keep it below the sum of a
     correlation of `MATTERS`, and the noise of all coefficients of a regression on them below `STEADY` of the
-    target's residual; at least `FEWEST_NEIGHBOURS` and at most `MOST_NEIGHBOURS`.
+    target's residual; at least `MIN_NEIGHBORS` and at most `MAX_NEIGHBORS`.
 
     Examples
     --------
@@ -113,12 +113,12 @@ def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed:
     [26, 6]
     """
     if math.isinf(budget.gram):
-        return MOST_NEIGHBOURS
+        return MAX_NEIGHBORS
     slope = residual_moments(NEAR_CLIP)[0] ** 2
     scale = MATTERS * slope * n / math.log(max(p, 2)) / (2.0 * NEAR_CLIP**2)
     findable = 2.0 * budget.neighbors * scale**2 / targets
     affordable = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
-    return int(min(max(min(findable, affordable), FEWEST_NEIGHBOURS), MOST_NEIGHBOURS))
+    return int(min(max(min(findable, affordable), MIN_NEIGHBORS), MAX_NEIGHBORS))
 
 
 def detectable_correlation(n: int, columns: int, selections: int, rho: float, bound: float) -> float:
@@ -239,7 +239,7 @@ def _near(
     price = START * budget.gram
     norm = math.inf if math.isinf(price) else math.sqrt(GRAM_ROOM * len(columns))
     noisy, sd = sums.gram(columns, norm, price, Labels.GRAM_OF_SELECTION_AND_TARGETS)
-    gram = floored(kept_entries(noisy, sd)[0])
+    gram = floored(entries_above_noise(noisy, sd)[0])
     at = positions(targets, columns)
     members = [
         [int(i), *positions([s for s in fit.selected if s != j], columns)]

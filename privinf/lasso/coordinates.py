@@ -99,15 +99,15 @@ class ScoreRelease:
     slope_sd: float | Floats
     n: int
 
-    def only(self, clear: Flags) -> ScoreRelease:
+    def only(self, above_noise: Flags) -> ScoreRelease:
         """Return the release of some of the targets."""
         score_sd, slope_sd = np.broadcast_arrays(self.score_sd, self.slope_sd, self.score)[:2]
         return ScoreRelease(
-            score=self.score[clear],
-            slope=self.slope[clear],
-            square=self.square[clear],
-            score_sd=score_sd[clear],
-            slope_sd=slope_sd[clear],
+            score=self.score[above_noise],
+            slope=self.slope[above_noise],
+            square=self.square[above_noise],
+            score_sd=score_sd[above_noise],
+            slope_sd=slope_sd[above_noise],
             n=self.n,
         )
 
@@ -151,14 +151,14 @@ class HiddenByNoise(NotAvailableError):
     """The noise hides what was paid for. Fits catch it and return what else they bought, with this text."""
 
 
-CLEAR_OF_NOISE = 4.0  # sds of its noise that a slope must exceed
+MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
     "the noise hides the slope or the variance of a score: pass fewer targets, a larger "
     "budget, or other shares="
 )
 
 
-def clear_slopes(released: ScoreRelease) -> Flags:
+def slopes_above_noise(released: ScoreRelease) -> Flags:
     """Return which scores have a slope and a variance that the noise does not hide, shape (k,).
 
     A target is left out for its own slope and variance alone. The noise of its score, which decides whether
@@ -168,7 +168,7 @@ def clear_slopes(released: ScoreRelease) -> Flags:
     -----
     **Privacy.** Post-processing of releases.
     """
-    steep = released.slope > CLEAR_OF_NOISE * np.asarray(released.slope_sd)
+    steep = released.slope > MIN_SLOPE_SDS * np.asarray(released.slope_sd)
     return np.asarray(steep & (released.square > 0.0))
 
 
@@ -188,17 +188,17 @@ def steadied(values: Floats, noise_sd: float) -> Floats:
     noise stay as they are, differences that are noise go.
     """
     mean = float(np.mean(values))
-    share = _kept_share(values, noise_sd)
+    share = _usable_share(values, noise_sd)
     return np.asarray(np.maximum(mean + share * (values - mean), 0.25 * mean))
 
 
 def steadied_sd(values: Floats, noise_sd: float) -> float:
     """Return the sd of the noise that is left in `steadied` numbers."""
-    share = _kept_share(values, noise_sd)
+    share = _usable_share(values, noise_sd)
     return noise_sd * math.sqrt(share**2 + (1.0 - share**2) / len(values))
 
 
-def _kept_share(values: Floats, noise_sd: float) -> float:
+def _usable_share(values: Floats, noise_sd: float) -> float:
     spread = float(np.var(values))
     return max(0.0, 1.0 - noise_sd**2 / spread) if spread > 0.0 and len(values) > 1 else 1.0
 
@@ -224,7 +224,7 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
     **Privacy.** Post-processing.
     """
     slope = released.slope
-    if not clear_slopes(released).all():
+    if not slopes_above_noise(released).all():
         raise HiddenByNoise(HIDDEN_SLOPES)
     step = released.score / slope
     return Debiased(
@@ -275,7 +275,7 @@ def _unit_diagonal(matrix: Floats) -> Floats:
 
 
 def privacy_slack(
-    column: Floats, members: Integers, picked: int, privacy_share: float, ratio: float, *, eta: float = ETA
+    column: Floats, members: Integers, selected: int, privacy_share: float, ratio: float, *, eta: float = ETA
 ) -> Floats:
     """Return the bound on what the privacy errors of coefficients and precision columns do together, (k,).
 
@@ -285,7 +285,7 @@ def privacy_slack(
         Released variances of w_j'Z d, sampling error of the coefficients included.
     members : ndarray of int, shape (k,)
         D_j, entries of each precision column.
-    picked : int
+    selected : int
         m, columns whose coefficients have noise.
     privacy_share : float
         t^2 / a, the share of the noise in the coefficients' variance, in [0, 1].
@@ -317,7 +317,7 @@ def privacy_slack(
     check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
     check_number(ratio, "ratio", low=1.0)
     tail = math.sqrt(math.log(2.0 / check_fraction(eta, "eta")))
-    effective = max(0.5, 0.5 * check_count(picked, "picked", least=0) / ratio)
+    effective = max(0.5, 0.5 * check_count(selected, "picked", least=0) / ratio)
     typical = np.sqrt((sizes + 1.0) * privacy_share * variances)
     room = (1.0 + 2.0 * tail / np.sqrt(sizes + 1.0)) * (1.0 + tail / math.sqrt(effective))
     return np.asarray(ratio * typical * room)

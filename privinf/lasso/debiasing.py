@@ -22,9 +22,9 @@ from privinf.lasso.coordinates import (
     HiddenByNoise,
     Score,
     ScoreRelease,
-    clear_slopes,
     debiased_coordinates,
     joint_covariance,
+    slopes_above_noise,
 )
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.mean_scores import mean_scores
@@ -59,9 +59,9 @@ class Outside:
         )
         return cls(noisy.mean, noisy.mean_sd)
 
-    def only(self, clear: Flags) -> Outside:
+    def only(self, above_noise: Flags) -> Outside:
         """Return the shares of some of the targets."""
-        return Outside(self.shares[clear], self.sd)
+        return Outside(self.shares[above_noise], self.sd)
 
     @property
     def cut(self) -> Flags:
@@ -92,7 +92,7 @@ class DebiasedFit:
         How well the precision columns are known; None where products with the selection stand for neighbours.
     outside : Outside or None
         Values of the targets outside their bounds.
-    clear : ndarray of bool, shape (number of targets that were asked for,), or None
+    above_noise : ndarray of bool, shape (number of targets that were asked for,), or None
         Targets that have coordinates; the noise hides the slopes of the others. None: all have.
     """
 
@@ -105,7 +105,7 @@ class DebiasedFit:
     clip: Clip | None = None
     marks: NodewiseDiagnostics | None = None
     outside: Outside | None = None
-    clear: Flags | None = None
+    above_noise: Flags | None = None
 
     @property
     def cov(self) -> Floats:
@@ -184,23 +184,25 @@ def debias(
         bias = None
         clip = None
     release = with_noise(release, product)
-    clear = clear_slopes(release)
-    coordinates = clear_coordinates(start[list(targets)], release, precision.noise, clear)
+    above_noise = slopes_above_noise(release)
+    coordinates = coordinates_above_noise(start[list(targets)], release, precision.noise, above_noise)
     return DebiasedFit(
         coordinates=coordinates,
-        correlation=correlation[np.ix_(clear, clear)],
+        correlation=correlation[np.ix_(above_noise, above_noise)],
         union=precision.union,
-        columns=precision.standard[:, clear],
+        columns=precision.standard[:, above_noise],
         radii=radii,
-        bias=None if bias is None else bias[clear],
+        bias=None if bias is None else bias[above_noise],
         clip=clip,
-        marks=None if precision.marks is None else precision.marks.only(clear),
-        outside=outside.only(clear),
-        clear=clear,
+        marks=None if precision.marks is None else precision.marks.only(above_noise),
+        outside=outside.only(above_noise),
+        above_noise=above_noise,
     )
 
 
-def clear_coordinates(start: Floats, release: ScoreRelease, column: Floats, clear: Flags) -> Debiased:
+def coordinates_above_noise(
+    start: Floats, release: ScoreRelease, column: Floats, above_noise: Flags
+) -> Debiased:
     """Return the debiased coordinates of the targets whose slopes the noise does not hide.
 
     Raises
@@ -212,9 +214,9 @@ def clear_coordinates(start: Floats, release: ScoreRelease, column: Floats, clea
     -----
     **Privacy.** Post-processing.
     """
-    if not clear.any():
+    if not above_noise.any():
         raise HiddenByNoise(HIDDEN_SLOPES)
-    return debiased_coordinates(start[clear], release.only(clear), column[clear])
+    return debiased_coordinates(start[above_noise], release.only(above_noise), column[above_noise])
 
 
 def with_noise(release: ScoreRelease, sd: Floats) -> ScoreRelease:
@@ -240,8 +242,8 @@ def _scores(
         beta=fit.selected_beta,
     )
     mean, mean_sd = sums.score(score, budget.score, Labels.DEBIASING_SCORES)
-    reach = float(sums.units.reach[list(targets)].max())
-    norm = slope_norm(radii, len(targets), reach, sums.n, budget.slopes / 2.0)
+    max_abs = float(sums.units.max_abs[list(targets)].max())
+    norm = slope_norm(radii, len(targets), max_abs, sums.n, budget.slopes / 2.0)
     slope, slope_sd = sums.slopes(score, targets, norm, budget.slopes / 2.0)
     square = sums.variances(score, budget.slopes / 2.0)
     released = ScoreRelease(
@@ -250,7 +252,7 @@ def _scores(
     return released, (radii.norm, radii.residual)
 
 
-def slope_norm(radii: ClipRadii, targets: int, reach: float, n: int, rho: float) -> float:
+def slope_norm(radii: ClipRadii, targets: int, max_abs: float, n: int, rho: float) -> float:
     """Return where the products u_j x_j are shrunk, for abs(u) <= C and abs(x_j) <= reach.
 
     A column of many zeros and rare large values has most of its slope in the large ones: nothing is cut
@@ -260,4 +262,4 @@ def slope_norm(radii: ClipRadii, targets: int, reach: float, n: int, rho: float)
         return math.inf
     slope = norm_moments(radii.norm, targets)[0] * residual_moments(radii.residual)[0]
     affordable = SLOPE_NOISE * slope * n * math.sqrt(2.0 * rho) / 2.0
-    return min(radii.norm * reach, max(SLOPE_ROOM * radii.norm, affordable))
+    return min(radii.norm * max_abs, max(SLOPE_ROOM * radii.norm, affordable))

@@ -67,16 +67,16 @@ class NodewiseDiagnostics:
     not_converged: Flags
     heavy: Flags
 
-    def only(self, clear: Flags) -> NodewiseDiagnostics:
+    def only(self, above_noise: Flags) -> NodewiseDiagnostics:
         """Return the marks of some of the targets."""
         return NodewiseDiagnostics(
-            selected=tuple(count for count, keep in zip(self.selected, clear, strict=True) if keep),
-            explained=self.explained[clear],
-            explained_sd=self.explained_sd[clear],
-            last=self.last[clear],
-            exhausted=self.exhausted[clear],
-            not_converged=self.not_converged[clear],
-            heavy=self.heavy[clear],
+            selected=tuple(count for count, keep in zip(self.selected, above_noise, strict=True) if keep),
+            explained=self.explained[above_noise],
+            explained_sd=self.explained_sd[above_noise],
+            last=self.last[above_noise],
+            exhausted=self.exhausted[above_noise],
+            not_converged=self.not_converged[above_noise],
+            heavy=self.heavy[above_noise],
         )
 
     def notes(self, names: Sequence[str]) -> tuple[Note, ...]:

@@ -53,7 +53,7 @@ from privinf.lasso.results import (
     sparse_part,
 )
 from privinf.lasso.rows import LassoRows, check_price, server_of
-from privinf.lasso.secure import FALSE_PICKS, cost_note, detection_of, secure_server, vector_server
+from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_note, detection_of, secure_server, vector_server
 from privinf.lasso.selection import VectorServer
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
@@ -99,7 +99,7 @@ class JointFit:
     @property
     def debiased_targets(self) -> list[int]:
         """Targets that have debiased coefficients."""
-        return [] if self.debiased is None else clear_targets(self.targets, self.debiased)
+        return [] if self.debiased is None else targets_above_noise(self.targets, self.debiased)
 
     @property
     def hidden(self) -> list[int]:
@@ -107,7 +107,7 @@ class JointFit:
         return [j for j in self.targets if j not in self.debiased_targets]
 
 
-def clear_targets(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
+def targets_above_noise(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
     """Return the targets that have debiased coefficients."""
     clear = [True] * len(targets) if debiased.clear is None else debiased.clear
     return [j for j, keep in zip(targets, clear, strict=True) if keep]
@@ -252,13 +252,15 @@ def _fitted(
         clip=plan.clip,
         always=always,
         targets=() if plan.all_targets else plan.targets or (),
-        threshold=upper_quantile(FALSE_PICKS / 2.0 / len(sums.units.scale)) if plan.automatic else 0.0,
+        threshold=upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(sums.units.scale))
+        if plan.automatic
+        else 0.0,
     )
-    fit, suspects = screen_omitted(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
+    fit, candidates = screen_omitted(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     prices = plan.shares.debiasing(plan.rho, all_targets=plan.all_targets)
     count = plan.neighbors
-    further = 0.0 if suspects is None else suspects.further
+    further = 0.0 if candidates is None else candidates.further
     prices = replace(prices, score=prices.score + fit.unspent - further)
     try:
         if not targets:
@@ -268,10 +270,10 @@ def _fitted(
         else:
             debiased = debias(sums, fit, targets, prices, neighbors=count, excluded=always, target=aim)
     except HiddenByNoise as hidden:
-        missed = None if suspects is None else suspects.test(rows, sparse_columns(fit, plan))
+        missed = None if candidates is None else candidates.test(rows, sparse_columns(fit, plan))
         return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
-    clear = clear_targets(targets, debiased)
-    missed = missed_column_test(sums, rows, fit, clear, suspects, debiased, plan, vectors)
+    clear = targets_above_noise(targets, debiased)
+    missed = missed_column_test(sums, rows, fit, clear, candidates, debiased, plan, vectors)
     return JointFit(fit=fit, targets=targets, debiased=debiased, missed=missed)
 
 

@@ -5,7 +5,7 @@ With first coefficients b0, residuals r = y - x'b0 of size s, standardised preci
 clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: for errors that are skewed with a size that goes
 along with x that is another b than the one of the mean, however many the rows. Here tail counts of t,
 released by the square root of running sums (`privinf.mechanisms.statistics.summands`), choose C and tau = C/3
-(`privinf.inference.tails.layered`: C minimises the noise and half of the squared excess together), and what
+(`privinf.inference.tailslayered`: C minimises the noise and half of the squared excess together), and what
 is released is
 
     S1 = sum q min(t, tau),   S2 = sum q clip(t - tau, 0, C - tau),
@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from privinf.federation import NoisyGram
-from privinf.inference.tails import LAYER, Clip, layered, shrunk, tail_of
+from privinf.inference.tails import LOWER_THRESHOLD_RATIO, Clip, shrunk, tail_of, two_threshold_clip
 from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.sums import ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit, positions
@@ -98,7 +98,7 @@ class _Forms:
     @property
     def longest(self) -> float:
         """Largest |u| that public bounds allow."""
-        return float(np.linalg.norm(self.sums.units.reach[list(self.union)] @ np.abs(self.transform)))
+        return float(np.linalg.norm(self.sums.units.max_abs[list(self.union)] @ np.abs(self.transform)))
 
     def top(self, residual: float) -> float:
         """Return the largest t of residuals up to a size."""
@@ -109,9 +109,9 @@ class _Forms:
         """Largest residual that public bounds allow."""
         units = self.sums.units
         fit = self.fit
-        return units.y_limit + float(units.reach[fit.selected] @ np.abs(fit.selected_beta))
+        return units.y_limit + float(units.max_abs[fit.selected] @ np.abs(fit.selected_beta))
 
-    def ask(self, op: str, rho: float, label: str, **extra: PlainValue) -> Any:
+    def release_sum(self, op: str, rho: float, label: str, **extra: PlainValue) -> Any:
         """Release a sum."""
         args = self.sums.args(
             self.fit.selected,
@@ -159,21 +159,28 @@ def mean_scores(
     n = sums.n
     clip, price = _clip(forms, score)
     low, high = clip.shares()
-    lower = forms.ask(Statistics.LAYERS_SCORE, price * low, Labels.DEBIASING_SCORES, low=0.0, high=clip.low)
-    upper = forms.ask(
+    lower = forms.release_sum(
+        Statistics.LAYERS_SCORE, price * low, Labels.DEBIASING_SCORES, low=0.0, high=clip.low
+    )
+    upper = forms.release_sum(
         Statistics.LAYERS_SCORE, price * high, Labels.DEBIASING_SCORES_ABOVE, low=clip.low, high=clip.high
     )
-    layers = {"low": clip.low, "high": clip.high, "weight": clip.weight}
-    slope = forms.ask(
+    thresholds_and_weight = {"low": clip.low, "high": clip.high, "weight": clip.weight}
+    slope = forms.release_sum(
         Statistics.LAYERS_SLOPES,
         SLOPES_SHARE * slopes,
         Labels.SLOPES_OF_SCORES,
-        **layers,
+        **thresholds_and_weight,
         targets=np.asarray(targets),
         norm=_slope_norm(forms, SLOPES_SHARE * slopes),
     )
     released = NoisyGram.from_sum(
-        forms.ask(Statistics.LAYERS_MEAT, (1.0 - SLOPES_SHARE) * slopes, Labels.VARIANCES_OF_SCORES, **layers)
+        forms.release_sum(
+            Statistics.LAYERS_MEAT,
+            (1.0 - SLOPES_SHARE) * slopes,
+            Labels.VARIANCES_OF_SCORES,
+            **thresholds_and_weight,
+        )
     )
     meat = shrunk(released.mean, float(released.scale / released.rows), correlation)
     unit = fit.scale
@@ -201,17 +208,17 @@ def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
     n = forms.sums.n
     if math.isinf(rho):
         top = forms.top(forms.furthest)
-        return Clip(low=LAYER * top, high=top, ratio=0.0, weight=1.0, layer=0.0), rho
-    top = forms.top(min(2.0 * forms.sums.units.y_reach, forms.furthest))
+        return Clip(low=LOWER_THRESHOLD_RATIO * top, high=top, ratio=0.0, weight=1.0, between=0.0), rho
+    top = forms.top(min(2.0 * forms.sums.units.y_max_abs, forms.furthest))
     lowest = LOWEST * math.sqrt(k)
     cells = min(max(math.ceil(math.log(max(top / lowest, 1.0)) / math.log(RATIO)), 1), MOST_CELLS)
     thresholds = top * RATIO ** np.arange(-cells, 0, dtype=np.float64)
-    release = forms.ask(
+    release = forms.release_sum(
         Statistics.LAYERS_COUNTS, COUNTS_SHARE * rho, Labels.COUNTS_OF_SCORES, thresholds=thresholds
     )
     counts, sd = counts_above(release.values, float(release.scale))
     rest = (1.0 - COUNTS_SHARE) * rho
-    return layered(
+    return two_threshold_clip(
         tail_of(thresholds, counts, sd, n, top, visible_sds=DETECTION_SDS), k, math.sqrt(2.0 * rest)
     ), rest
 
@@ -224,7 +231,7 @@ def _slope_norm(forms: _Forms, rho: float) -> float:
     """
     targets = list(forms.targets)
     diagonal = forms.transform[positions(targets, forms.union), np.arange(len(targets))]
-    largest = ROOM * forms.longest * float(forms.sums.units.reach[targets].max())
+    largest = ROOM * forms.longest * float(forms.sums.units.max_abs[targets].max())
     if math.isinf(rho):
         return largest
     affordable = SLOPE_NOISE / float(diagonal.max()) * forms.sums.n * math.sqrt(2.0 * rho) / 2.0

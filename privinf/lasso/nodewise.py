@@ -43,15 +43,15 @@ from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
-LOOK = 0.26  # share of a target's price for the Gram matrix of its neighbours
-SECOND_LOOK = 0.17  # share for a second one, where it is needed
+GRAM_SHARE = 0.26  # share of a target's price for the Gram matrix of its neighbours
+SECOND_GRAM_SHARE = 0.17  # share for a second one, where it is needed
 SCALES = 0.05  # share for the sizes of residuals
 EFFECTS = 0.12  # share for what the coefficients of y leave in the products with the neighbours
 TAIL = 0.05  # share for the tail of residuals; what is left of the price is for the steps
 STEPS = (0.2, 0.3, 0.5)  # shares of the steps' price; the last step decides the noise
 CLIP = 2.0  # of residuals of columns, in units of their size
-CLEAR = 3.0  # smallest eigenvalue over the noise's largest, below which there is a second look
-HIDDEN = 0.5  # the same after the second look, below which the target is marked
+MIN_CLEARANCE = 3.0  # smallest eigenvalue over the noise's largest, below which there is a second look
+MIN_SECOND_CLEARANCE = 0.5  # the same after the second look, below which the target is marked
 FAR = 4.0  # smallest threshold of the tails that are counted, in sizes
 APART_BY = math.sqrt(2.0)  # ratio of a threshold to the one below it
 TAIL_CELLS = 8  # number of thresholds
@@ -130,14 +130,14 @@ def column_regression(
             not_converged=False,
             tail=0.0,
         )
-    look = _look(sums, target, regressors, rho)
-    root = look.root
-    g = look.start
-    steps_price = look.steps_price
+    release = _neighbor_gram(sums, target, regressors, rho)
+    root = release.root
+    g = release.start
+    steps_price = release.steps_price
     column = replace(sums, response=target)
     size = len(regressors)
     price = 0.5 * SCALES * rho
-    typical, scale = _sizes(column, look, regressors, g, price)
+    typical, scale = _sizes(column, release, regressors, g, price)
     noise = 0.0
     moved = 0.0
     for share in STEPS:
@@ -146,9 +146,9 @@ def column_regression(
         g, noise = step(column, regressors, g, root, scale, CLIP * scale / typical, share * steps_price)
         moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
     g, noise = shrunk(g, root, noise)
-    _, scale = _sizes(column, look, regressors, g, price)
+    _, scale = _sizes(column, release, regressors, g, price)
     tolerance = NOT_CONVERGED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
-    not_converged = math.isfinite(rho) and (moved > tolerance or look.clear < HIDDEN)
+    not_converged = math.isfinite(rho) and (moved > tolerance or release.clearance < MIN_SECOND_CLEARANCE)
     effects, effects_sd = _effects(sums, fit, regressors, root, EFFECTS * rho)
     tail = _tail(column, regressors, g, root, scale, TAIL * rho)
     return ColumnRegression(
@@ -165,19 +165,19 @@ def column_regression(
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Look:
+class _NeighborGram:
     """What the Gram matrices of a target and its neighbours say."""
 
     gram: Floats
     sd: float
     root: Floats
     start: Floats
-    clear: float
+    clearance: float
     steps_price: float
 
 
 def _sizes(
-    column: SparseSums, look: _Look, regressors: list[int], g: Floats, rho: float
+    column: SparseSums, release: _NeighborGram, regressors: list[int], g: Floats, rho: float
 ) -> tuple[float, float]:
     """Return the typical size of the residuals, and their root mean square.
 
@@ -185,8 +185,8 @@ def _sizes(
     is more where the Gram matrix says so beyond its noise, as for rare levels.
     """
     form = np.append(1.0, -g)
-    square = float(form @ look.gram @ form)
-    noise = look.sd * float(form @ form)
+    square = float(form @ release.gram @ form)
+    noise = release.sd * float(form @ form)
     if math.isinf(rho):
         return math.sqrt(square), math.sqrt(square)
     largest = math.sqrt(min(max(square, 0.0) + THRESHOLD * noise, LARGEST_SIZE**2))
@@ -214,32 +214,34 @@ def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
     return factor * g, math.sqrt(factor**2 * noise**2 + missed)
 
 
-def _look(sums: SparseSums, target: int, regressors: list[int], rho: float) -> _Look:
+def _neighbor_gram(sums: SparseSums, target: int, regressors: list[int], rho: float) -> _NeighborGram:
     """Return T, a start of g, the clearance of what T was made of, and the price that is left for steps."""
-    steps_price = (1.0 - LOOK - SCALES - EFFECTS - TAIL) * rho
+    steps_price = (1.0 - GRAM_SHARE - SCALES - EFFECTS - TAIL) * rho
     noisy, sd = sums.gram(
-        [target, *regressors], _norm(len(regressors) + 1, rho), LOOK * rho, Labels.GRAMS_OF_NEIGHBOURS
+        [target, *regressors], _norm(len(regressors) + 1, rho), GRAM_SHARE * rho, Labels.GRAMS_OF_NEIGHBOURS
     )
-    clear_gram, edge = kept_entries(noisy, sd)
-    root, clear = _inverse_root(clear_gram[1:, 1:], edge)
-    start = root @ (root.T @ clear_gram[1:, 0])
-    if clear >= CLEAR:
-        return _Look(gram=noisy, sd=sd, root=root, start=start, clear=clear, steps_price=steps_price)
+    thresholded_gram, edge = entries_above_noise(noisy, sd)
+    root, clearance = _inverse_root(thresholded_gram[1:, 1:], edge)
+    start = root @ (root.T @ thresholded_gram[1:, 0])
+    if clearance >= MIN_CLEARANCE:
+        return _NeighborGram(
+            gram=noisy, sd=sd, root=root, start=start, clearance=clearance, steps_price=steps_price
+        )
     second, spread = sums.gram(
         regressors,
         _norm(len(regressors), rho),
-        SECOND_LOOK * rho,
+        SECOND_GRAM_SHARE * rho,
         Labels.SECOND_GRAMS_OF_NEIGHBOURS,
         transform=root,
     )
-    refinement, clear = _inverse_root(*kept_entries(second, spread))
-    return _Look(
+    refinement, clearance = _inverse_root(*entries_above_noise(second, spread))
+    return _NeighborGram(
         gram=noisy,
         sd=sd,
         root=root @ refinement,
         start=start,
-        clear=clear,
-        steps_price=steps_price - SECOND_LOOK * rho,
+        clearance=clearance,
+        steps_price=steps_price - SECOND_GRAM_SHARE * rho,
     )
 
 
@@ -249,7 +251,7 @@ def noise_of_column(n: int, rho: float) -> float:
     Of q columns it is ``sqrt(q) t = q 2 R / (n sqrt(2 rho))`` at the price rho of the last step, which
     follows from that of the regression, `rho`.
     """
-    last = (1.0 - LOOK - SECOND_LOOK - SCALES - EFFECTS - TAIL) * STEPS[-1] * rho
+    last = (1.0 - GRAM_SHARE - SECOND_GRAM_SHARE - SCALES - EFFECTS - TAIL) * STEPS[-1] * rho
     return 2.0 * CLIP / (n * math.sqrt(2.0 * last) * residual_moments(CLIP)[0])
 
 
@@ -257,7 +259,7 @@ def _norm(size: int, rho: float) -> float:
     return math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * size)
 
 
-def kept_entries(gram: Floats, sd: float) -> tuple[Floats, float]:
+def entries_above_noise(gram: Floats, sd: float) -> tuple[Floats, float]:
     """Return a noisy Gram matrix without the entries that are noise, and how far the rest's noise reaches.
 
     `sd` is that of the noise on the diagonal; above it, it is 1 / sqrt 2 of that. Post-processing.
@@ -272,8 +274,8 @@ def _inverse_root(gram: Floats, edge: float) -> tuple[Floats, float]:
     """Return T with T T' the inverse, eigenvalues kept above half the `edge` of noise, and the clearance."""
     values, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
     low = max(0.5 * edge, TINIEST * max(float(np.mean(values)), TINIEST))
-    clear = float(values[0]) / edge if edge > 0.0 else math.inf
-    return np.asarray(vectors / np.sqrt(np.maximum(values, low))), clear
+    clearance = float(values[0]) / edge if edge > 0.0 else math.inf
+    return np.asarray(vectors / np.sqrt(np.maximum(values, low))), clearance
 
 
 def _effects(

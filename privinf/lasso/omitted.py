@@ -1,7 +1,7 @@
-r"""Was a column missed: the most suspicious column outside the fit, tested as a target would be.
+r"""Test for omitted columns: the strongest candidate outside the fit, tested as a target would be.
 
-After a sparse fit whose picked columns P are in every precision column, the suspect l is the column outside P
-with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
+The selected columns P of a sparse fit are in every nodewise regression. The candidate l is the column outside
+P with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
 precision column of l on P (from a noisy Gram matrix of its own, of l and of the whitened columns R'x_P of the
 fit's steps, whose own Gram matrix is taken to be I) and u_l = w_l'x / sqrt(w_ll), one release gives mean and
 mean square of clip(u_l r, C) (``target_scores``), and
@@ -19,23 +19,23 @@ E clip(u_l r, C) away from 0.
 the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every precision column,
 and biases no target. The noise of w_l times b_l is in all of them now, which hides further columns and
 leaks into the debiased coordinates: all of P is fitted again.
-Then the next suspect is looked for, up to `MOST_LOOKS` of them; what a column that was found costs, a fit and
-a further look, is taken from the scores' price, which is what it was where none is. If the last of them still
-stands out, more columns matter than were found, and intervals are marked. Columns that were picked and not
-kept are in P: their effects are estimated and bias nothing, however large.
+Then the next candidate is tested, up to `MAX_CANDIDATES` of them. Every column that joins costs a fit and a
+further test, which the price of the scores pays for; without such a column that price is unchanged. If the
+last candidate still stands out, more columns matter than joined, and intervals are marked. Columns that were
+selected and then dropped are in P: their effects are estimated and bias nothing, however large.
 
-**Null law.** If no column outside P has an effect, every column's own T is about standard normal. The suspect
-was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
+**Null distribution.** If no column outside P has an effect, every column's own T is about standard normal.
+The candidate was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
 
     P(T > c) <= m 2 (1 - Phi(c)),      p-value  min(1, m 2 (1 - Phi(T))).
 
 Targets are in P unless there are very many of them. Those that are not, did not join, and whose debiased
 coordinate stands out are columns that were missed for the others, and mark the intervals.
 
-**What is seen.** A pick has to be made (`privinf.lasso.selection`), and T needs (c + z_q) times its error. An
-effect of z that is missed, of a column whose correlation with target j given the precision column of j is
-rho, moves the coordinate of j by rho z standard errors (without privacy). A correlation that neighbours are
-picked by is seen likewise.
+**Detection limit.** The candidate has to be selected (`privinf.lasso.selection`), and T needs (c + z_q) times
+its error. If an effect of z is missed, and the column's correlation with target j given the nodewise
+regression of j is rho, the coordinate of j moves by rho z standard errors (without privacy). The selection of
+neighbors has a detection limit for correlations likewise.
 """
 
 from __future__ import annotations
@@ -57,7 +57,13 @@ from privinf.lasso.precision import clearance, column_noise_variance, floored, p
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBORS
-from privinf.lasso.selection import DETECTION_PROBABILITY, PickRelease, VectorServer, pick_clip, sharpest
+from privinf.lasso.selection import (
+    DETECTION_PROBABILITY,
+    SelectionRelease,
+    VectorServer,
+    selection_clip,
+    sharpest,
+)
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import (
     CHEAP_GRAM_SHARE,
@@ -75,11 +81,11 @@ from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels
 
 Fit = TypeVar("Fit")
-PICK = 0.5  # share of a look's price for the pick
+SELECTION_SHARE = 0.5  # share of a look's price for the pick
 SIZE = 0.03  # share for the size of the suspect
 GRAM = 0.12  # share for the Gram matrix with the suspect; the rest is for its score
-SUSPECT = Labels.SUSPECT  # label of the pick
-MOST_LOOKS = 4  # columns that are looked at, one after the other
+CANDIDATE = Labels.SUSPECT  # label of the pick
+MAX_CANDIDATES = 4  # columns that are looked at, one after the other
 OF_SCORES = 0.75  # part of the scores' price that all looks and new fits may cost together
 REFIT_PRICE = 0.45  # price of a new fit with a column that was found, relative to that of a look
 AGAIN_STEPS = (0.3, 0.7)  # shares of the steps' price in such a fit
@@ -96,7 +102,7 @@ NO_SLOPES: dict[str, PlainValue] = {
 LEVEL = 0.05  # of the test for missed columns
 # Settings of `MissedColumnTest` that are floats.
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
-WHOLE_NUMBERS = ("columns", "kept", "standing_out")  # and those that are integers
+INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
     "Not reliable: the true model may not be sparse enough. {} of the {} kept columns have "
@@ -110,13 +116,15 @@ EXHAUSTED_SEARCH = (
     "{} or more. If columns still stand out, the model is not sparse, and no choice of "
     "columns makes the intervals valid."
 )
-FOUND_LATER = (
+ADDED_COLUMNS = (
     "More columns matter than the {} that were kept: {} (z = {:.2f}, p = {:.2g} over {} "
     "columns) and joined the fit; after that, no column stood out. Intervals account "
     "for this step"
 )
-NOT_KEPT = " {} of the selected columns that were not kept also stand out; intervals account for them."
-NOTHING_SEEN = (
+DROPPED_BUT_LARGE = (
+    " {} of the selected columns that were not kept also stand out; intervals account for them."
+)
+NO_OMITTED_COLUMNS = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = "
     "{:.2f}, p = {:.2g}). An effect of {:.2g} standard errors (without privacy noise) "
     "would have been detected with probability {:.1g}{}."
@@ -126,7 +134,7 @@ BIAS = (
     "residual of a target's nodewise regression, moves the target's interval by up to "
     "{:.2g} standard errors"
 )
-NOT_LOOKED = ". Correlations with targets were not tested"
+CORRELATIONS_NOT_TESTED = ". Correlations with targets were not tested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +192,7 @@ class MissedColumnTest:
     def from_dict(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
         """Return the test that `settings` describe."""
         plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
-        plain |= {name: int(settings[name]) for name in WHOLE_NUMBERS}
+        plain |= {name: int(settings[name]) for name in INTEGERS}
         bias = tuple(float(value) for value in settings["bias"])
         columns = tuple(str(name) for name in settings["found"])
         exhausted = bool(settings["exhausted"])
@@ -213,21 +221,25 @@ class MissedColumnTest:
     @property
     def note(self) -> str:
         """What the summary says."""
-        bias = BIAS.format(self.correlation, self.bias_in_errors) if self.correlation < 1.0 else NOT_LOOKED
+        bias = (
+            BIAS.format(self.correlation, self.bias_in_errors)
+            if self.correlation < 1.0
+            else CORRELATIONS_NOT_TESTED
+        )
         names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
         out = f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
         first = (self.statistic, self.pvalue, self.columns)
         if self.exhausted:
             return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
-        kept_count = self.kept + len(self.found)
-        doubt = FADING.format(self.faint, kept_count, self.seen_from, DETECTION_PROBABILITY) * self.doubtful
+        column_count = self.kept + len(self.found)
+        doubt = FADING.format(self.faint, column_count, self.seen_from, DETECTION_PROBABILITY) * self.doubtful
         if self.found:
-            return f"{doubt}{FOUND_LATER.format(self.kept, out, *first)}{bias}."
-        dropped = NOT_KEPT.format(self.standing_out) * (self.standing_out > 0)
-        nothing_found = NOTHING_SEEN.format(
+            return f"{doubt}{ADDED_COLUMNS.format(self.kept, out, *first)}{bias}."
+        dropped = DROPPED_BUT_LARGE.format(self.standing_out) * (self.standing_out > 0)
+        no_omitted_columns = NO_OMITTED_COLUMNS.format(
             *first[2:], self.column, *first[:2], self.seen_from, DETECTION_PROBABILITY, bias
         )
-        return f"{doubt}{nothing_found}{dropped}"
+        return f"{doubt}{no_omitted_columns}{dropped}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -341,16 +353,16 @@ class OmittedCandidates:
             targets = TargetDetection.without(self.seen_from)
         column = max(statistics, key=lambda j: statistics[j])
         fixed = {rows.constant, *self.found}
-        kept_columns = {*columns.kept}
-        dropped = [t for j, t in columns.ratios.items() if j not in fixed | kept_columns]
-        fitted = (kept_columns | {*self.found}) - {rows.constant}
+        selected_columns = {*columns.kept}
+        dropped = [t for j, t in columns.ratios.items() if j not in fixed | selected_columns]
+        fitted = (selected_columns | {*self.found}) - {rows.constant}
         faint = [j for j in fitted if columns.ratios.get(j, math.inf) < self.seen_from]
         return MissedColumnTest(
             column=rows.names[column],
             statistic=statistics[column],
             pvalue=min(1.0, 2.0 * self.columns * float(ndtr(-statistics[column]))),
             columns=self.columns,
-            kept=len(kept_columns - fixed),
+            kept=len(selected_columns - fixed),
             standing_out=sum(int(t > self.critical) for t in [*dropped, *statistics.values()]),
             found=tuple(rows.names[j] for j in self.found),
             exhausted=self.exhausted,
@@ -394,33 +406,37 @@ def screen_omitted(
     fit and of another look.
     """
     if plan.all_targets:
-        return fit, _none_beside_all(sums, fit)
+        return fit, _candidates_if_all_are_targets(sums, fit)
     rho = plan.price("missed")
     excluded = () if constant is None else (constant,)
     outside = len(_allowed(sums, fit, excluded).nonzero()[0])
     if not outside:
         return fit, None
-    bound, pick_seen = pick_clip(sums.n, outside, PICK * rho)
-    error = math.sqrt(product_radius(sums.n, (1.0 - PICK - SIZE - GRAM) * rho).variance)
+    bound, selection_limit = selection_clip(sums.n, outside, SELECTION_SHARE * rho)
+    error = math.sqrt(product_radius(sums.n, (1.0 - SELECTION_SHARE - SIZE - GRAM) * rho).variance)
     need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * error
 
-    def look(fit: SparseFit) -> tuple[int, float, SparseFit]:
+    def test_candidate(fit: SparseFit) -> tuple[int, float, SparseFit]:
         limit = (bound if clip is None else clip) * fit.scale
         allowed = _allowed(sums, fit, excluded)
-        suspect = sums.select(fit.selected, fit.selected_beta, limit, 1, allowed, PICK * rho, SUSPECT)[0]
-        return suspect, *_tested(sums, fit, suspect, rho, plan.automatic)
+        candidate = sums.select(
+            fit.selected, fit.selected_beta, limit, 1, allowed, SELECTION_SHARE * rho, CANDIDATE
+        )[0]
+        return candidate, *_tested(sums, fit, candidate, rho, plan.automatic)
 
     scores = plan.shares.debiasing(plan.rho).score
 
     def refit(fit: SparseFit) -> SparseFit:
         return _fitted_again(sums, fit, plan.clip, REFIT_PRICE * rho)
 
-    return searched(fit, look, outside, max(need, pick_seen), (rho, REFIT_PRICE * rho), scores, refit)
+    return searched(
+        fit, test_candidate, outside, max(need, selection_limit), (rho, REFIT_PRICE * rho), scores, refit
+    )
 
 
 def searched(
     fit: Fit,
-    look: Callable[[Fit], tuple[int, float, Fit]],
+    test_candidate: Callable[[Fit], tuple[int, float, Fit]],
     outside: int,
     seen_from: float,
     prices: tuple[float, float],
@@ -432,7 +448,7 @@ def searched(
     Parameters
     ----------
     fit
-    look : callable
+    test_candidate : callable
         Returns the most suspicious column outside a fit, its statistic, and the fit with it.
     outside : int
         Number of columns outside the fit.
@@ -448,9 +464,9 @@ def searched(
     price = sum(prices)
     spent = 0.0
     limit = OF_SCORES * scores
-    for _ in range(min(MOST_LOOKS, outside)):
-        suspect, statistic, wider = look(fit)
-        statistics[suspect] = statistic
+    for _ in range(min(MAX_CANDIDATES, outside)):
+        candidate, statistic, wider = test_candidate(fit)
+        statistics[candidate] = statistic
         if statistic <= critical_value(outside):
             break
         fit = wider
@@ -493,7 +509,7 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
         selected_errors=np.sqrt(variance * (root**2).sum(axis=1)),
         root=root,
         diverged=fit.diverged or (math.isfinite(rho) and not_converged),
-        clear=clearance(noisy, sd),
+        gram_clearance=clearance(noisy, sd),
     )
 
 
@@ -503,7 +519,7 @@ def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags
     return allowed
 
 
-def _none_beside_all(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
+def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
     """Return what is tested beside targets that are all columns: nothing; None if all are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - DETECTION_PROBABILITY)
@@ -511,18 +527,18 @@ def _none_beside_all(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | No
 
 
 def _tested(
-    sums: SparseSums, fit: SparseFit, suspect: int, rho: float, keep: bool
+    sums: SparseSums, fit: SparseFit, candidate: int, rho: float, keep: bool
 ) -> tuple[float, SparseFit]:
     """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
-    clear = math.isinf(rho)
-    score_rho = (1.0 - GRAM - PICK) * rho
-    if suspect not in sums.units.sized:
-        score_rho -= 0.0 if clear else SIZE * rho
-        sums.size_columns([suspect], SIZE * rho)
-    union = [*fit.selected, suspect]
+    noiseless = math.isinf(rho)
+    score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
+    if candidate not in sums.units.sized:
+        score_rho -= 0.0 if noiseless else SIZE * rho
+        sums.size_columns([candidate], SIZE * rho)
+    union = [*fit.selected, candidate]
     white = np.eye(len(union))
     white[:-1, :-1] = fit.root
-    norm = math.inf if clear else math.sqrt(GRAM_ROOM * len(union))
+    norm = math.inf if noiseless else math.sqrt(GRAM_ROOM * len(union))
     noisy, gram_sd = sums.gram(union, norm, GRAM * rho, Labels.GRAM_OF_SUSPECT, transform=white)
     noisy[:-1, :-1] = np.eye(len(fit.selected))
     column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])
@@ -538,18 +554,18 @@ def _tested(
         beta=fit.selected_beta,
     )
     mean, sd = sums.target_scores(
-        score, [suspect], score_rho, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
+        score, [candidate], score_rho, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
     )
     slope, normal = product_moments(radius)
     square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
-    if not clear:
+    if not noiseless:
         square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
     error = error_covariance(np.eye(len(fit.selected)), fit, sums.n)
     noise = column_noise_variance(column, gram_sd, np.arange(len(fit.selected)), error)[0] / unit**2
     variance = (sd * bound) ** 2 + slope**2 * float(noise)
     size = float(mean[0]) * bound
     error_of_size = math.sqrt(square / sums.n + variance)
-    wider = _joined(fit, suspect, white @ column[:, 0] / unit, size / slope, error_of_size / slope, keep)
+    wider = _joined(fit, candidate, white @ column[:, 0] / unit, size / slope, error_of_size / slope, keep)
     return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(variance) / slope))
 
 
@@ -571,8 +587,8 @@ def _joined(
     )
     if not keep:
         return wider
-    kept_beta = fit.beta + change[positions(fit.support, fit.selected)]
-    return replace(wider, support=[*fit.support, column], beta=np.append(kept_beta, change[-1]))
+    selected_beta = fit.beta + change[positions(fit.support, fit.selected)]
+    return replace(wider, support=[*fit.support, column], beta=np.append(selected_beta, change[-1]))
 
 
 def missed_column_test(
@@ -580,7 +596,7 @@ def missed_column_test(
     rows: LassoRows,
     fit: SparseFit,
     targets: Sequence[int],
-    suspects: OmittedCandidates | None,
+    candidates: OmittedCandidates | None,
     debiased: DebiasedFit,
     plan: LassoPlan,
     vectors: VectorServer | None = None,
@@ -594,7 +610,7 @@ def missed_column_test(
     fit : SparseFit
         With the suspects that were found.
     targets : sequence of int
-    suspects : OmittedCandidates or None
+    candidates : OmittedCandidates or None
     debiased : DebiasedFit
         Of the targets.
     plan : LassoPlan
@@ -605,16 +621,16 @@ def missed_column_test(
     -----
     **Privacy.** Post-processing.
     """
-    if suspects is None:
+    if candidates is None:
         return None
     parts = debiased.coordinates
     errors = np.sqrt(parts.variance)
     if len(targets) > 1:
         sizes = zip(targets, np.abs(parts.params) / errors, strict=True)
         inside = set(fit.support if plan.all_targets else fit.selected)
-        suspects = replace(suspects, targets={j: float(t) for j, t in sizes if j not in inside})
+        candidates = replace(candidates, targets={j: float(t) for j, t in sizes if j not in inside})
     releases = () if vectors is None else vectors.releases
-    seen_from, correlation = _detection(suspects.seen_from, sums, fit, debiased, plan, releases)
+    seen_from, correlation = _detection(candidates.seen_from, sums, fit, debiased, plan, releases)
     detection = TargetDetection(
         seen_from=seen_from,
         correlation=correlation,
@@ -622,7 +638,7 @@ def missed_column_test(
         errors=errors,
         unit=sums.units.scale[list(targets)],
     )
-    return suspects.test(rows, sparse_columns(fit, plan), detection)
+    return candidates.test(rows, sparse_columns(fit, plan), detection)
 
 
 def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
@@ -637,7 +653,7 @@ def _detection(
     fit: SparseFit,
     debiased: DebiasedFit,
     plan: LassoPlan,
-    releases: Sequence[PickRelease],
+    releases: Sequence[SelectionRelease],
 ) -> tuple[float, float]:
     """Return from where on effects, and correlations with targets, are found."""
     near = () if debiased.marks is None else debiased.marks.selected
@@ -645,8 +661,8 @@ def _detection(
     correlation = detectable_correlation(
         sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP
     )
-    if (selection := sharpest(releases, SUSPECT)) is not None:
+    if (selection := sharpest(releases, CANDIDATE)) is not None:
         seen_from = max(seen_from, selection.found_from * math.sqrt(sums.n) / fit.scale)
-    if (look := sharpest(releases, NEIGHBORS)) is not None:
-        correlation = min(look.found_from, 1.0)
+    if (test_candidate := sharpest(releases, NEIGHBORS)) is not None:
+        correlation = min(test_candidate.found_from, 1.0)
     return seen_from, correlation

@@ -241,10 +241,14 @@ def scale_of_squares(mean: float, bound: float) -> float:
         scale = bound * math.exp(log_scale)
         return scale**2 * residual_moments(bound / scale)[1] - mean
 
-    reach = math.log(4.0)
-    if excess(-reach) >= 0.0:
+    log_range = math.log(4.0)
+    if excess(-log_range) >= 0.0:
         return bound / 4.0
-    return 4.0 * bound if excess(reach) <= 0.0 else bound * math.exp(float(brentq(excess, -reach, reach)))
+    return (
+        4.0 * bound
+        if excess(log_range) <= 0.0
+        else bound * math.exp(float(brentq(excess, -log_range, log_range)))
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,10 @@ class SparseUnits:
     ----------
     center, scale : ndarray, shape (p,)
         Public; `scale` is refined by releases as columns come into play.
-    reach : ndarray, shape (p,)
+    max_abs : ndarray, shape (p,)
         Largest size of a column in declared units (half-width over declared scale).
     intercept : float
-    y_reach : float
+    y_max_abs : float
         Largest size of the response that is expected, for the grid of residual sizes.
     y_limit : float
         Largest size of the response: further out it is cut.
@@ -49,9 +49,9 @@ class SparseUnits:
 
     center: Floats
     scale: Floats
-    reach: Floats
+    max_abs: Floats
     intercept: float
-    y_reach: float
+    y_max_abs: float
     y_limit: float
     sized: set[int] = field(default_factory=set)
 
@@ -60,16 +60,16 @@ class SparseUnits:
         moved = np.zeros(len(self.scale))
         moved[columns] = shift
         self.center = self.center + moved * self.scale
-        self.reach = self.reach + np.abs(moved)
+        self.max_abs = self.max_abs + np.abs(moved)
 
     def rescale(self, columns: Sequence[int] | Integers, sizes: Floats) -> None:
         """Take other units of columns, `sizes` in those before."""
         scale = self.scale.copy()
-        reach = self.reach.copy()
+        max_abs = self.max_abs.copy()
         scale[columns] *= sizes
-        reach[columns] /= sizes
+        max_abs[columns] /= sizes
         self.scale = scale
-        self.reach = reach
+        self.max_abs = max_abs
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -136,9 +136,9 @@ class LassoRows:
         return SparseUnits(
             center=self.center,
             scale=self.scale.copy(),
-            reach=self.half / self.scale,
+            max_abs=self.half / self.scale,
             intercept=middle,
-            y_reach=half,
+            y_max_abs=half,
             y_limit=limit,
             sized=sized,
         )
@@ -185,12 +185,12 @@ def lasso_limits(
         raise SchemaError(PROTECTED)
     if (x_bound is None) == (bounds is None):
         raise SensitivityError("pass the columns' public bounds, either as x_bound= or as bounds=")
-    reach = None if x_bound is None else check_positive(x_bound, "x_bound")
+    max_abs = None if x_bound is None else check_positive(x_bound, "x_bound")
     if y_bounds is None:
-        return Limits(bounds=bounds, reach=reach, y_bounds=(0.0, 1.0))
+        return Limits(bounds=bounds, max_abs=max_abs, y_bounds=(0.0, 1.0))
     low, high = (float(end) for end in y_bounds)
     room = (RESPONSE_ROOM - 1.0) / 2.0 * (high - low)
-    return Limits(bounds=bounds, reach=reach, y_bounds=(low - room, high + room))
+    return Limits(bounds=bounds, max_abs=max_abs, y_bounds=(low - room, high + room))
 
 
 def lasso_rows(

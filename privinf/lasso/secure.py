@@ -14,7 +14,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.rows import LassoRows
-from privinf.lasso.selection import PickRelease, VectorServer, sharpest
+from privinf.lasso.selection import SelectionRelease, VectorServer, sharpest
 from privinf.lasso.thresholding import SparseFit
 from privinf.typing import RngLike
 from privinf.wire import Labels, readable
@@ -22,7 +22,7 @@ from privinf.wire import Labels, readable
 SELECTION = Labels.SELECTION
 NEIGHBORS = Labels.NEIGHBOURS
 # Chance that of columns without signal any stands out of its error.
-FALSE_PICKS = 0.05
+FALSE_SELECTION_RATE = 0.05
 HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
 
 
@@ -49,7 +49,7 @@ class Detection:
 
     Attributes
     ----------
-    releases : tuple of PickRelease
+    releases : tuple of SelectionRelease
         Every release that columns were picked from, in order.
     unseen : int
         Of the `sparsity` columns that may matter, those that do not stand out: so many may not be picked.
@@ -61,7 +61,7 @@ class Detection:
         Whether the noise of the Gram matrix of what was picked is as large as its smallest eigenvalue.
     """
 
-    releases: tuple[PickRelease, ...]
+    releases: tuple[SelectionRelease, ...]
     unseen: int
     bias: float
     crowded: bool
@@ -109,7 +109,7 @@ class Detection:
         )
 
 
-def cost_note(releases: Sequence[PickRelease], columns: int) -> str:
+def cost_note(releases: Sequence[SelectionRelease], columns: int) -> str:
     """Return what the summary says of the price of secure sums."""
     text = [
         "Without a trusted server, columns were selected from noisy sums of the products of "
@@ -155,11 +155,11 @@ def detection_of(
     selected = np.array(fit.selected) != (-1 if constant is None else constant)
     sizes = np.sort((np.abs(fit.selected_beta) / fit.selected_errors)[selected])[::-1]
     sparsity = plan.sparsity
-    clear = upper_quantile(FALSE_PICKS / 2.0 / len(server.low))
+    critical = upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(server.low))
     spare = max(len(sizes) - sparsity, 1)
     share = selection.sampling_sd / selection.sd
-    quiet = min(clear, upper_quantile(FALSE_PICKS / 2.0 / spare) + share * clear)
-    unseen = max(sparsity - int((sizes > clear).sum()), 0)
+    quiet = min(critical, upper_quantile(FALSE_SELECTION_RATE / 2.0 / spare) + share * critical)
+    unseen = max(sparsity - int((sizes > critical).sum()), 0)
     correlation = 1.0 if neighbors is None else min(neighbors.found_from, 1.0)
     at = [debiased.union.index(j) for j in targets]
     precision = debiased.columns[at, np.arange(len(at))] ** 2
@@ -171,5 +171,5 @@ def detection_of(
         unseen=unseen,
         bias=float(bias.max()),
         crowded=crowded,
-        hidden=fit.clear <= 1.0,
+        hidden=fit.gram_clearance <= 1.0,
     )

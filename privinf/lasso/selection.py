@@ -56,12 +56,14 @@ RADII = np.geomspace(0.1, 4.0, 48)
 MISSED = 0.05  # chance that a pick is missed in `detectable_sds`: by larger noise elsewhere, or by its own
 # Probability with which the smallest effect that is stated as detected is detected.
 DETECTION_PROBABILITY = 0.8
-PICK_CLIPS = np.geomspace(0.1, 2.0, 24)  # grid of clips for the pick of one column, in units of the residuals
-CLEAR_CLIP = 1.5  # where products are clipped without noise, in the same units
+SELECTION_CLIPS = np.geomspace(
+    0.1, 2.0, 24
+)  # grid of clips for the pick of one column, in units of the residuals
+NOISELESS_CLIP = 1.5  # where products are clipped without noise, in the same units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PickRelease:
+class SelectionRelease:
     """One release of products with all columns.
 
     Attributes
@@ -150,7 +152,7 @@ class VectorServer:
         Largest size of the response.
     clip : float
         Where the engine clips products, in units of the residuals' scale.
-    releases : list of PickRelease
+    releases : list of SelectionRelease
         What was picked from so far.
 
     Notes
@@ -164,7 +166,7 @@ class VectorServer:
     high: Floats
     response: float
     clip: float
-    releases: list[PickRelease] = field(default_factory=list)
+    releases: list[SelectionRelease] = field(default_factory=list)
 
     def vector_sum(
         self, op: str, args: Mapping[str, Any], *, label: str, rho: float | None, sites: Sites
@@ -212,7 +214,7 @@ class VectorServer:
             scale * entry_sd(radius, rows, self.n, noise) for noise in (noisy.mean_sd / scale, 0.0)
         )
         self.releases.append(
-            PickRelease(
+            SelectionRelease(
                 label=label,
                 entries=entries,
                 radius=radius,
@@ -237,8 +239,8 @@ class VectorServer:
         if bounded.get("residual_clip", 0.0) >= UNCLIPPED:
             bounded["residual_clip"] = ROOM * self._residual_sensitivity(args)
         if bounded.get("clip", 0.0) >= UNCLIPPED:
-            reach = self._sensitivity(args)[np.asarray(args["columns"])]
-            forms = reach @ np.abs(args["transform"]) if "transform" in args else reach
+            max_abs = self._sensitivity(args)[np.asarray(args["columns"])]
+            forms = max_abs @ np.abs(args["transform"]) if "transform" in args else max_abs
             bounded["clip"] = ROOM * float(np.linalg.norm(forms))
         return bounded
 
@@ -247,12 +249,12 @@ class VectorServer:
         return np.asarray(sizes / args["scale"])
 
     def _residual_sensitivity(self, args: Mapping[str, Any]) -> float:
-        reach = self.response + abs(float(args.get("intercept", 0.0)))
+        max_abs = self.response + abs(float(args.get("intercept", 0.0)))
         if "response" in args:
-            reach = float(self._sensitivity(args)[int(args["response"])])
+            max_abs = float(self._sensitivity(args)[int(args["response"])])
         if "support" in args:
-            reach += float(self._sensitivity(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
-        return reach
+            max_abs += float(self._sensitivity(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
+        return max_abs
 
 
 def detectable_sds(columns: int) -> float:
@@ -260,7 +262,7 @@ def detectable_sds(columns: int) -> float:
     return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
 
 
-def sharpest(releases: Sequence[PickRelease], label: str) -> PickRelease | None:
+def sharpest(releases: Sequence[SelectionRelease], label: str) -> SelectionRelease | None:
     """Return the most precise release of this label, if there was one."""
     return min(
         (release for release in releases if release.label == label),
@@ -269,7 +271,7 @@ def sharpest(releases: Sequence[PickRelease], label: str) -> PickRelease | None:
     )
 
 
-def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
+def selection_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
     """Return where products are clipped for one pick of `columns`, and the z that is then picked.
 
     Parameters
@@ -287,18 +289,18 @@ def pick_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
 
     Examples
     --------
-    >>> found = pick_clip(40_000, 300, 0.0008)
+    >>> found = selection_clip(40_000, 300, 0.0008)
     >>> round(found[0], 1), round(found[1], 1)
     (0.9, 5.6)
     """
     if math.isinf(rho):
-        return CLEAR_CLIP, detection_limit(n, columns, 0.0, *product_moments(CLEAR_CLIP))
+        return NOISELESS_CLIP, detection_limit(n, columns, 0.0, *product_moments(NOISELESS_CLIP))
     detected = [
         detection_limit(n, columns, 4.0 * bound / math.sqrt(8.0 * rho), *product_moments(bound))
-        for bound in PICK_CLIPS
+        for bound in SELECTION_CLIPS
     ]
     best = int(np.argmin(detected))
-    return float(PICK_CLIPS[best]), float(detected[best])
+    return float(SELECTION_CLIPS[best]), float(detected[best])
 
 
 def detection_limit(n: float, columns: int, scale: float, slope: float, square: float) -> float:

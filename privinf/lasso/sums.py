@@ -111,7 +111,7 @@ class SparseSums:
         68% point.
         """
         units = self.units
-        top = 2.0 * (units.y_reach if self.response is None else float(units.reach[self.response]))
+        top = 2.0 * (units.y_max_abs if self.response is None else float(units.max_abs[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
         counts = self.server.vector_sum(
             Statistics.RESIDUAL_HISTOGRAM,
@@ -130,7 +130,7 @@ class SparseSums:
         """Release the means of the columns but the `fixed`, and centre there."""
         units = self.units
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
-        bound = float(units.reach[moved].max())
+        bound = float(units.max_abs[moved].max())
         noisy = self.server.vector_sum(
             Statistics.COLUMN_SUMS,
             self.args((), np.empty(0), columns=moved, bound=bound),
@@ -138,7 +138,7 @@ class SparseSums:
             rho=rho,
             sites=self.sites,
         )
-        units.move(moved, np.clip(noisy.mean, -units.reach[moved], units.reach[moved]))
+        units.move(moved, np.clip(noisy.mean, -units.max_abs[moved], units.max_abs[moved]))
         self.mean_sd = noisy.mean_sd * units.scale
 
     def center_again(self, rho: float) -> None:
@@ -176,8 +176,8 @@ class SparseSums:
         if not new:
             return
         rho = rho / 2.0 if self.centred else rho
-        reach = self.units.reach[new]
-        bound = float(reach.max())
+        max_abs = self.units.max_abs[new]
+        bound = float(max_abs.max())
         clipped = math.isfinite(rho) and clip < bound
         top = clip if clipped else bound
         noisy = self.server.vector_sum(
@@ -192,7 +192,7 @@ class SparseSums:
         sizes = np.sqrt(mean)
         if clipped:
             unclipped = np.array([scale_of_squares(float(square), top) for square in mean])
-            sizes = np.where(sizes > top / 4.0, np.minimum(unclipped, reach), sizes)
+            sizes = np.where(sizes > top / 4.0, np.minimum(unclipped, max_abs), sizes)
         self.units.rescale(new, sizes)
         self.units.sized.update(new)
         if self.centred:
@@ -208,8 +208,8 @@ class SparseSums:
         self.center_sd |= dict(zip(columns.tolist(), (noisy.mean_sd / root).tolist(), strict=True))
 
     def _shrunk_means(self, columns: Integers, rho: float, label: str) -> Any:
-        reach = float(np.linalg.norm(self.units.reach[columns]))
-        norm = reach if math.isinf(rho) else min(reach, MEAN_ROOM * math.sqrt(len(columns)))
+        max_abs = float(np.linalg.norm(self.units.max_abs[columns]))
+        norm = max_abs if math.isinf(rho) else min(max_abs, MEAN_ROOM * math.sqrt(len(columns)))
         return self.server.vector_sum(
             Statistics.SHRUNK_SUMS,
             self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
@@ -282,10 +282,10 @@ class SparseSums:
         The vectors are columns, or forms T'x of them with `transform` T. Where there is noise, their entries
         are clipped at `bound` before that.
         """
-        largest = self.units.reach[list(columns)]
-        reach = float((largest if transform is None else largest @ np.abs(transform)).max())
-        reach = reach if math.isinf(rho) else min(reach, bound, norm)
-        clip: dict[str, PlainValue] = {"norm": min(norm, UNCLIPPED), "bound": reach}
+        largest = self.units.max_abs[list(columns)]
+        max_abs = float((largest if transform is None else largest @ np.abs(transform)).max())
+        max_abs = max_abs if math.isinf(rho) else min(max_abs, bound, norm)
+        clip: dict[str, PlainValue] = {"norm": min(norm, UNCLIPPED), "bound": max_abs}
         if transform is not None:
             clip["transform"] = transform
         noisy = self.server.gram(
@@ -305,7 +305,7 @@ class SparseSums:
 
     def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
-        clips = {"column_clip": float(self.units.reach[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
+        clips = {"column_clip": float(self.units.max_abs[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
         noisy = self.server.vector_sum(
             Statistics.SLOPES,
             self._of(score) | {"targets": np.asarray(targets)} | clips,
@@ -335,8 +335,8 @@ class SparseSums:
         """
         extra: dict[str, Any] = {}
         if targets is not None:
-            reach = float(self.units.reach[list(targets)].max())
-            extra = {"targets": np.asarray(targets), "column_clip": reach}
+            max_abs = float(self.units.max_abs[list(targets)].max())
+            extra = {"targets": np.asarray(targets), "column_clip": max_abs}
         noisy = self.server.vector_sum(op, self._of(score) | extra, label=label, rho=rho, sites=self.sites)
         return noisy.mean, noisy.mean_sd
 

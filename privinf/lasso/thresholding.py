@@ -60,7 +60,7 @@ DIVERGED = 1.15  # residuals of a fit larger than this many times the response: 
 NOT_CONVERGED = 2.5
 # Smallest eigenvalue of the released Gram matrix over the largest of its noise, below which steps astray were
 # common in simulations: without a word intervals covered .87 at .5 to .7, and .94 above.
-CLEAR = 0.75
+MIN_CLEARANCE = 0.75
 SHRINK = 0.7  # residuals' scale after a cheap step relative to before it, instead of a release
 
 
@@ -101,7 +101,7 @@ class SparseFit:
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
     root : ndarray, shape (size of `picked`, size of `picked`)
         R of the steps: ``R R'`` is about the inverse Gram matrix of the picked columns.
-    clear : float
+    gram_clearance : float
         Clearance of the Gram matrix of the steps (`privinf.lasso.precision.clearance`).
     unspent : float
         What is left of the price of sizes and scales, zCDP.
@@ -117,7 +117,7 @@ class SparseFit:
     selected_errors: Floats
     diverged: bool = False
     root: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    clear: float = math.inf
+    gram_clearance: float = math.inf
     unspent: float = 0.0
 
 
@@ -134,7 +134,7 @@ def center_response(sums: SparseSums, rho: float) -> None:
     """Release the mean of the response, twice: its bounds may be far wider than it is."""
     nothing = np.empty(0)
     label = Labels.MEAN_OF_RESPONSE
-    sums.center_residual((), nothing, sums.units.y_reach, rho / 3.0, label)
+    sums.center_residual((), nothing, sums.units.y_max_abs, rho / 3.0, label)
     scale = sums.residual_scale((), nothing, rho / 3.0, Labels.FIRST_SCALE_OF_RESPONSE)
     sums.center_residual((), nothing, RESIDUAL_ROOM * scale, rho / 3.0, label)
     sums.sizes.clear()
@@ -189,12 +189,12 @@ def sparse_fit(
     price = budget.sizes / (len(sizes) + bool(joining))
     parts = _parts(len(sizes), 1.0) if threshold else np.array(sizes) / max(selections, 1)
     cheap = CHEAP_FITS * budget.refit * _parts(len(sizes) - 1, 1.0 if threshold else 0.0)
-    looked = budget.scales / (len(sizes) + len(STEPS))
+    scale_price = budget.scales / (len(sizes) + len(STEPS))
     support = list(always)
     beta = np.zeros(len(always))
     unspent = 0.0
     doubtful: Sequence[int] = ()
-    scale = first = sums.residual_scale((), np.empty(0), looked, Labels.SCALE_OF_RESPONSE)
+    scale = first = sums.residual_scale((), np.empty(0), scale_price, Labels.SCALE_OF_RESPONSE)
     far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
     refit_price = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
     for block, size in enumerate(sizes):
@@ -204,9 +204,9 @@ def sparse_fit(
             if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < MIN_NEW_SIGNALS:
                 doubtful = _doubtful(np.abs(beta) / errors, threshold, support, {*always, *joining})
                 refit_price += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
-                unspent = (len(sizes) - block) * (price + looked)
+                unspent = (len(sizes) - block) * (price + scale_price)
                 break
-            scale = sums.residual_scale(support, beta, looked, Labels.SCALE_OF_RESIDUALS)
+            scale = sums.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
         rho = float(parts[block]) * budget.selection
         new = sums.select(support, beta, clip * scale, size, allowed, rho, Labels.SELECTION)
         sums.size_columns(new, price)
@@ -218,7 +218,9 @@ def sparse_fit(
     unspent += price if joining and not new else 0.0
     support = support + new
     beta = np.append(beta, np.zeros(len(new)))
-    full_fit = _full_fit(sums, support, beta, scale, max(clip, far / scale), refit_price, looked, doubtful)
+    full_fit = _full_fit(
+        sums, support, beta, scale, max(clip, far / scale), refit_price, scale_price, doubtful
+    )
     fit = _select_largest(full_fit, sums.n, sparsity, threshold, len(always))
     return replace(fit, diverged=full_fit.scale > DIVERGED * first or full_fit.not_converged, unspent=unspent)
 
@@ -252,7 +254,7 @@ class _FullFit:
     step_sd: float
     efficiency: float
     not_converged: bool
-    clear: float
+    gram_clearance: float
 
 
 def _full_fit(
@@ -267,12 +269,12 @@ def _full_fit(
 ) -> _FullFit:
     """Return the fit of what was picked, but for those of the `doubtful` places that hide the others."""
     noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
-    clear_places = clear_part(noisy, sd, doubtful)
-    noisy = noisy[np.ix_(clear_places, clear_places)]
-    support = [support[i] for i in clear_places]
-    beta = beta[clear_places]
+    positions_above_noise = part_above_noise(noisy, sd, doubtful)
+    noisy = noisy[np.ix_(positions_above_noise, positions_above_noise)]
+    support = [support[i] for i in positions_above_noise]
+    beta = beta[positions_above_noise]
     root = _whitening(noisy)
-    clear = clearance(noisy, sd)
+    gram_clearance = clearance(noisy, sd)
     noise = 0.0
     moved = 0.0
     for share in STEPS:
@@ -283,7 +285,7 @@ def _full_fit(
         scale = sums.residual_scale(support, beta, price, Labels.SCALE_OF_RESIDUALS)
     tolerance = NOT_CONVERGED * math.sqrt(len(support)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(support), clip, rho)
-    not_converged = math.isfinite(rho) and (moved > tolerance or clear < CLEAR)
+    not_converged = math.isfinite(rho) and (moved > tolerance or gram_clearance < MIN_CLEARANCE)
     return _FullFit(
         support=support,
         beta=beta,
@@ -292,7 +294,7 @@ def _full_fit(
         step_sd=noise,
         efficiency=efficiency,
         not_converged=not_converged,
-        clear=clear,
+        gram_clearance=gram_clearance,
     )
 
 
@@ -321,7 +323,7 @@ def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fix
         efficiency=full.efficiency,
         selected_errors=errors,
         root=full.root,
-        clear=full.clear,
+        gram_clearance=full.gram_clearance,
     )
 
 
@@ -331,7 +333,7 @@ def _doubtful(size: Floats, threshold: float, support: list[int], fixed: set[int
     return [int(i) for i in order if size[i] <= threshold and support[i] not in fixed]
 
 
-def clear_part(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
+def part_above_noise(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
     """Return the places of a released Gram matrix but for the fewest of the doubtful, in order, that hide it.
 
     All places where it is clear of its noise, and where leaving all the doubtful out does not make it so.
@@ -341,7 +343,7 @@ def clear_part(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
         places = [i for i in places if i != out]
         if not places:
             break
-        if clearance(gram[np.ix_(places, places)], sd) >= CLEAR:
+        if clearance(gram[np.ix_(places, places)], sd) >= MIN_CLEARANCE:
             return places
     return list(range(len(gram)))
 

@@ -78,21 +78,23 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
         arrays["ones"] = first.arrays["ones"]
     if "ones_row" in first.arrays:
         arrays["ones_row"] = np.concatenate([release.arrays["ones_row"] for release in by_party.values()])
-    laws = {name: party_noise_model(release) for name, release in by_party.items()}
-    deltas = [noise_model["delta"] for noise_model in laws.values() if noise_model["delta"] is not None]
+    noise_models = {name: party_noise_model(release) for name, release in by_party.items()}
+    deltas = [
+        noise_model["delta"] for noise_model in noise_models.values() if noise_model["delta"] is not None
+    ]
     widths = {name: release.arrays["rows"].shape[1] for name, release in by_party.items()}
     noise_model = {key: first.noise_model[key] for key in AGREED if key in first.noise_model} | {
         "parties": list(by_party),
-        "noise": [laws[name]["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
+        "noise": [noise_models[name]["scale"] ** 2 for name, width in widths.items() for _ in range(width)],
         "delta": max(deltas, default=None),
-        "noise_free": any(noise_model["noise_free"] for noise_model in laws.values()),
+        "noise_free": any(noise_model["noise_free"] for noise_model in noise_models.values()),
     }
-    if imputes(*laws.values()):
+    if imputes(*noise_models.values()):
         noise_model["missing"] = IMPUTING
     if named := first.noise_model.get("regression"):
         noise_model |= (
             {"regression": named}
-            if all(party_terms.get("regression") == named for party_terms in laws.values())
+            if all(party_terms.get("regression") == named for party_terms in noise_models.values())
             else {}
         )
     entries = tuple(entry for release in by_party.values() for entry in release.entries)

@@ -396,7 +396,7 @@ class PartyModel(Model[PartyModelOptions]):
         )
         spending: dict[str, Any] = {**options.spending()}
         covariance = check_made(options.cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
-        design = self._question(self._released_design, options.label)
+        design = self._requested_design(self._released_design, options.label)
         regression = regression_options(
             self.debias if options.debias is None else options.debias,
             options.shrink,
@@ -476,7 +476,7 @@ class PartyModel(Model[PartyModelOptions]):
         centred = self._options is not None and self._options.intercept
         return party_design(Schema(columns), centred=centred)
 
-    def _question(self, released: Design, label: str | None) -> Design:
+    def _requested_design(self, released: Design, label: str | None) -> Design:
         """Return the design of the regression asked for."""
         if label is None and self._formula is not None:
             return formula_design(released, self._formula)

@@ -176,7 +176,7 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     columns = {name: np.asarray(arrays[name]) for name in ("response", "groups", "weights") if name in arrays}
     response = columns["response"]
     groups = columns.get("groups")
-    clear = columns.get("weights")
+    public_columns = columns.get("weights")
     common: dict[str, Any] = {
         "y_noise_var": noise_model["response_scale"] ** 2,
         "fourth_directions": noise.directions,
@@ -195,12 +195,13 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
             np.tile(response, rounds),
             noise.cov,
             groups=np.tile(clients, rounds),
-            weights=np.repeat(weights * rounds, n) * (1.0 if clear is None else np.tile(clear, rounds)),
+            weights=np.repeat(weights * rounds, n)
+            * (1.0 if public_columns is None else np.tile(public_columns, rounds)),
             shared_response_noise=True,
             **common,
         )
     return CorrectedLeastSquares(
-        averaged_rows(release), response, noise.cov, groups=groups, weights=clear, **common
+        averaged_rows(release), response, noise.cov, groups=groups, weights=public_columns, **common
     )
 
 
@@ -213,7 +214,7 @@ def averaged_rows(release: Release) -> Floats:
         width = len(design.private)
         public = arrays["public"]
         rows = ReadRows.from_function(
-            lambda x, clear: _assemble(design, x / keep, clear), width, messages, public
+            lambda x, public_columns: _assemble(design, x / keep, public_columns), width, messages, public
         )
         return cast(Floats, rows)
     features = _rounds(release, "features")

@@ -52,7 +52,7 @@ from privinf.typing import (
 from privinf.validation import check_choice, counted
 
 ModulationMethod = Literal["one-shot", "iterative"]
-IN_CLEAR = (
+UNPROTECTED_RESPONSE = (
     "{} is NOT protected: without y_bounds= it is sent unchanged, and epsilon covers only "
     "the other columns. Pass public bounds y_bounds=(low, high) to protect it, or "
     "response='public' to declare it public"
@@ -454,7 +454,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         spending = to_file(options, to)
         check_method(method, options.protocol())
         if self._rows is not None and self._response_unstated:
-            warn(IN_CLEAR.format(self.mechanism.design.response), UnprotectedResponseWarning)
+            warn(UNPROTECTED_RESPONSE.format(self.mechanism.design.response), UnprotectedResponseWarning)
         if method == "one-shot":
             return self._released(ledger, spending)
         if self._rows is None:

@@ -147,9 +147,9 @@ def variance_bound(
     trace = dimension * quiet + (amplitude / keep) ** 2 / 2.0
     q = quiet + alignment * peak / 2.0
     pushed2 = quiet**2 + alignment * peak * (quiet + peak / 4.0)
-    reach = feature_norm * beta_norm + response_norm
+    largest_product = feature_norm * beta_norm + response_norm
     pull = feature_norm * beta_norm
-    first = reach**2 * trace + 2.0 * reach * pull * math.sqrt(pushed2) + pull**2 * q
+    first = largest_product**2 * trace + 2.0 * largest_product * pull * math.sqrt(pushed2) + pull**2 * q
     second = beta_norm**2 * (q * trace + pushed2 - 0.375 * alignment * peak**2)
     return (first + second + response_noise * (feature_norm**2 + trace)) / nobs
 
@@ -247,10 +247,12 @@ def reconstruction_bound(
     if (sigma <= 0.0).any():
         return 0.0
     keep2 = (1.0 - contraction) ** 2
-    clear = 0.0 if error_variance is None else beta_norm**2 / check_positive(error_variance, "error_variance")
+    response_information = (
+        0.0 if error_variance is None else beta_norm**2 / check_positive(error_variance, "error_variance")
+    )
     if phase == "known":
         wave = amplitude**2 * frequency**2 / 2.0
-        information = float(np.sum((keep2 * dimension + wave) / sigma**2)) + clear
+        information = float(np.sum((keep2 * dimension + wave) / sigma**2)) + response_information
         return dimension / information
     if directions > dimension:
         raise ArgumentError(
@@ -258,7 +260,7 @@ def reconstruction_bound(
         )
     along = sum(keep2 * wave_information(amplitude / math.sqrt(directions), float(s)) for s in sigma)
     across = float(np.sum(keep2 / sigma**2))
-    if clear == 0.0 and len(sigma) == 1:
+    if response_information == 0.0 and len(sigma) == 1:
         return (directions / along + (dimension - directions) / across) / dimension
     # With y in clear, or over rounds with other directions: tr(I^-1) >= d^2 / tr(I), as in the paper.
-    return dimension / (directions * along + (dimension - directions) * across + clear)
+    return dimension / (directions * along + (dimension - directions) * across + response_information)

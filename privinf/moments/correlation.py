@@ -50,8 +50,8 @@ cov = S / (n - 1) + s^2 L L'
 sampling: S is the covariance matrix of the columns, without the noise, and n the number of records
 noise of the means: s is the standard deviation of the noise in each released moment
 L is the matrix that maps the released moments to the means"""
-NORMAL_LAW = "standard errors assume jointly normal columns"
-OWN_LAW = "standard errors are estimated from the spread of the records"
+ASSUMES_NORMAL = "standard errors assume jointly normal columns"
+USES_SPREAD = "standard errors are estimated from the spread of the records"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -332,7 +332,7 @@ def correlations(
         table=table.astype({"weak": bool}),
         given=None if given is None else tuple(given),
         nobs=moments.n,
-        law=NORMAL_LAW if moments.spread is None else OWN_LAW,
+        law=ASSUMES_NORMAL if moments.spread is None else USES_SPREAD,
         privacy=release_report(release, reread=True),
         imputed=imputes(release.noise_model),
     )

@@ -463,7 +463,7 @@ ROW_SUMS = (
 )
 
 
-def asked_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
+def release_covariance_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
     """Return the covariance that a release is asked for; errors as `requested_covariance` has them."""
     kind = requested_covariance(cov_type, schema).release
     if kind == "cluster" and trust in ("server", "secure-sum"):

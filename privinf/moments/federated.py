@@ -167,7 +167,7 @@ class FederatedMoments:
             warn_of_large_delta(delta, n)
             rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
             stack.enter_context(rounds.server.reserving(price))
-            first = rounds.ask(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
+            first = rounds.release_sum(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
             arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
             noise_model: dict[str, Any] = {
                 "trust": self.trust,
@@ -187,7 +187,9 @@ class FederatedMoments:
                     "coefficients": plan.coefficients,
                     "residual_clip": bound,
                 }
-                second = rounds.ask(Statistics.MOMENTS_RESIDUAL, args, Labels.RESIDUAL_MOMENTS, parts[1])
+                second = rounds.release_sum(
+                    Statistics.MOMENTS_RESIDUAL, args, Labels.RESIDUAL_MOMENTS, parts[1]
+                )
                 arrays["residual_moments"] = second.values
                 noise_model |= {
                     "residual_bound": bound,
@@ -258,7 +260,7 @@ class _MomentRounds:
     server: TrustedServer | CheckpointedServer
     entries: tuple[LedgerEntry, ...] = ()
 
-    def ask(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> NoisySum:
+    def release_sum(self, op: str, args: Mapping[str, Any], label: str, mu: float) -> NoisySum:
         before = len(self.server.ledger.entries)
         release: NoisySum = self.server.vector_sum(op, args, label=label, mu=mu)
         if isinstance(self.server, CheckpointedServer):

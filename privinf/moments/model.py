@@ -495,7 +495,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             raise ArgumentError(f"{option}= {SITES_NOISE}")
         rounds = {"cov_type": options.cov_type, "robust_share": options.robust_share}
         if (mechanism := self.mechanism) is not None:
-            rounds["cov_type"] = equation.asked_kind(cov_type, mechanism.design.schema, mechanism.trust)
+            rounds["cov_type"] = equation.release_covariance_kind(
+                cov_type, mechanism.design.schema, mechanism.trust
+            )
         call_options |= {name: value for name, value in rounds.items() if value is not None}
         account = self.ledger if ledger is None else check_ledger(ledger)
         round_options = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}

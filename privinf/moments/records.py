@@ -93,10 +93,12 @@ class NoisyRecordMoments(LargeSample):
     ) -> None:
         noisy = check_array(moments, "moments", ndim=2, copy=False)
         n = noisy.shape[0]
-        clear = np.empty((n, 0)) if public is None else check_array(public, "public", ndim=2)
-        size = clear.shape[1] + check_count(private, "private") + 1
-        self._map = part or MomentMap.checked(public=clear.shape[1], size=size, order=order, weight=weight)
-        if n == 0 or noisy.shape[1] != self._map.noisy or clear.shape[0] != n:
+        public_values = np.empty((n, 0)) if public is None else check_array(public, "public", ndim=2)
+        size = public_values.shape[1] + check_count(private, "private") + 1
+        self._map = part or MomentMap.checked(
+            public=public_values.shape[1], size=size, order=order, weight=weight
+        )
+        if n == 0 or noisy.shape[1] != self._map.noisy or public_values.shape[0] != n:
             raise ArgumentError(
                 f"moments must have {self._map.noisy} columns and as many rows as public=, got "
                 f"shape {noisy.shape}"
@@ -108,7 +110,7 @@ class NoisyRecordMoments(LargeSample):
         self.df_resid = float(max(n - size + 1, 1)) if groups is None else np.inf
         self._units = Units(n, groups)
         row_weights = check_weights(weights, n)
-        self._moments, self._public = self._units.sort(noisy), self._units.sort(clear)
+        self._moments, self._public = self._units.sort(noisy), self._units.sort(public_values)
         self._weights = None if row_weights is None else self._units.sort(row_weights)
         self._loadings = self._map.loadings()
         mean, self.covariance = self._unit_moments()

@@ -18,8 +18,8 @@ from privinf.inference.intervals import (
     JointDistribution,
     Precision,
     joint_distribution,
-    law_of_inverse,
     precision_of,
+    wald_distribution,
 )
 from privinf.notebook import html_frame, html_table
 from privinf.typing import Alternative, Floats
@@ -99,11 +99,11 @@ class BoundedContrasts(Contrasts):
         if self.alternative == "two-sided":
             half = self._precision.half_length(alpha)
             return np.column_stack([effect - half, effect + half])
-        reach = self._precision.reach(alpha)
+        half_width = self._precision.half_width(alpha)
         none = np.full_like(effect, np.inf)
         if self.alternative == "greater":
-            return np.column_stack([effect - reach, none])
-        return np.column_stack([-none, effect + reach])
+            return np.column_stack([effect - half_width, none])
+        return np.column_stack([-none, effect + half_width])
 
     def summary(
         self, xname: list[str] | None = None, alpha: float = 0.05, title: str | None = None
@@ -210,7 +210,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
         distribution = (
             joint_distribution(self._estimate, R)
             if invcov is None
-            else law_of_inverse(self._estimate, R, invcov)
+            else wald_distribution(self._estimate, R, invcov)
         )
         df = distribution.df
         if contrast.distribution != "F":

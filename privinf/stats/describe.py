@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUARTILES = (0.25, 0.5, 0.75)
-TOLD_ROWS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
+ROWS_WITH_INTERVALS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
@@ -89,7 +89,10 @@ class Description(PortableTable):
                 name,
                 term,
                 self.table.at[term, name],
-                *(ends.at[(term, end), name] if term in TOLD_ROWS else math.nan for end in ("low", "high")),
+                *(
+                    ends.at[(term, end), name] if term in ROWS_WITH_INTERVALS else math.nan
+                    for end in ("low", "high")
+                ),
             )
             for name in self.table.columns
             for term in self.table.index[1:]
@@ -232,9 +235,9 @@ def describe(
             *mean.confidence_interval(level),
             *(end for quartile in quarters for end in quartile[1:]),
         ]
-    index = pd.MultiIndex.from_product([TOLD_ROWS, ["low", "high"]])
+    index = pd.MultiIndex.from_product([ROWS_WITH_INTERVALS, ["low", "high"]])
     return Description(
-        pd.DataFrame(estimates, index=["count", "mean", "std", *TOLD_ROWS[1:]]),
+        pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[1:]]),
         pd.DataFrame(ends, index=index),
         PrivacyReport.from_entries(entries, ledger, delta=opened[names[0]].spending.delta),
         request.rows.missing,

@@ -44,12 +44,12 @@ from privinf.stats.quantiles import CoreClip
 from privinf.typing import Flags, Floats, Integers, Label
 from privinf.validation import check_array
 
-SEEN_COUNT = 6.0  # a group whose count is fewer sds of its noise has its squares about the common mean
+MIN_COUNT_SDS = 6.0  # a group whose count is fewer sds of its noise has its squares about the common mean
 # How far below 0 a noisy sum of squares may count, in squared sds of the noise: cut at 0 its mean would be
 # too large.
 BELOW = 0.1
 NEARLY_NOTHING = 0.01  # share of the values that may lie beyond a clip without a warning
-MADE_UP = 9999  # simulated releases of equal means
+SIMULATED = 9999  # simulated releases of equal means
 STREAM = 10  # seed of these releases: the same release has the same p-value
 # Quantiles of Student's distribution with hardly any degrees of freedom are as good as this one, whose
 # square is a number.
@@ -121,7 +121,7 @@ class GroupModel:
 
     def squares(self) -> tuple[Floats, Floats]:
         """Return R N/(N - 1), for Welch's variances without noise, and R's noise variance, shape (..., k)."""
-        above_noise = SEEN_COUNT * self.a < self.N
+        above_noise = MIN_COUNT_SDS * self.a < self.N
         m = self.common
         a2 = self.a**2
         at = np.where(above_noise, self.S / np.where(above_noise, self.N, 1.0), m)
@@ -186,18 +186,18 @@ class GroupModel:
             return (alpha - beta * at) / np.sqrt(np.maximum(variance, 0.0)), df
 
     def difference_sets(
-        self, first: Integers, second: Integers, t: Floats, reach: float = 2.0
+        self, first: Integers, second: Integers, t: Floats, limit: float = 2.0
     ) -> tuple[Floats, Floats]:
         """Return the ends of the differences that a two-sided test at quantile `t` does not reject."""
         alpha, beta, v0, q, _ = self._scores(first, second)
         t = np.minimum(t, LARGEST_QUANTILE)
         return quadratic_set(
-            beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], alpha**2 - t**2 * (v0 + q[0]), reach
+            beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], alpha**2 - t**2 * (v0 + q[0]), limit
         )
 
     def sds(self, first: Integers, second: Integers) -> Floats:
         """Return standard errors of differences: half of the set of one sd, which noise may make wide."""
-        low, high = self.difference_sets(first, second, np.ones(len(first)), reach=4.0)
+        low, high = self.difference_sets(first, second, np.ones(len(first)), limit=4.0)
         return np.minimum((high - low) / 2.0, 2.0)
 
     def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
@@ -210,7 +210,7 @@ class GroupModel:
         (low,), (high,) = self.difference_sets(first, second, quantile)
         return (float(low), float(high)), float(self.sds(first, second)[0])
 
-    def mean_sets(self, level: float, reach: float = 1.0) -> tuple[Floats, Floats]:
+    def mean_sets(self, level: float, limit: float = 1.0) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k)."""
         (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2
         R = np.where(self.alone, np.inf, R)
@@ -224,12 +224,12 @@ class GroupModel:
             t = np.maximum(t, np.quantile(drawn, level, axis=0, method="higher"))
         t = np.minimum(t, LARGEST_QUANTILE)
         return quadratic_set(
-            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), reach
+            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), limit
         )
 
     def mean_sds(self) -> Floats:
         """Return standard errors of the groups' means: half of the set at one, which noise may make wide."""
-        low, high = self.mean_sets(0.6826894921370859, reach=2.0)
+        low, high = self.mean_sets(0.6826894921370859, limit=2.0)
         return np.minimum((high - low) / 2.0, 1.0)
 
     def _scores(
@@ -271,7 +271,7 @@ class GroupModel:
 
     # ---- made-up releases
 
-    def simulate(self, draws: int = MADE_UP, *, equal: bool = False, stream: int = STREAM) -> GroupModel:
+    def simulate(self, draws: int = SIMULATED, *, equal: bool = False, stream: int = STREAM) -> GroupModel:
         """Return releases of normal values of these counts, means (or one mean, if `equal`) and spreads."""
         rng = np.random.default_rng(stream)
         size = (draws, *self.N.shape)
@@ -318,10 +318,10 @@ def _degrees(variance: Floats, scatter: Floats) -> Floats:
 
 def rank(simulated: Floats, statistic: float) -> float:
     """Return the share of made-up statistics that are as large, the found one among them."""
-    return float((1.0 + np.count_nonzero(simulated >= statistic)) / (MADE_UP + 1.0))
+    return float((1.0 + np.count_nonzero(simulated >= statistic)) / (SIMULATED + 1.0))
 
 
-def quadratic_set(A: Floats, B: Floats, C: Floats, reach: float) -> tuple[Floats, Floats]:
+def quadratic_set(A: Floats, B: Floats, C: Floats, limit: float) -> tuple[Floats, Floats]:
     """Return the ends of {x: A x^2 + B x + C <= 0} inside [-reach, reach]; all of it where A <= 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(np.maximum(B**2 - 4.0 * A * C, 0.0))
@@ -329,8 +329,8 @@ def quadratic_set(A: Floats, B: Floats, C: Floats, reach: float) -> tuple[Floats
         high = (-B + root) / (2.0 * A)
     bounded = (A > 0.0) & ~np.isnan(root)
     return (
-        np.where(bounded, np.clip(low, -reach, reach), -reach),
-        np.where(bounded, np.clip(high, -reach, reach), reach),
+        np.where(bounded, np.clip(low, -limit, limit), -limit),
+        np.where(bounded, np.clip(high, -limit, limit), limit),
     )
 
 
@@ -364,10 +364,10 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
         return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)
     model = GroupModel.released(release)
     value = release.query.values[0]
-    clear = np.maximum(model.N, 1.0)
-    sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / clear, 1.0)
+    counts = np.maximum(model.N, 1.0)
+    sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / counts, 1.0)
     names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
-    return base.at_bound(names, model.S / clear, sds)
+    return base.at_bound(names, model.S / counts, sds)
 
 
 def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:

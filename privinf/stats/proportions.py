@@ -78,8 +78,8 @@ class ShareModel:
         """Return P(count or more) if the share is `share`, exactly: a binomial number plus noise."""
         n = self.n
         x = float(self.count)
-        reach = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
-        k = np.arange(max(0, math.floor(n * share - reach)), min(n, math.ceil(n * share + reach)) + 1)
+        limit = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
+        k = np.arange(max(0, math.floor(n * share - limit)), min(n, math.ceil(n * share + limit)) + 1)
         mass = distributions.binom.pmf(k, n, share)
         if self.sd == 0.0:
             return float(mass @ (k >= x - 1e-9))

@@ -49,7 +49,7 @@ FIRST_CELLS = 1024  # of the first distribution function
 FIRST_SHARE = 0.25  # its share of mu^2 for quantiles; the rest is for windows around them
 CLIP_SHARE = 0.2  # its share of mu^2 for the clip of a mean
 LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
-SEEN_TAIL = 0.02  # quantiles farther out than this are not used for the sd
+VISIBLE_TAIL = 0.02  # quantiles farther out than this are not used for the sd
 CLIPPED_QUANTILES = "Quantiles of values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
     "The test compares means of values clipped to [{:.6g}, {:.6g}], limits chosen from "
@@ -390,14 +390,14 @@ def core_clip(distribution: Distribution, low: float, high: float, mu: float, gr
     noise has sd 2 c/mu sds and sampling (n/groups)^.5: c is where the noise has a quarter of the variance of
     sampling, but at least `LEAST_CORE`. So it widens with n mu^2, until nothing is cut.
     """
-    seen_share = float(np.clip(CERTAIN * distribution.sds.max() / distribution.n, SEEN_TAIL, 0.25))
-    shares = np.array([0.25, seen_share, 0.5, 1.0 - seen_share, 0.75])
+    visible_share = float(np.clip(CERTAIN * distribution.sds.max() / distribution.n, VISIBLE_TAIL, 0.25))
+    shares = np.array([0.25, visible_share, 0.5, 1.0 - visible_share, 0.75])
     q25, tail, middle, far, q75 = inverse(distribution, distribution.n * shares, low, high)
     cell = (high - low) / (len(distribution.edges) + 1)
-    sd = max((q75 - q25) / (2.0 * ndtri(0.75)), (far - tail) / (2.0 * ndtri(1.0 - seen_share)), cell)
-    reach = max(LEAST_CORE, mu * math.sqrt(distribution.n / groups) / 4.0) * sd
-    left_end = max(float(middle - reach), low)
-    right_end = min(float(middle + reach), high)
+    sd = max((q75 - q25) / (2.0 * ndtri(0.75)), (far - tail) / (2.0 * ndtri(1.0 - visible_share)), cell)
+    limit = max(LEAST_CORE, mu * math.sqrt(distribution.n / groups) / 4.0) * sd
+    left_end = max(float(middle - limit), low)
+    right_end = min(float(middle + limit), high)
     edges = np.concatenate([[low], distribution.edges, [high]])
     counts = np.concatenate([[0.0], monotone(distribution), [float(distribution.n)]])
     sds = np.concatenate([[0.0], distribution.sds, [0.0]])

@@ -38,7 +38,7 @@ from privinf.mechanisms.samples import SampleSums
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.comparisons import request_groups, request_pair
-from privinf.stats.groups import MADE_UP, rank
+from privinf.stats.groups import SIMULATED, rank
 from privinf.stats.means import laplace_quantile, laplace_tail
 from privinf.typing import (
     Alternative,
@@ -59,7 +59,7 @@ from privinf.wire import Labels
 ANY_NUMBER = (-(2.0**500), 2.0**500)
 RANK_STREAM = 12  # seed of simulated rank sums: the same release has the same p-value
 FINENESS = 2001  # values at which the test is inverted
-OF_LAWS = (
+COMPARES_DISTRIBUTIONS = (
     "This tests equal distributions, not equal means: groups with equal means may differ in distribution."
 )
 OF_SYMMETRY = (
@@ -255,12 +255,12 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
     name = f"P({first_level} > {second_level})"
     if hidden:
         row = base.EstimateRow(name=name, estimate=0.5, bse=0.5, low=0.0, high=1.0)
-        law_of_count = "The noise is too large to estimate the number of records in one group."
+        count_note = "The noise is too large to estimate the number of records in one group."
     else:
         p = float(np.clip(0.5 + model.score / pairs, 0.0, 1.0))
         bse = math.hypot(float(error(np.array([p]))[1, 0]), model.noise) / pairs
         row = base.EstimateRow(name, p, min(bse, 0.5), *model.interval(level, error, 0.0))
-        law_of_count = f"Ties count half in P({first_level} > {second_level})."
+        count_note = f"Ties count half in P({first_level} > {second_level})."
     value = release.query.values[0]
     by = release.query.by[0]
     return base.StatResult(
@@ -273,7 +273,7 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
         null=f"equal distributions of {value} in both groups of {by}",
         alternative=alternative,
         effects={"rank-biserial r": 2.0 * row.estimate - 1.0},
-        ranked_notes=(OF_LAWS, law_of_count, TIES_COUNT_HALF),
+        ranked_notes=(COMPARES_DISTRIBUTIONS, count_note, TIES_COUNT_HALF),
     )
 
 
@@ -398,7 +398,7 @@ def kruskal(
     noise_sd = float(release.scale[0])
     W = float(release.sums[0, 0])
     laplace = release.noise == "laplace"
-    pvalue = rank(equal_laws(n, k, noise_sd, laplace=laplace), W)
+    pvalue = rank(null_statistics(n, k, noise_sd, laplace=laplace), W)
     # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
     unit = 2.0 * (n - 1.0) / float(n) ** 2
     half = (
@@ -421,17 +421,17 @@ def kruskal(
         statistic=W,
         pvalue=pvalue,
         null=f"equal distributions of {value} in all groups of {by}",
-        ranked_notes=(OF_LAWS, SAMPLE_ONLY, TIES_COUNT_HALF),
+        ranked_notes=(COMPARES_DISTRIBUTIONS, SAMPLE_ONLY, TIES_COUNT_HALF),
     )
 
 
-def equal_laws(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
+def null_statistics(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
     """Return made-up W/(n - 1) of k groups of equal sizes and one law, noise included."""
     rng = np.random.default_rng(RANK_STREAM)
-    sums = rng.standard_normal((MADE_UP, k)) * math.sqrt(n / k * n * (n + 1) / 12.0)
+    sums = rng.standard_normal((SIMULATED, k)) * math.sqrt(n / k * n * (n + 1) / 12.0)
     sums -= sums.mean(axis=1, keepdims=True)
     scale = noise / math.sqrt(2.0)
-    drawn = rng.laplace(0.0, scale, MADE_UP) if laplace else rng.normal(0.0, noise, MADE_UP)
+    drawn = rng.laplace(0.0, scale, SIMULATED) if laplace else rng.normal(0.0, noise, SIMULATED)
     return np.asarray(np.abs(sums).sum(axis=1) / (n - 1.0) + drawn)
 
 

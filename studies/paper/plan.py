@@ -223,7 +223,7 @@ def _tuning(
     units = rows.units()
     growth = math.sqrt(2.0 * math.log(max(rows.total, 2)))
     rounds = math.ceil(math.log(max(rows.total, 3))) if iterations is None else iterations
-    reach = units.y_reach
+    reach = units.y_max_abs
 
     def bound(given: float | None, name: str, default: float) -> float:
         """Return a public bound; without noise there is none by default."""

@@ -26,7 +26,7 @@ from privinf.federation.checkpoint import fit_digest
 from privinf.federation.messages import QUERY_FIELDS
 from privinf.glm.newton import Block
 from privinf.glm.plan import FitPlan
-from privinf.glm.questions import LeastSquaresOptions
+from privinf.glm.queries import LeastSquaresOptions
 from privinf.glm.sums import Clients
 from privinf.mechanisms.catalogue import SHIPPED, SITE_OPS
 from privinf.typing import Relation, TrustModel

@@ -7,7 +7,7 @@ from federation_sites import design_of, rows_of
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 
 SECURE = SitePolicy(secure_sums=True)
-MADE_UP = SitePolicy(secure_sums=True, simulation=True)
+SIMULATED = SitePolicy(secure_sums=True, simulation=True)
 SCORE = {"columns": [0, 1, 2, 3], "clip": 2.0, "residual_clip": 1.5}
 THREE = ("north", "south", "west")
 

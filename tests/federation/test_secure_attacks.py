@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federation_sites import design_of, rows_of
-from secure_sites import MADE_UP, SCORE, SECURE, THREE, Tapped, secure_federation, secure_query
+from secure_sites import SCORE, SECURE, SIMULATED, THREE, Tapped, secure_federation, secure_query
 
 import privinf as pi
 from privinf.accounting import Budget, ConcentratedLoss, Ledger
@@ -383,7 +383,7 @@ def test_a_budget_exhausted_at_one_site_stops_the_sum_and_nothing_is_spent_twice
 def test_a_faked_drop_out_is_charged_and_hides_a_site_behind_two_releases_noise():
     """The server has all answers and asks without one site again: its sum shows up to two releases' noise."""
     names = ("a", "b", "c", "d", "e")
-    federation = secure_federation(names, policy=MADE_UP, rows=20)
+    federation = secure_federation(names, policy=SIMULATED, rows=20)
     record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(SCORE, 4)
     target = SITE_OPS["clipped_score"].total(federation._sites["c"]._placed("c"), SCORE)
     learned, scale = [], math.nan

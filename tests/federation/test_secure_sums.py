@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from federation_sites import design_of, rows_of
-from secure_sites import MADE_UP, SCORE, SECURE, THREE, Tapped, secure_federation, secure_query, sites_of
+from secure_sites import SCORE, SECURE, SIMULATED, THREE, Tapped, secure_federation, secure_query, sites_of
 from support.speed import slowness
 
 import privinf as pi
@@ -36,7 +36,7 @@ def pooled_total(federation, op="clipped_score", args=SCORE):
 
 
 def test_without_noise_it_is_the_sum():
-    federation = secure_federation(policy=MADE_UP)
+    federation = secure_federation(policy=SIMULATED)
     found = SecureServer(federation).vector_sum("clipped_score", SCORE, mu=math.inf, label="score")
     np.testing.assert_allclose(found.values, pooled_total(federation), rtol=0, atol=1e-12)
     assert (found.scale, found.mu, found.rows, found.sites) == (0.0, math.inf, 210, THREE)
@@ -152,7 +152,7 @@ def test_neighbours_move_the_integers_by_no_more_than_is_charged():
 
 
 def test_scalars_and_matrices():
-    federation = secure_federation(policy=MADE_UP)
+    federation = secure_federation(policy=SIMULATED)
     server = SecureServer(federation)
     variance = server.scalar("squared_residuals", {"residual_clip": 2.0}, mu=math.inf, label="variance")
     assert variance.values.shape == ()
@@ -173,7 +173,9 @@ def test_messages_survive_their_transport():
             replies = self.inner.ask(pickle.loads(pickle.dumps(query)), sites)
             return [Reply.unpack(*reply.pack()) for reply in replies]
 
-    plain, wired = (SecureServer(wrap(secure_federation(policy=MADE_UP)), rng=5) for wrap in (Tapped, Wired))
+    plain, wired = (
+        SecureServer(wrap(secure_federation(policy=SIMULATED)), rng=5) for wrap in (Tapped, Wired)
+    )
     one, two = (server.vector_sum("clipped_score", SCORE, mu=1.0, label="s") for server in (plain, wired))
     assert one.values.tobytes() == two.values.tobytes()
     reply = Reply(site="a", sums=np.empty(0), rows=3, masked=np.array([2**64 - 1], dtype=np.uint64))
@@ -187,7 +189,7 @@ def test_messages_survive_their_transport():
 
 def test_seeded_noise_is_reproducible_and_needs_the_policy():
     runs = [
-        SecureServer(secure_federation(policy=MADE_UP), rng=4).vector_sum(
+        SecureServer(secure_federation(policy=SIMULATED), rng=4).vector_sum(
             "clipped_score", SCORE, mu=1.0, label="s"
         )
         for _ in range(2)
@@ -203,7 +205,7 @@ def test_seeded_noise_is_reproducible_and_needs_the_policy():
 
 def test_a_question_is_the_one_that_it_was_before_self_masks_went():
     """Folders of stopped fits hold questions by their digests: the words in them stay."""
-    server = SecureServer(secure_federation(policy=MADE_UP), rng=7, max_colluding=1)
+    server = SecureServer(secure_federation(policy=SIMULATED), rng=7, max_colluding=1)
     server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     (line,) = server.ledger.entries
     assert line.noise["threshold"] == line.noise["sites"] == 3

@@ -33,14 +33,14 @@ from privinf.federation.frames import frame, receive
 from privinf.federation.secure.keys import signed_by
 from privinf.federation.site_ledger import FileJournal
 
-MADE_UP = {"simulation": True}
+SIMULATED = {"simulation": True}
 KNOWN = {"roster": ROSTER, "key": ANALYST}
 STRANGER = IdentityKey(bytes([8]) * 32)
 
 
 @pytest.fixture
 def world(tmp_path):
-    found = World(tmp_path, **MADE_UP)
+    found = World(tmp_path, **SIMULATED)
     yield found
     found.close()
 
@@ -48,7 +48,7 @@ def world(tmp_path):
 @pytest.fixture
 def closed(tmp_path):
     """Sites that answer one analyst."""
-    found = World(tmp_path, **MADE_UP, analysts=LISTED)
+    found = World(tmp_path, **SIMULATED, analysts=LISTED)
     yield found
     found.close()
 

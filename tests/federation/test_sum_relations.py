@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from federation_sites import NAMES, OPEN, design_of, federation_of, rows_of
-from secure_sites import MADE_UP, SCORE, secure_federation, secure_query
+from secure_sites import SCORE, SIMULATED, secure_federation, secure_query
 from test_secure_attacks import changed
 
 import privinf as pi
@@ -14,7 +14,7 @@ from privinf.federation import SecureServer, TrustedServer
 from privinf.mechanisms.catalogue import SITE_OPS
 
 ALLOWED = replace(OPEN, zero_out=True)
-ALLOWED_SECURE = replace(MADE_UP, zero_out=True)
+ALLOWED_SECURE = replace(SIMULATED, zero_out=True)
 
 
 def servers(relation, rng=0):

@@ -12,7 +12,7 @@ import privinf as pi
 from privinf.accounting import calibrate_mu
 from privinf.errors import ChangedTargetWarning
 from privinf.federation import InProcessFederation, Site, SitePolicy
-from privinf.glm.clipping import LABEL, is_seen, simultaneous_quantile
+from privinf.glm.clipping import LABEL, is_detectable, simultaneous_quantile
 from privinf.inference.ends import at_an_end
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
@@ -78,7 +78,7 @@ def test_the_count_is_asked_only_where_five_percent_would_be_seen():
     assert LABEL not in set(few.privacy.releases["label"])
     assert few.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
     mu = calibrate_mu(**SPENT) / 10.0
-    n = next(n for n in range(100, 10**6, 100) if is_seen(n, 3, mu))
+    n = next(n for n in range(100, 10**6, 100) if is_detectable(n, 3, mu))
     sd = math.sqrt(3.0) / mu
     assert 0.04 * n >= (simultaneous_quantile(3) + 0.84) * sd > 0.04 * (n - 200)
 

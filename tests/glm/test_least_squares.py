@@ -16,7 +16,7 @@ from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, S
 from privinf.glm.advice import CLEAR, few_records
 from privinf.glm.clipping import LABEL
 from privinf.glm.least_squares import FitMeasures, OneStepFit
-from privinf.glm.questions import InitialEstimate
+from privinf.glm.queries import InitialEstimate
 from privinf.inference.tails import Clip
 from privinf.schema.geometry import Reachable
 
@@ -300,7 +300,7 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
     )
     look = OneStepFit(
         initial=InitialEstimate(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
-        clip=Clip(low=1.0, high=3.0, ratio=0.0, weight=1.0, layer=0.0),
+        clip=Clip(low=1.0, high=3.0, ratio=0.0, weight=1.0, between=0.0),
         hessian=hessian,
         strength=9.0,
         lower=score,
@@ -405,7 +405,7 @@ def test_a_last_step_that_went_too_far_is_warned_of():
 
 def test_records_beyond_the_clip_are_to_one_side_as_far_as_the_layer_shows():
     """40 records beyond C hold 5 each of the layer: where a form shows 50 of 200, a quarter may be."""
-    clip = Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, cut=40.0, beyond=90.0)
+    clip = Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, between=900.0, cut=40.0, beyond=90.0)
     look = SimpleNamespace(
         influence=np.diag([2.0, 1.0, 1.0]),
         clip=clip,
@@ -425,7 +425,7 @@ def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, to
     initial = InitialEstimate(theta=np.zeros(2), whitening=np.eye(2), longest=1.0, edge=0.01, gram=gram)
     look = SimpleNamespace(
         initial=initial,
-        clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, layer=900.0, hidden=20.0),
+        clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, between=900.0, hidden=20.0),
         n=10_000,
     )
     rows = SimpleNamespace(

@@ -9,10 +9,10 @@ from privinf.inference.tails import (
     SURE,
     VISIBLE_SDS,
     best_clip,
-    layered,
-    looked_for,
+    confirmed_tail,
     squared,
     tail_of,
+    two_threshold_clip,
 )
 from privinf.mechanisms.statistics.summands import counts_above, root_matrix, root_sensitivity
 
@@ -95,7 +95,7 @@ def test_counts_far_out_are_asked_for_again_and_noise_does_not_pass_twice():
         true = first.copy()
         true[: far + 1] += size * counts_above(true, root_sensitivity(cells))[1][far]
 
-        def ask(some, part):
+        def release_counts(some, part):
             scale, counts = (
                 root_sensitivity(len(some)) / np.sqrt(part),
                 true[np.searchsorted(thresholds, some)],
@@ -103,7 +103,9 @@ def test_counts_far_out_are_asked_for_again_and_noise_does_not_pass_twice():
             noise, sd = counts_above(scale * rng.standard_normal(len(some)), scale)
             return counts + noise, sd
 
-        return len(looked_for(ask, thresholds, 100_000, 1.2 * thresholds[-1]).counts) > bulk + 6
+        return (
+            len(confirmed_tail(release_counts, thresholds, 100_000, 1.2 * thresholds[-1]).counts) > bulk + 6
+        )
 
     assert np.mean([found(0.0) for _ in range(releases)]) <= 0.008
     assert np.mean([found(2.5) for _ in range(releases)]) >= 0.89
@@ -116,11 +118,11 @@ def test_counts_far_out_are_asked_for_again_and_noise_does_not_pass_twice():
 def test_counts_that_are_sure_or_near_are_asked_for_once(counts):
     thresholds, asked = 2.0 ** (np.arange(12) / 2.0), []
 
-    def ask(some, part):
+    def release_counts(some, part):
         asked.append(part)
         return counts.copy(), np.ones(12)
 
-    tail = looked_for(ask, thresholds, 1000, 50.0)
+    tail = confirmed_tail(release_counts, thresholds, 1000, 50.0)
     np.testing.assert_array_equal(tail.counts, tail_of(thresholds, counts, np.ones(12), 1000, 50.0).counts)
     assert asked == [1.0]
 
@@ -132,11 +134,11 @@ def test_a_second_look_moves_the_end_of_the_counts_and_averages_them(second, end
     thresholds, asked = 2.0 ** (np.arange(12) / 2.0), []
     counts = np.r_[np.linspace(100.0, 10.0, 4), np.full(8, 2.0)]
 
-    def ask(some, part):
+    def release_counts(some, part):
         asked.append((some, part))
         return (np.array(second), np.full(3, 0.5)) if len(asked) > 1 else (counts.copy(), np.ones(12))
 
-    tail = looked_for(ask, thresholds, 1000, 50.0)
+    tail = confirmed_tail(release_counts, thresholds, 1000, 50.0)
     np.testing.assert_array_equal(asked[1][0], thresholds[[6, 8, 11]])
     assert asked[1][1] == ONCE_MORE_COSTS
     assert tail.thresholds[-1] == thresholds[end]
@@ -153,7 +155,7 @@ def test_a_second_look_moves_the_end_of_the_counts_and_averages_them(second, end
 
 def test_nothing_seen_leaves_the_noise_as_a_bound():
     tail = tail_of(THRESHOLDS, np.zeros(len(THRESHOLDS)), np.full(len(THRESHOLDS), 5.0), 1000, 16.0)
-    assert not tail.seen
+    assert not tail.detected
     assert tail.counts.tolist() == [12.5]
     assert tail.excess(np.array([0.0]))[0] > 0.0
 
@@ -161,14 +163,14 @@ def test_nothing_seen_leaves_the_noise_as_a_bound():
 def test_clips_grow_with_the_budget_and_layers_cost_what_one_release_costs():
     terms = np.minimum(np.random.default_rng(0).pareto(3.0, 20_000), 16.0)
     tail = exact_tail(terms)
-    clips = [layered(tail, 4, mu) for mu in (0.1, 1.0, 10.0, np.inf)]
+    clips = [two_threshold_clip(tail, 4, mu) for mu in (0.1, 1.0, 10.0, np.inf)]
     assert np.diff([clip.high for clip in clips]).min() > 0.0
     assert clips[-1].high == pytest.approx(16.0)
     for clip in clips:
         low, high = clip.shares()
         assert low + high == pytest.approx(1.0)
         noise2 = (2 * clip.low) ** 2 / low + clip.weight**2 * (2 * (clip.high - clip.low)) ** 2 / high
-        assert noise2 == pytest.approx((2 * clip.reach) ** 2)
+        assert noise2 == pytest.approx((2 * clip.effective_threshold) ** 2)
         assert clip.beyond == pytest.approx(float(tail.excess(np.array([clip.high]))[0]))
     assert clips[-1].ratio == 0.0
     assert best_clip(tail, lambda c: (c - 2.0) ** 2) == pytest.approx(2.0, rel=0.02)

@@ -19,7 +19,7 @@ from privinf.errors import (
 from privinf.lasso.binomial.omitted import _joined
 from privinf.lasso.binomial.sums import Point, Spread, weights_of
 from privinf.lasso.binomial.thresholding import LogisticFit
-from privinf.lasso.coordinates import ScoreRelease, clear_slopes, debiased_coordinates
+from privinf.lasso.coordinates import ScoreRelease, debiased_coordinates, slopes_above_noise
 from privinf.lasso.rows import SMALLEST_SHARE
 from studies.simulation import binomial_limits
 
@@ -137,13 +137,15 @@ def test_leaving_hidden_targets_out_selects_no_intervals():
         release = ScoreRelease(
             score=score, slope=noisy, square=np.ones(4), score_sd=score_sd, slope_sd=slope_sd, n=n
         )
-        clear = clear_slopes(release)
-        if not clear.any():
+        above_noise = slopes_above_noise(release)
+        if not above_noise.any():
             continue
-        left = debiased_coordinates(start[clear], release.only(clear), np.zeros(clear.sum()))
+        left = debiased_coordinates(
+            start[above_noise], release.only(above_noise), np.zeros(above_noise.sum())
+        )
         hit = np.abs(left.params) < 1.96 * np.sqrt(left.variance)
-        shown[int(clear[0])] += clear
-        covered[int(clear[0]), clear] += hit
+        shown[int(above_noise[0])] += above_noise
+        covered[int(above_noise[0]), above_noise] += hit
     rates, least = covered[:, 1:] / shown[:, 1:], shown[:, 1:].min(axis=0)
     assert (least > 0.1 * reps).all()
     assert (rates > 0.95 - 4.5 * np.sqrt(0.05 / least)).all()
@@ -160,12 +162,12 @@ def test_a_target_is_hidden_by_its_own_slope_or_variance_alone():
         slope_sd=0.1,
         n=100,
     )
-    clear = clear_slopes(release)
-    assert clear.tolist() == [True, False, False, False]
-    assert clear_slopes(release.only(~clear)).tolist() == [False, False, False]
-    assert release.only(clear).score.tolist() == [1.0]
+    above_noise = slopes_above_noise(release)
+    assert above_noise.tolist() == [True, False, False, False]
+    assert slopes_above_noise(release.only(~above_noise)).tolist() == [False, False, False]
+    assert release.only(above_noise).score.tolist() == [1.0]
     # a slope of four times its noise is not enough
-    assert not clear_slopes(replace(release, slope=np.full(4, 0.4))).any()
+    assert not slopes_above_noise(replace(release, slope=np.full(4, 0.4))).any()
 
 
 KINDS = {

@@ -49,7 +49,7 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
         scale=np.ones(p),
         reach=np.full(p, 6.0),
         intercept=0.0,
-        y_reach=5.0,
+        y_max_abs=5.0,
         y_limit=5.0,
         sized=set(),
     )

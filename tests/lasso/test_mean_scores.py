@@ -35,7 +35,12 @@ def scores_of(y, X, rho, rng, start):
     """Return the released scores of two targets at first coefficients `start`, exact precision columns."""
     rows = pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(-6.0, 6.0))._rows
     units = SparseUnits(
-        center=np.zeros(P), scale=np.ones(P), reach=np.full(P, 4.0), intercept=0.0, y_reach=6.0, y_limit=96.0
+        center=np.zeros(P),
+        scale=np.ones(P),
+        reach=np.full(P, 4.0),
+        intercept=0.0,
+        y_max_abs=6.0,
+        y_limit=96.0,
     )
     sums = SparseSums(server=TrustedServer(rows.federation, rng=rng), units=units, n=len(y))
     scale = 1.0 if rho < math.inf else 0.7
@@ -116,7 +121,7 @@ def test_a_meat_that_is_noise_is_a_multiple_of_its_shape():
 
 
 def test_the_bias_of_a_layer_is_at_most_what_counts_leave():
-    clip = Clip(low=1.0, high=3.0, ratio=0.5, weight=1.3, layer=40.0)
+    clip = Clip(low=1.0, high=3.0, ratio=0.5, weight=1.3, between=40.0)
     found = clip.bias(np.array([-10.0, 90.0]), np.array([2.0, 2.0]), np.array([1.0, 1.0]))
     np.testing.assert_allclose(found, 0.7 * 0.5 * np.array([12.0, 40.0]))
 

@@ -14,9 +14,9 @@ from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, screen_omitted
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan, largest_sparsity
-from privinf.lasso.selection import pick_clip
+from privinf.lasso.selection import selection_clip
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ThresholdingBudget, clear_part, sparse_fit
+from privinf.lasso.thresholding import ThresholdingBudget, part_above_noise, sparse_fit
 from studies.simulation import binomial_limits
 
 P = 40
@@ -116,7 +116,7 @@ def test_the_statistic_of_a_column_is_standard_normal():
 @pytest.mark.parametrize("rho", [0.002, 0.0002])
 def test_the_pick_is_made_as_often_as_stated(rho):
     n, columns = 20_000, 100
-    bound, effect = pick_clip(n, columns, rho)
+    bound, effect = selection_clip(n, columns, rho)
     rng = np.random.default_rng(0)
     x, r = rng.standard_normal((2, 400_000))
     products = x * r
@@ -130,7 +130,7 @@ def test_the_pick_is_made_as_often_as_stated(rho):
 
 
 def test_more_budget_and_rows_see_more():
-    assert pick_clip(20_000, 100, 0.01)[1] < pick_clip(20_000, 100, 0.001)[1]
+    assert selection_clip(20_000, 100, 0.01)[1] < selection_clip(20_000, 100, 0.001)[1]
     assert detectable_correlation(20_000, 100, 4, 0.01, 0.7) < detectable_correlation(
         5_000, 100, 4, 0.01, 0.7
     )
@@ -287,7 +287,9 @@ def test_columns_that_hide_the_others_are_left_out_again_where_their_number_is_c
     marked = []
     for mutant in (False, True):
         if mutant:
-            monkeypatch.setattr(thresholding, "clear_part", lambda gram, sd, doubtful: list(range(len(gram))))
+            monkeypatch.setattr(
+                thresholding, "part_above_noise", lambda gram, sd, doubtful: list(range(len(gram)))
+            )
         found = []
         for seed in range(3):
             y, X = in_blocks(seed)
@@ -304,8 +306,8 @@ def test_the_fewest_doubtful_places_are_left_out_for_the_rest_to_be_clear():
     gram[1, 2] = gram[2, 1] = 0.95
     gram[3, 4] = gram[4, 3] = 0.95
     sd = 0.2 / math.sqrt(10.0)  # of five: an edge of 0.2
-    assert clear_part(gram, sd, [2, 0, 3]) == [1, 4]
-    assert clear_part(gram, sd, [4, 2, 0]) == [0, 1, 3]
-    assert clear_part(gram, sd, [0, 2]) == [0, 1, 2, 3, 4]
-    assert clear_part(gram, sd, []) == [0, 1, 2, 3, 4]
-    assert clear_part(gram, 0.0, [2, 3]) == [0, 1, 2, 3, 4]
+    assert part_above_noise(gram, sd, [2, 0, 3]) == [1, 4]
+    assert part_above_noise(gram, sd, [4, 2, 0]) == [0, 1, 3]
+    assert part_above_noise(gram, sd, [0, 2]) == [0, 1, 2, 3, 4]
+    assert part_above_noise(gram, sd, []) == [0, 1, 2, 3, 4]
+    assert part_above_noise(gram, 0.0, [2, 3]) == [0, 1, 2, 3, 4]

@@ -41,7 +41,7 @@ def sums_of(seed=0, n=3_000, rng=0, ledger=None):
             scale=np.ones(P),
             reach=np.full(P, 6.0),
             intercept=0.0,
-            y_reach=9.0,
+            y_max_abs=9.0,
             y_limit=9.0,
         ),
         n=n,

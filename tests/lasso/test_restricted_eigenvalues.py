@@ -43,7 +43,12 @@ def sums_of(y, X, rng=None, ledger=None):
     }
     server = TrustedServer(InProcessFederation(sites), rng=rng, ledger=ledger)
     units = SparseUnits(
-        center=np.zeros(P), scale=np.ones(P), reach=np.full(P, 8.0), intercept=0.0, y_reach=20.0, y_limit=20.0
+        center=np.zeros(P),
+        scale=np.ones(P),
+        reach=np.full(P, 8.0),
+        intercept=0.0,
+        y_max_abs=20.0,
+        y_limit=20.0,
     )
     return SparseSums(server=server, units=units, n=server.nobs)
 

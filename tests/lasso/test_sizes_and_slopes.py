@@ -22,7 +22,7 @@ def test_sizes_of_normal_columns_do_not_depend_on_the_clip(clip):
     sums = SparseSums(server=TrustedServer(rows.federation, rng=1), units=rows.units(), n=len(X))
     sums.size_columns(range(3), 1.0, clip)
     np.testing.assert_allclose(sums.units.scale, sd, rtol=0.06)
-    np.testing.assert_allclose(sums.units.reach, 9.0 / sums.units.scale)
+    np.testing.assert_allclose(sums.units.max_abs, 9.0 / sums.units.scale)
     spent = len(sums.server.ledger)
     sums.size_columns(range(3), 1.0, clip)
     assert len(sums.server.ledger) == spent

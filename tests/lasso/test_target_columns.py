@@ -12,8 +12,8 @@ import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
 from privinf.lasso.columns import (
-    FEWEST_NEIGHBOURS,
-    MOST_NEIGHBOURS,
+    MAX_NEIGHBORS,
+    MIN_NEIGHBORS,
     DebiasingBudget,
     neighbor_count,
     target_columns,
@@ -113,9 +113,9 @@ def test_coefficients_that_are_noise_are_shrunk_and_their_error_is_known():
 def test_the_number_of_neighbours_follows_budget_rows_and_targets():
     budget = DebiasingBudget(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
     one, five = (neighbor_count(budget, 40_000, 300, k, 10) for k in (1, 5))
-    assert FEWEST_NEIGHBOURS < five < one <= MOST_NEIGHBOURS
-    assert neighbor_count(budget, 4_000, 300, 5, 10) == FEWEST_NEIGHBOURS
-    assert neighbor_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MOST_NEIGHBOURS
+    assert MIN_NEIGHBORS < five < one <= MAX_NEIGHBORS
+    assert neighbor_count(budget, 4_000, 300, 5, 10) == MIN_NEIGHBORS
+    assert neighbor_count(replace(budget, gram=math.inf), 100, 300, 5, 10) == MAX_NEIGHBORS
 
 
 def confounded(count, seed, n=20_000, p=60):

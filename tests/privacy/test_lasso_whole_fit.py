@@ -301,12 +301,12 @@ def test_what_a_chosen_fit_leaves_out_again_is_a_function_of_the_releases(monkey
     left_out = []
 
     def watched(gram, sd, doubtful):
-        kept = clear_part(gram, sd, doubtful)
+        kept = part_above_noise(gram, sd, doubtful)
         left_out.append(len(gram) - len(kept))
         return kept
 
-    clear_part = hard_thresholding.clear_part
-    monkeypatch.setattr(hard_thresholding, "clear_part", watched)
+    part_above_noise = hard_thresholding.part_above_noise
+    monkeypatch.setattr(hard_thresholding, "part_above_noise", watched)
     chosen = {"sparsity": "auto", "max_sparsity": 8, "precision_sparsity": None, "shares": None}
     for seed in range(3):
         with served(Recorder, kept=[]) as made:

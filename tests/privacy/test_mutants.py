@@ -980,11 +980,11 @@ MUTANTS = {
         of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "shares that were spent are spent again": (
-        Mutant("glm.questions", "LeastSquaresQueries.price", "self.spent += share", "pass"),
+        Mutant("glm.queries", "LeastSquaresQueries.price", "self.spent += share", "pass"),
         of_fit("OLS central"),
     ),
     "shares of a curved model are spent again": (
-        Mutant("glm.curved_sums", "CurvedSums._ask", "self.spent += share", "pass"),
+        Mutant("glm.curved_sums", "CurvedSums._release", "self.spent += share", "pass"),
         of_fit("Logit central"),
     ),
     "each layer of scores the share of both": (

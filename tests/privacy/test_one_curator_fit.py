@@ -139,7 +139,7 @@ def test_no_path_spends_more_than_was_reserved(pair, option):
 
 @pytest.mark.audit
 def test_a_fit_that_counts_values_outside_spends_no_more(monkeypatch):
-    monkeypatch.setattr(clipping, "is_seen", lambda n, k, mu: True)
+    monkeypatch.setattr(clipping, "is_detectable", lambda n, k, mu: True)
     monkeypatch.setitem(PAIRS, "inside, and far outside", ((0.9, 0.9), (5.0, -7.0)))
     for option in ({}, {"model": "Logit"}):
         found = fits("inside, and far outside", 4, **option)
@@ -167,7 +167,7 @@ QUIET = (
 MUTANTS = {
     "layers with a fifth of their noise": Mutant("federation.curator", "_Planned.noised", *QUIET),
     "every release at the price of all": Mutant(
-        "glm.questions", "LeastSquaresQueries.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
+        "glm.queries", "LeastSquaresQueries.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
     ),
 }
 

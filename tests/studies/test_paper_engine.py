@@ -67,7 +67,7 @@ def server_of(parts, rng=None):
         scale=np.ones(p),
         reach=np.full(p, BOUND),
         intercept=0.0,
-        y_reach=5.0,
+        y_max_abs=5.0,
         y_limit=5.0,
         sized=set(),
     )

@@ -486,7 +486,7 @@ MEASURES: dict[str, Callable[[Tree], Found | int]] = {
     "Literals of one name in two modules": twice_named_literals,
     "Literals of the same values written twice": twice_written_literals,
     "constants written twice": copied_constants,
-    "definitions too many of ROOT2, CONSTANT, FALSE_PICKS": single_constants,
+    "definitions too many of ROOT2, CONSTANT, FALSE_SELECTION_RATE": single_constants,
     "constants of one name and several values": ambiguous_constants,
     "modules that a central MomentOLS loads": lambda tree: closure("MomentOLS"),
     "files that a central MomentOLS visits": lambda tree: files("MomentOLS"),

@@ -47,17 +47,17 @@ from privinf.lasso.binomial.sums import (
     curvature_bound,
     weights_of,
 )
-from privinf.lasso.binomial.thresholding import FIRST_LOOK, LogisticFit, two_looks
+from privinf.lasso.binomial.thresholding import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, column_noise_variance, floored
-from privinf.lasso.thresholding import CLEAR, positions
+from privinf.lasso.thresholding import MIN_CLEARANCE, positions
 from privinf.typing import Floats
 from privinf.wire import Labels
 
 UNION_LABEL = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
-LEAST_NEIGHBOURS = 2  # neighbours of a target, at least, where their number is not an argument
-MOST_NEIGHBOURS = 25  # and at most; also their number where there is no noise
-# Share of a coordinate's variance that noise of the Gram matrix may add (`afforded_neighbours`).
+MIN_NEIGHBORS = 2  # neighbours of a target, at least, where their number is not an argument
+MAX_NEIGHBORS = 25  # and at most; also their number where there is no noise
+# Share of a coordinate's variance that noise of the Gram matrix may add (`affordable_neighbors`).
 AFFORDED = 0.03
 TYPICAL = 40  # columns for which the bound on c |v|^2 is worked out; the rule uses that bound per column
 STANDING = 4.0  # standard deviations of its noise that M must lie above zero
@@ -76,7 +76,7 @@ class DebiasPrices:
     neighbors: float
     gram: float
     sizes: float
-    suspect: float
+    candidate: float
     secant: float
     meat: float
     score: float
@@ -107,7 +107,7 @@ class DebiasedLogistic:
     noise: Mapping[str, Floats] = field(default_factory=dict)
 
 
-def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
+def affordable_neighbors(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
     """Return the number of neighbours of each target: by a rule of public and released numbers.
 
     A Gram matrix of m columns of price mu, rows weighted down to c |v|^2 <= K = kappa m, has noise of sd
@@ -115,12 +115,12 @@ def afforded_neighbours(fit: LogisticFit, targets: int, n: int, rho: float) -> i
     m^3 <= .03 (n mu / kappa)^2.
     """
     if math.isinf(rho):
-        return MOST_NEIGHBOURS
+        return MAX_NEIGHBORS
     kappa = curvature_bound(fit.spread, TYPICAL, MOST_ROWS) / TYPICAL
-    price = 2.0 * (1.0 - FIRST_LOOK) * rho
+    price = 2.0 * (1.0 - FIRST_MATRIX_SHARE) * rho
     room = (AFFORDED * price * (n / kappa) ** 2) ** (1.0 / 3.0) - len(fit.point.support)
     room -= 1.0
-    return int(np.clip(room / targets, LEAST_NEIGHBOURS, MOST_NEIGHBOURS))
+    return int(np.clip(room / targets, MIN_NEIGHBORS, MAX_NEIGHBORS))
 
 
 def debias_logistic(
@@ -156,7 +156,7 @@ def debias_logistic(
     """
     union = _union(sums, fit, targets, neighbors, excluded, prices.neighbors)
     sums.sparse.size_columns(union, prices.sizes)
-    whitening, gram = two_looks(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
+    whitening, gram = two_stage_hessian(sums, fit.point, union, fit.spread, prices.gram, UNION_LABEL)
     first = 1 + positions(targets, union)
     inverse: Floats = np.asarray(np.linalg.inv(floored(gram.mean)), dtype=np.float64)
     columns = inverse @ whitening[first].T  # of v: W = whitening @ columns
@@ -179,7 +179,7 @@ def debias_logistic(
     sampling = lead @ (shrunk(meat.mean, meat.sd) / sums.n) @ lead.T
     column = _column_noise(sums, fit, union, whitening, inverse, columns, gram.sd)
     signs = [FAR_SIGN.format(moved)] * (moved > FAR)
-    signs += [WEAK_UNION] * (clearance(gram.mean, gram.sd) < CLEAR)
+    signs += [WEAK_UNION] * (clearance(gram.mean, gram.sd) < MIN_CLEARANCE)
     params = fit.point.on(targets) + lead @ score.mean
     privacy = lead @ noise @ lead.T + np.diag(column)
     terms = {

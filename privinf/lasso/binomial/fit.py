@@ -15,7 +15,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
     DebiasedLogistic,
     DebiasPrices,
-    afforded_neighbours,
+    affordable_neighbors,
     debias_logistic,
 )
 from privinf.lasso.binomial.omitted import screen_omitted_logistic
@@ -46,7 +46,7 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
-from privinf.lasso.secure import FALSE_PICKS
+from privinf.lasso.secure import FALSE_SELECTION_RATE
 from privinf.lasso.sums import SparseSums
 from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, target_notes
@@ -128,7 +128,7 @@ class LogisticShares:
             neighbors=self.neighbours * rho,
             gram=self.gram * rho,
             sizes=self.sizes / 2.0 * rho,
-            suspect=self.suspect * rho,
+            candidate=self.suspect * rho,
             secant=self.secant * rho,
             meat=self.meat * rho,
             score=self.score * rho,
@@ -173,7 +173,7 @@ def _fitted(
     before = len(ledger.entries)
     excluded = () if rows.constant is None else (rows.constant,)
     sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
-    threshold = upper_quantile(FALSE_PICKS / 2.0 / len(rows.names)) if plan.automatic else 0.0
+    threshold = upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(rows.names)) if plan.automatic else 0.0
 
     def spent() -> PrivacyReport:
         return PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
@@ -191,28 +191,28 @@ def _fitted(
         )
     except TooRareResponse as rare:
         return _rate_alone(rows, plan, sums, rare, spent())
-    fit, suspects = screen_omitted_logistic(
-        sums, fit, prices.suspect, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
+    fit, candidates = screen_omitted_logistic(
+        sums, fit, prices.candidate, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
     )
-    if suspects is not None and suspects.further:
-        prices = replace(prices, score=prices.score - suspects.further)
+    if candidates is not None and candidates.further:
+        prices = replace(prices, score=prices.score - candidates.further)
     targets = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)
     try:
         if not targets:
             raise HiddenByNoise(NONE_SELECTED)
         count = options.precision_sparsity
         if count is None:
-            count = afforded_neighbours(fit, len(targets), sums.n, prices.gram)
+            count = affordable_neighbors(fit, len(targets), sums.n, prices.gram)
         debiased = debias_logistic(sums, fit, targets, prices, neighbors=count, excluded=excluded)
     except HiddenByNoise as hidden:
-        return _without_intervals(rows, plan, sums, fit, targets, suspects, spent(), str(hidden))
+        return _without_intervals(rows, plan, sums, fit, targets, candidates, spent(), str(hidden))
     report = spent()
     price = prices.neighbors / len(targets)
     correlation = detectable_correlation(sums.n, len(rows.names), count, price, 1.0)
     missed = (
         None
-        if suspects is None
-        else _missed(rows, sums, fit, targets, suspects, debiased, correlation, plan.automatic)
+        if candidates is None
+        else _missed(rows, sums, fit, targets, candidates, debiased, correlation, plan.automatic)
     )
     return _results(rows, plan, sums, fit, targets, debiased, missed, report)
 
@@ -251,7 +251,7 @@ def _without_intervals(
     sums: LogisticSums,
     fit: LogisticFit,
     targets: Sequence[int],
-    suspects: OmittedCandidates | None,
+    candidates: OmittedCandidates | None,
     report: PrivacyReport,
     reason: str,
 ) -> LassoResults:
@@ -259,7 +259,7 @@ def _without_intervals(
     settings, doubts = _sparse_fit(rows, sums, fit, fit.signs)
     notes = list(must_read(*doubts))
     columns = SparseColumns(kept=fit.columns, ratios=fit.ratios(sums.n), automatic=plan.automatic)
-    missed = None if suspects is None else suspects.test(rows, columns)
+    missed = None if candidates is None else candidates.test(rows, columns)
     if missed is not None:
         settings["missed"] = missed.settings()
         notes.append(missed.ranked_note)
@@ -294,7 +294,7 @@ def _sparse_fit(
     units = sums.sparse.units
     support = fit.columns
     values = fit.point.beta[fit.kept] / units.scale[support]
-    units.intercept = fit.kept_intercept
+    units.intercept = fit.intercept_of_selected
     if rows.constant is not None:
         support = [*support, rows.constant]
         values = np.append(values, 0.0)
@@ -310,7 +310,7 @@ def _missed(
     sums: LogisticSums,
     fit: LogisticFit,
     chosen: list[int],
-    suspects: OmittedCandidates,
+    candidates: OmittedCandidates,
     debiased: DebiasedLogistic,
     correlation: float,
     automatic: bool,
@@ -321,13 +321,15 @@ def _missed(
     for j in chosen:
         ratios.pop(j, None)
     detection = TargetDetection(
-        seen_from=suspects.seen_from,
+        seen_from=candidates.seen_from,
         correlation=correlation,
         sampling=np.sqrt(sampling),
         errors=np.sqrt(sampling + np.diag(debiased.privacy)),
         unit=sums.sparse.units.scale[chosen],
     )
-    return suspects.test(rows, SparseColumns(kept=fit.columns, ratios=ratios, automatic=automatic), detection)
+    return candidates.test(
+        rows, SparseColumns(kept=fit.columns, ratios=ratios, automatic=automatic), detection
+    )
 
 
 def _results(

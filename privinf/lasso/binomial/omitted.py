@@ -34,7 +34,15 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.binomial.thresholding import LogisticFit
-from privinf.lasso.omitted import GRAM, PICK, SIZE, SUSPECT, OmittedCandidates, critical_value, searched
+from privinf.lasso.omitted import (
+    CANDIDATE,
+    GRAM,
+    SELECTION_SHARE,
+    SIZE,
+    OmittedCandidates,
+    critical_value,
+    searched,
+)
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.selection import DETECTION_PROBABILITY, detection_limit
@@ -79,18 +87,22 @@ def screen_omitted_logistic(
     scales = []
     bound = clip * math.sqrt(rate * (1.0 - rate))
 
-    def look(fit: LogisticFit) -> tuple[int, float, LogisticFit]:
-        selected, scale = sums.select(fit.point, bound, 1, _allowed(sums, fit, excluded), PICK * rho, SUSPECT)
+    def test_candidate(fit: LogisticFit) -> tuple[int, float, LogisticFit]:
+        selected, scale = sums.select(
+            fit.point, bound, 1, _allowed(sums, fit, excluded), SELECTION_SHARE * rho, CANDIDATE
+        )
         scales.append(scale)
         return selected[0], *_tested(sums, fit, selected[0], rho, keep)
 
-    wider, suspects = searched(fit, look, outside, 0.0, (rho, 0.0), scores, lambda refitted: refitted)
+    wider, candidates = searched(
+        fit, test_candidate, outside, 0.0, (rho, 0.0), scores, lambda refitted: refitted
+    )
     moments = residual_moments(bound / max(rate, 1.0 - rate))
     peeled = detection_limit(sums.n * fit.spread.curvature, outside, scales[0], *moments)
     need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * _relative_error(
         sums, fit, rho
     )
-    return wider, replace(suspects, seen_from=max(peeled, need))
+    return wider, replace(candidates, seen_from=max(peeled, need))
 
 
 def _allowed(sums: LogisticSums, fit: LogisticFit, excluded: Sequence[int]) -> Flags:
@@ -101,27 +113,27 @@ def _allowed(sums: LogisticSums, fit: LogisticFit, excluded: Sequence[int]) -> F
 
 def _relative_error(sums: LogisticSums, fit: LogisticFit, rho: float) -> float:
     """Return the error of one score in units of its error without privacy."""
-    price = (1.0 - PICK - SIZE - GRAM) * rho
+    price = (1.0 - SELECTION_SHARE - SIZE - GRAM) * rho
     weights = weights_of(fit.spread, 1, sums.n, price)
     noise = 0.0 if math.isinf(rho) else 4.0 * weights.score**2 / (2.0 * price * sums.n)
     return math.sqrt(weights.square + noise) / weights.slope
 
 
 def _tested(
-    sums: LogisticSums, fit: LogisticFit, suspect: int, rho: float, keep: bool
+    sums: LogisticSums, fit: LogisticFit, candidate: int, rho: float, keep: bool
 ) -> tuple[float, LogisticFit]:
     """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
-    clear = math.isinf(rho)
-    score_rho = (1.0 - GRAM - PICK) * rho
-    if suspect not in sums.sparse.units.sized:
-        score_rho -= 0.0 if clear else SIZE * rho
-        sums.sparse.size_columns([suspect], SIZE * rho)
-    columns = [*fit.point.support, suspect]
+    noiseless = math.isinf(rho)
+    score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
+    if candidate not in sums.sparse.units.sized:
+        score_rho -= 0.0 if noiseless else SIZE * rho
+        sums.sparse.size_columns([candidate], SIZE * rho)
+    columns = [*fit.point.support, candidate]
     size = 2 + len(fit.point.support)
     white = np.zeros((size, size))
     white[:-1, :-1] = fit.root
     white[-1, -1] = 1.0 / math.sqrt(fit.spread.curvature)
-    top = UNCLIPPED if clear else curvature_bound(fit.spread, size, 0.99)
+    top = UNCLIPPED if noiseless else curvature_bound(fit.spread, size, 0.99)
     release = sums.hessian(fit.point, Directions(columns, white), top, GRAM * rho, Labels.GRAM_OF_SUSPECT)
     gram = floored(release.mean)
     inverse = np.asarray(np.linalg.inv(gram))
@@ -136,7 +148,7 @@ def _tested(
     value = float(score.mean[0])
     error = math.sqrt(weights.square / sums.n + variance)
     direction = white @ column / unit
-    wider = _joined(fit, suspect, direction, value / weights.slope, keep)
+    wider = _joined(fit, candidate, direction, value / weights.slope, keep)
     return abs(value) / error, replace(wider, step_sd=max(fit.step_sd, math.sqrt(variance) / weights.slope))
 
 
@@ -151,5 +163,5 @@ def _joined(fit: LogisticFit, column: int, direction: Floats, step: float, keep:
     sd = math.hypot(fit.spread.sd, step / math.sqrt(fit.spread.curvature))
     spread = Spread(fit.spread.rate, min(sd, WIDEST))
     point = Point([*at.support, column], theta[1:], float(theta[0]))
-    kept_places = [*fit.kept, len(at.support)] if keep else fit.kept
-    return replace(fit, point=point, kept=kept_places, spread=spread, root=root)
+    selected_positions = [*fit.kept, len(at.support)] if keep else fit.kept
+    return replace(fit, point=point, kept=selected_positions, spread=spread, root=root)

@@ -144,8 +144,8 @@ def curvature_bound(spread: Spread, size: int, share: float) -> float:
     sizes = (means * (1.0 - means) / spread.curvature)[:, None] * chi2.ppf(LENGTHS, size)[None, :]
     weights = np.repeat(NORMAL_WEIGHTS[:, None], len(LENGTHS), axis=1).ravel()
     order = np.argsort(sizes, axis=None)
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return float(sizes.ravel()[order][np.searchsorted(reached, share)])
+    cumulative = np.cumsum(weights[order]) / weights.sum()
+    return float(sizes.ravel()[order][np.searchsorted(cumulative, share)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +192,7 @@ class LogisticSums:
 
     def rate(self, rho: float) -> NoisyMean:
         """Return the mean of the response."""
-        release = self._ask(
+        release = self._release(
             Statistics.RESIDUAL_SUM, {"intercept": 0.5, "residual_clip": 0.5}, Labels.MEAN_RESPONSE, rho
         )
         return NoisyMean(release.mean + 0.5, release.mean_sd)
@@ -219,13 +219,13 @@ class LogisticSums:
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
         """Return the mean of w v e."""
         args = self._at(at, along, weights, high=weights.score)
-        release = self._ask(Statistics.CURVED_SCORE, args, label, rho)
+        release = self._release(Statistics.CURVED_SCORE, args, label, rho)
         return NoisyMean(release.mean, release.mean_sd)
 
     def meat(self, at: Point, along: Directions, weights: Weights, rho: float) -> NoisyMean:
         """Return the mean of w^2 e^2 v v'."""
         args = self._at(at, along, weights, high=weights.score)
-        release = self._ask(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
+        release = self._release(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
         return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def secant(
@@ -233,7 +233,7 @@ class LogisticSums:
     ) -> NoisyMean:
         """Return the mean of w g v v', g the slope of the mean between eta and eta + v'step, at most K."""
         args = self._at(at, along, weights, step=step, clip=weights.curvature)
-        release = self._ask(Statistics.CURVED_SECANT, args, label, rho)
+        release = self._release(Statistics.CURVED_SECANT, args, label, rho)
         return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def hessian(self, at: Point, along: Directions, top: float, rho: float, label: str) -> NoisyMean:
@@ -258,5 +258,5 @@ class LogisticSums:
         units = self.sparse.units
         return {"center": units.center, "scale": units.scale, **args}
 
-    def _ask(self, op: str, args: dict[str, Any], label: str, rho: float) -> Any:
+    def _release(self, op: str, args: dict[str, Any], label: str, rho: float) -> Any:
         return self.sparse.server.vector_sum(op, args, label=label, rho=rho, sites=self.sparse.sites)

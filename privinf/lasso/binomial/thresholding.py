@@ -40,13 +40,13 @@ from privinf.lasso.binomial.sums import (
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.sums import UNCLIPPED
-from privinf.lasso.thresholding import CLEAR, NOT_CONVERGED, block_sizes
+from privinf.lasso.thresholding import MIN_CLEARANCE, NOT_CONVERGED, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
 PEELS = 2  # blocks in which columns are picked, with a fit after each: halves (step 2 above)
 SPARE = 2  # columns picked beyond `sparsity`, of which the largest are kept (step 4 above)
-FIRST_LOOK = 0.3  # share of a matrix's price for its first look
+FIRST_MATRIX_SHARE = 0.3  # share of a matrix's price for its first look
 SMALLEST_VALUE = 0.01  # eigenvalues of the first look are at least this share of their mean
 LEAST_ENERGY = 0.25  # smallest share of |v|^2 that is taken to be left after the first look
 MATRIX_SHARE = 0.25  # share of a fit's price for its matrix; the rest is for its steps
@@ -131,7 +131,7 @@ class LogisticFit:
         return dict(zip(self.point.support, (np.abs(self.point.beta) / errors).tolist(), strict=True))
 
     @property
-    def kept_intercept(self) -> float:
+    def intercept_of_selected(self) -> float:
         """The intercept, with the mean of what was dropped, as the curvature weighs it."""
         weights = np.linalg.inv(self.root @ self.root.T)[0]
         dropped = np.setdiff1d(np.arange(len(self.point.beta)), self.kept)
@@ -257,7 +257,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
     if math.isinf(rho):
         return _converged(sums, at, spread)
     size = 1 + len(at.support)
-    root, clear, spread, before = _whitened(sums, at, spread, MATRIX_SHARE * rho)
+    root, clearance_of_hessian, spread, before = _whitened(sums, at, spread, MATRIX_SHARE * rho)
     noise = moved = 0.0
     for share in steps:
         last = noise
@@ -273,7 +273,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
         at = Point(at.support, theta[1:], float(theta[0]))
         spread = _spread(at, spread, root)
     signs = [UNSETTLED_SIGN] * (moved > NOT_CONVERGED * math.sqrt(size) * math.hypot(last, noise))
-    signs += [WEAK_MATRIX] * (clear < CLEAR) + [WIDE_SIGN] * (spread.sd >= WIDEST)
+    signs += [WEAK_MATRIX] * (clearance_of_hessian < MIN_CLEARANCE) + [WIDE_SIGN] * (spread.sd >= WIDEST)
     shaken = noise * math.sqrt(size / spread.curvature)
     signs += [SHAKY_SIGN.format(shaken)] * (shaken > SHAKY)
     efficiency = weights.square / weights.slope**2
@@ -286,13 +286,13 @@ def _whitened(
     sums: LogisticSums, at: Point, spread: Spread, rho: float
 ) -> tuple[Floats, float, Spread, float]:
     """Return L^-T of the noisy H at a point, its clearance, the spread and the mean curvature there."""
-    first, noisy = two_looks(sums, at, at.support, spread, rho, Labels.MATRIX_OF_SELECTION)
+    first, noisy = two_stage_hessian(sums, at, at.support, spread, rho, Labels.MATRIX_OF_SELECTION)
     root = first @ np.linalg.inv(np.linalg.cholesky(floored(noisy.mean))).T
     spread = _spread(at, spread, root)
     return root, clearance(noisy.mean, noisy.sd), spread, spread.curvature
 
 
-def two_looks(
+def two_stage_hessian(
     sums: LogisticSums, at: Point, columns: list[int], spread: Spread, rho: float, label: str
 ) -> tuple[Floats, NoisyMean]:
     """Return F and the noisy mean of w c v v', v = F'z: F whitens z as far as a first look at it sees.
@@ -306,14 +306,14 @@ def two_looks(
         return plain.matrix, sums.hessian(at, plain, UNCLIPPED, rho, label)
     top = curvature_bound(spread, size, MOST_ROWS)
     rough = sums.hessian(
-        at, plain, top * spread.curvature, FIRST_LOOK * rho, Labels.ITS_FIRST_LOOK.format(label=label)
+        at, plain, top * spread.curvature, FIRST_MATRIX_SHARE * rho, Labels.ITS_FIRST_LOOK.format(label=label)
     )
     values, vectors = np.linalg.eigh(rough.mean)
     raised = np.maximum(values, max(rough.sd * math.sqrt(2.0 * size), SMALLEST_VALUE * float(values.mean())))
     whitening = np.asarray(vectors / np.sqrt(raised))
     share = float(np.clip((values / raised).mean(), LEAST_ENERGY, 1.0))
     second = Directions(columns, whitening)
-    return whitening, sums.hessian(at, second, share * top, (1.0 - FIRST_LOOK) * rho, label)
+    return whitening, sums.hessian(at, second, share * top, (1.0 - FIRST_MATRIX_SHARE) * rho, label)
 
 
 def _spread(at: Point, spread: Spread, root: Floats) -> Spread:

@@ -284,13 +284,13 @@ def _site_results(
     label = rows.labels[site]
     fit = fits.fits[site]
     debiased = fits.debiased[site]
-    kept_targets = list(fits.targets[site])
-    kept_columns = [fit.support[i] for i in fit.kept]
-    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[kept_columns]
+    target_columns = list(fits.targets[site])
+    selected_columns = [fit.support[i] for i in fit.kept]
+    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[selected_columns]
     settings = fit_settings(
-        rows, sparse_settings(names, units, kept_columns, values, fit.scale), fit.diverged
+        rows, sparse_settings(names, units, selected_columns, values, fit.scale), fit.diverged
     )
-    hidden = [names[j] for j in targets if j not in set(kept_targets)]
+    hidden = [names[j] for j in targets if j not in set(target_columns)]
     method = f"debiased lasso, site {label}"
     if debiased is None:
         sparse = dict(zip(fit.support, fit.beta, strict=True))
@@ -307,7 +307,7 @@ def _site_results(
         )
     if hidden:
         settings["hidden"] = hidden
-    unit = units.scale[kept_targets]
+    unit = units.scale[target_columns]
     back = np.outer(unit, unit)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
     sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit)))
@@ -315,7 +315,7 @@ def _site_results(
         Estimate(
             params=debiased.params / unit,
             cov=(sampling + np.diag(debiased.privacy)) / back,
-            names=tuple(names[j] for j in kept_targets),
+            names=tuple(names[j] for j in target_columns),
             nobs=rows.rows[site],
             noise_cov=np.diag(debiased.privacy / unit**2),
             cov_type="HC0",

@@ -34,9 +34,11 @@ from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-PICKING = 6.4  # factor of (log p)^2 k (k + s/4) / (rho n^2) in the share for k picks; found in simulations
+SELECTION_FACTOR = (
+    6.4  # factor of (log p)^2 k (k + s/4) / (rho n^2) in the share for k picks; found in simulations
+)
 ERROR_SHARE = 0.25  # factor of the sparsity s in that rule; found in simulations
-NEIGHBOUR_SUM = 5e4  # share for one neighbour, times rho n^2; found in simulations
+NEIGHBOR_FACTOR = 5e4  # share for one neighbour, times rho n^2; found in simulations
 REFERENCE = 3e5  # rho n^2 at which shares of Gram matrices and refits were found in simulations
 SCALES = 0.025  # share of the price for sizes of columns and residuals
 SLOPES = 0.03  # share for slopes and variances of the scores
@@ -46,9 +48,9 @@ SEPARATE_GRAMS = 0.15  # share for Gram matrices where each target or site has i
 SIZE_CLIP = 1.5
 SHARED_STEPS = (0.2, 0.3, 0.5)  # shares of the refit of the shared part; the last step decides the noise
 SIZES = 0.35  # share of the sizes' price for those of columns
-POOLED_LOOKS = 0.30  # share for the residuals' scale on all rows, in three equal releases
-BLOCK_LOOKS = 0.10  # share for a site's residuals after its blocks
-LAST_LOOK = 0.25  # share for a site's residuals at the end
+POOLED_SCALE_SHARE = 0.30  # share for the residuals' scale on all rows, in three equal releases
+BLOCK_SCALE_SHARE = 0.10  # share for a site's residuals after its blocks
+FINAL_SCALE_SHARE = 0.25  # share for a site's residuals at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +136,9 @@ def site_fits(
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
     grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
-    looks = BLOCK_LOOKS * budget.scales, LAST_LOOK * budget.scales
+    scale_prices = BLOCK_SCALE_SHARE * budget.scales, FINAL_SCALE_SHARE * budget.scales
     fits = own_fits(
-        sites, grams, shared, budget.own_selection, budget.own_refit, looks, own_sparsity, extra[1]
+        sites, grams, shared, budget.own_selection, budget.own_refit, scale_prices, own_sparsity, extra[1]
     )
     near = _neighbors(pooled, sites, own_precision, targets, shared.support, neighbors, budget.neighbours)
     members = {
@@ -168,8 +170,8 @@ def _shared(
     pooled: SparseSums, grams: SiteGrams, budget: SiteBudget, sparsity: int, extra: int
 ) -> SharedPart:
     p = len(pooled.units.scale)
-    look = POOLED_LOOKS * budget.scales / 3.0
-    scale = response = pooled.residual_scale((), np.empty(0), look, Labels.SCALE_OF_RESPONSE)
+    scale_price = POOLED_SCALE_SHARE * budget.scales / 3.0
+    scale = response = pooled.residual_scale((), np.empty(0), scale_price, Labels.SCALE_OF_RESPONSE)
     support = pooled.select(
         (),
         np.empty(0),
@@ -188,7 +190,7 @@ def _shared(
         steps.append(clipped_step(pooled, support, beta, free, root.values, scale, share * budget.refit))
         beta = steps[-1].beta
         if place in (0, last):
-            scale = pooled.residual_scale(support, beta, look, Labels.SCALE_OF_RESIDUALS)
+            scale = pooled.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
     largest = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
     lost = diverged(steps, len(support), scale, response, root)
@@ -258,7 +260,7 @@ def site_shares(
     site_energy = rho * size.rows**2
     pooled_energy = rho * size.total**2
     near = (
-        NEIGHBOUR_SUM
+        NEIGHBOR_FACTOR
         * size.neighbors
         * (targets if joint else 1)
         / (site_energy if own_precision else pooled_energy)
@@ -284,7 +286,11 @@ def site_shares(
 
 def _selection_share(selections: int, size: RequestSize, strength: float) -> float:
     return (
-        PICKING * selections * (selections + ERROR_SHARE * size.sparsity) * math.log(size.p) ** 2 / strength
+        SELECTION_FACTOR
+        * selections
+        * (selections + ERROR_SHARE * size.sparsity)
+        * math.log(size.p) ** 2
+        / strength
     )
 
 

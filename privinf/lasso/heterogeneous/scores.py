@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, clear_slopes, debiased_coordinates
+from privinf.lasso.coordinates import Debiased, Score, ScoreRelease, debiased_coordinates, slopes_above_noise
 from privinf.lasso.heterogeneous.site_effects import Correlations, SiteEffects
 from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
 from privinf.lasso.radii import product_moments, product_radius
@@ -122,7 +122,7 @@ def site_scores(
         released[name] = _release(sums, columns[name], fits[name], targets, prices)
     slopes, slope_sds, hidden = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
-    clear_targets = {}
+    targets_above_noise = {}
     for place, (name, release) in enumerate(released.items()):
         start = np.zeros(len(columns[name]))
         start[fits[name].support] = fits[name].beta
@@ -136,21 +136,21 @@ def site_scores(
             slope_sd=slope_sds[place][at] / unit,
             n=sites[name].n,
         )
-        clear = clear_slopes(score)
+        clear = slopes_above_noise(score)
         score = score.only(clear)
         at = at[clear]
         unit = unit[clear]
-        clear_targets[name] = [targets[int(i)] for i in at]
+        targets_above_noise[name] = [targets[int(i)] for i in at]
         debiased[name] = None
         columns[name] = columns[name][:, at]
         if len(at):
             uncertain = _slope_variance(score.score / score.slope, unit * fits[name].scale)
             debiased[name] = debiased_coordinates(
-                start[clear_targets[name]], score, noise[name][at] + uncertain
+                start[targets_above_noise[name]], score, noise[name][at] + uncertain
             )
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
-    return SiteScores(clear_targets, debiased, columns, differs)
+    return SiteScores(targets_above_noise, debiased, columns, differs)
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:

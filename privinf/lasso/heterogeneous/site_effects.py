@@ -18,7 +18,7 @@ from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import correlations, floored
 from privinf.lasso.radii import norm_moments, relative_variance, residual_moments, scale_of_squares
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import CLEAR, DIVERGED, GRAM_ROOM, NOT_CONVERGED, block_sizes
+from privinf.lasso.thresholding import DIVERGED, GRAM_ROOM, MIN_CLEARANCE, NOT_CONVERGED, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -116,7 +116,7 @@ def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: fl
     """
     before, last = steps[-2:]
     tolerance = NOT_CONVERGED * math.sqrt(size) * math.sqrt(before.noise**2 + last.variance)
-    noisy = last.noise > 0.0 and (last.length > tolerance or root.clearance < CLEAR)
+    noisy = last.noise > 0.0 and (last.length > tolerance or root.clearance < MIN_CLEARANCE)
     return scale > DIVERGED * response or noisy
 
 
@@ -126,7 +126,7 @@ def own_fits(
     shared: SharedPart,
     selection: float,
     refit: float,
-    looks: tuple[float, float],
+    scale_prices: tuple[float, float],
     sparsity: int,
     extra: int,
 ) -> dict[str, SiteEffects]:
@@ -139,7 +139,7 @@ def own_fits(
     shared : SharedPart
     selection, refit : float
         Prices of all picks and of all steps, zCDP.
-    looks : (float, float)
+    scale_prices : (float, float)
         Prices of all looks at the size of residuals between steps, and of the last.
     sparsity, extra : int
         Columns kept, and picked too many.
@@ -162,7 +162,7 @@ def own_fits(
     total = sum(sum(steps) for steps in plan)
     for size, steps in zip(sizes, plan, strict=True):
         for name, sums in sites.items():
-            _pick(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
+            _select(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
             roots[name] = grams.own_root(name, support[name][shared_count:], 1.0 / len(sizes))
         for step, share in enumerate(steps):
             for name, sums in sites.items():
@@ -179,15 +179,15 @@ def own_fits(
                 )
                 beta[name] = steps_of[name][-1].beta
             if steps is not LAST_STEPS or step < len(steps) - 1:
-                scale = _common_scale(sites, support, beta, scale, looks[0] / len(sizes))
+                scale = _common_scale(sites, support, beta, scale, scale_prices[0] / len(sizes))
     fits = {}
     for name, sums in sites.items():
-        end = _scale(sums, support[name], beta[name], scale[name], looks[1])
+        end = _scale(sums, support[name], beta[name], scale[name], scale_prices[1])
         fits[name] = _fit(shared, support[name], steps_of[name], roots[name], end, sparsity)
     return fits
 
 
-def _pick(
+def _select(
     sums: SparseSums,
     support: list[int],
     beta: dict[str, Floats],
@@ -416,5 +416,5 @@ def whitener(released: Correlations, support: Sequence[int]) -> Whitening:
     at = np.ix_(support, support)
     part = released.values[at]
     edge = 2.0 * math.sqrt(released.variances[at].sum(axis=1).max())
-    clear = float(np.linalg.eigvalsh(part)[0]) / edge if edge > 0.0 else math.inf
-    return Whitening(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), clear)
+    ratio = float(np.linalg.eigvalsh(part)[0]) / edge if edge > 0.0 else math.inf
+    return Whitening(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), ratio)

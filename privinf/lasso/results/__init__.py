@@ -313,12 +313,12 @@ class LassoResults(JointResults):
 def explained_table(settings: Mapping[str, Any], names: Sequence[str], alpha: float) -> pd.DataFrame:
     """Return the shares with intervals of level ``1 - alpha``, a row for each target."""
     share, sd = (np.array(settings[name], dtype=np.float64) for name in ("explained", "explained_sd"))
-    reach = upper_quantile(alpha / 2.0) * sd
+    half_width = upper_quantile(alpha / 2.0) * sd
     table = {
         "neighbours": np.array(settings["neighbours"], dtype=np.int64),
         "explained": np.clip(share, 0.0, 1.0),
-        "lower": np.clip(share - reach, 0.0, 1.0),
-        "upper": np.clip(share + reach, 0.0, 1.0),
+        "lower": np.clip(share - half_width, 0.0, 1.0),
+        "upper": np.clip(share + half_width, 0.0, 1.0),
         "last_quarter": np.array(settings["last"], dtype=np.float64),
     }
     return pd.DataFrame(table, list(names))

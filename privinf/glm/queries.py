@@ -21,7 +21,7 @@ from privinf.federation import NoisySum
 from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
-from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, looked_for, squared, tail_of
+from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, confirmed_tail, squared, tail_of
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.summands import counts_above
@@ -220,7 +220,7 @@ class LeastSquaresQueries:
         for name in ("rows", "units", "reachable", "response", "ones"):
             setattr(self, name, getattr(narrower, name))
 
-    def look_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
+    def detect_values_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
         """Keep which means the first release, of (z, y), puts at an end; y counted with this weight."""
         constant = self.rows.design.constant
         p = self.p
@@ -302,7 +302,7 @@ class LeastSquaresQueries:
         ]
         if self.outside is None or self.counted is not None:
             return self.sums.release_together(full_queries)
-        releases = self.sums.release_together([*full_queries, self.outside.question])
+        releases = self.sums.release_together([*full_queries, self.outside.query])
         self.counted = releases.pop()
         return releases
 
@@ -333,7 +333,7 @@ class LeastSquaresQueries:
     def tail(self, initial: InitialEstimate, quantity: Quantity, share: float, counting: Counting) -> Tail:
         """Return the tail of a quantity from noisy counts."""
 
-        def ask(cuts: Floats, part: float) -> tuple[Floats, Floats]:
+        def release_counts(cuts: Floats, part: float) -> tuple[Floats, Floats]:
             args = self.args(initial, {"quantity": quantity, "thresholds": cuts})
             release = self.vector(
                 Statistics.WHITENED_COUNTS, part * share, Labels.COUNTS.format(quantity=quantity), args
@@ -342,8 +342,8 @@ class LeastSquaresQueries:
 
         thresholds = counting.thresholds()
         if quantity == "score" and not counting.coarse:
-            return looked_for(ask, thresholds, self.n, counting.top)
-        counts, sd = ask(thresholds, 1.0)
+            return confirmed_tail(release_counts, thresholds, self.n, counting.top)
+        counts, sd = release_counts(thresholds, 1.0)
         return tail_of(
             thresholds, counts, sd, self.n, counting.top, visible_sds=VISIBLE_SDS_BEFORE, flattest=2.0
         )
