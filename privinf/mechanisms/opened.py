@@ -211,7 +211,7 @@ class OpenedRows:
             assert self._matrix is not None
             return self._matrix
         self._check_columns(design)
-        return design.evaluate(self._reader)
+        return design.reading.evaluate(self._reader)
 
     def response(self, design: Design) -> Floats:
         """Return the response, shape (n,), in user units; total for a design that `lacks` nothing."""
@@ -219,7 +219,7 @@ class OpenedRows:
             return self._response
         assert self._reader is not None
         self._check_columns(design)
-        return design.evaluate_response(self._reader)
+        return design.reading.evaluate_response(self._reader)
 
     def inputs_outside(self, design: Design) -> Floats | None:
         """Return which inputs of derived columns lie outside their bounds: see `rows.inputs_outside`."""

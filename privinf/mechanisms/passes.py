@@ -158,7 +158,7 @@ class RowPasses:
             self._rows = Rows(features, response, rows.missing)
             self._codes = codes[order]
         self._plain = (
-            design.is_matrix(features) and isinstance(response, np.ndarray) and self._weights is None
+            design.reading.is_matrix(features) and isinstance(response, np.ndarray) and self._weights is None
         )
         self._plain = self._plain and response.dtype == np.float64 and response.ndim == 1
 

@@ -5,28 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privinf.error_boundary import error_boundaries
-from privinf.errors import ArgumentError, PrivinfError, SchemaError, SensitivityError
+from privinf.errors import ArgumentError, PrivinfError, SchemaError
 from privinf.schema import conditioning, geometry
-from privinf.schema.arrays import (
-    CONSTANT,
-    aligned_bounds,
-    checked_pair,
-    made_up_rows,
-    public_flags,
-    stand_ins,
-)
-from privinf.schema.declared import Numeric, checked_names
+from privinf.schema.declared import checked_names
 from privinf.schema.extrapolation import columns_beyond, inputs_beyond
 from privinf.schema.formulas import FormulaColumns, formula_columns, refuse_response, terms_by_column
 from privinf.schema.intervals import Interval
-from privinf.schema.reading import Reader
+from privinf.schema.matrix_columns import matrix_columns, simulated_rows
+from privinf.schema.row_reading import RowReading
 from privinf.schema.table import Schema, canonical_digest, check_schema
-from privinf.schema.terms import Column, Plain, Response, constant_direction
+from privinf.schema.terms import Column, Response, clipped_inputs, constant_direction, inputs_of
 from privinf.typing import Flags, Floats, Json, Missing, Pair, Pairs, ResponseMode, Table
 from privinf.validation import check_choice, check_positive
 
@@ -240,26 +233,16 @@ class Design:
         SchemaError
             On reversed, equal or infinite bounds, unknown or repeated names.
         """
-        listed = checked_names(names)
-        if not isinstance(response, str) or not response:
-            raise SchemaError("response= must be the name of the response, a string")
-        private = [not flag for flag in public_flags(listed, public)]
-        if constant is None and CONSTANT in listed and not private[listed.index(CONSTANT)]:
-            constant = listed.index(CONSTANT)
-        low, high = np.array(aligned_bounds(listed, private, bounds, radius)).T
-        limits = None if y_bounds is None else checked_pair(response, y_bounds)
-        return cls(
-            formula=None,
-            schema=None,
-            columns=tuple(Column(name, (Plain(name),)) for name in listed),
-            private=np.array(private),
-            constant=constant,
-            low=low,
-            high=high,
-            blocks=(),
+        columns = matrix_columns(
+            names,
+            bounds=bounds,
             radius=radius,
-            outcome=Response(Column(response, (Plain(response),)), limits is None, limits),
+            public=public,
+            constant=constant,
+            response=response,
+            y_bounds=y_bounds,
         )
+        return cls(formula=None, schema=None, blocks=(), radius=radius, **columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -289,7 +272,7 @@ class Design:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Columns of the data that the design matrix reads."""
-        return tuple(dict.fromkeys(name for column in self.columns for name in column.inputs))
+        return inputs_of(self.columns)
 
     @property
     def response(self) -> str:
@@ -362,7 +345,7 @@ class Design:
 
         Raises SensitivityError if the response is public.
         """
-        bounds = self._y_bounds
+        bounds = self.outcome.protected_bounds
         return (bounds.high - bounds.low) / self.y_scale
 
     @property
@@ -371,7 +354,7 @@ class Design:
 
         Raises SensitivityError if the response is public.
         """
-        bounds = self._y_bounds
+        bounds = self.outcome.protected_bounds
         return max(abs(bounds.low - self.y_center), abs(bounds.high - self.y_center)) / self.y_scale
 
     @property
@@ -386,18 +369,24 @@ class Design:
         return self.mapped(transform), self.mapped(shift)
 
     @property
+    def reading(self) -> RowReading:
+        """How raw rows become columns and response."""
+        return RowReading(
+            schema=self.schema,
+            columns=self.columns,
+            private=self.private,
+            low=self.low,
+            high=self.high,
+            outcome=self.outcome,
+        )
+
+    @property
     def clipped_inputs(self) -> tuple[str, ...]:
-        """Numbers of the data that no column has as they are: clipped before columns are made of them."""
+        """Numbers of the data that are clipped to their bounds before columns are computed from them."""
         if self.schema is None:
             return ()
-        sources = [
-            self.outcome.column,
-            *(column for column, private in zip(self.columns, self.private, strict=True) if private),
-        ]
-        plain = {column.inputs[0] for column in sources if column.plain}
-        names = dict.fromkeys(name for column in sources if not column.plain for name in column.inputs)
-        declared = self.schema.columns
-        return tuple(name for name in names if name not in plain and isinstance(declared.get(name), Numeric))
+        private_columns = (column for column, flag in zip(self.columns, self.private, strict=True) if flag)
+        return clipped_inputs((self.outcome.column, *private_columns), self.schema)
 
     def mapped(self, coefficients: Floats) -> Floats:
         """Return coefficients of the internal columns as those of the user's columns: ``M^-1 b``.
@@ -497,63 +486,7 @@ class Design:
         -----
         **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
         """
-        if self.is_matrix(table) and np.isfinite(table).all():
-            return np.array(table)
-        reader = self._reader(table, missing, seen_levels)
-        reader.open(self.inputs)
-        return self.evaluate(reader, extrapolate=extrapolate)
-
-    def evaluate(self, reader: Reader, *, extrapolate: bool = False) -> Floats:
-        """Return the design matrix of opened columns.
-
-        Without `extrapolate` no row of opened columns can make it fail, warn or leave the finite numbers, and
-        derived private columns end up inside their bounds.
-
-        Parameters
-        ----------
-        reader : reader
-            Opened columns of a table.
-        extrapolate : bool
-            Whether new rows may lie outside the bounds.
-
-        Returns
-        -------
-        ndarray, shape (n, p)
-            The design matrix, user units.
-
-        Raises
-        ------
-        SchemaError
-            With `extrapolate`: a derived column is not finite in some of the new rows.
-
-        Notes
-        -----
-        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
-        """
-        result = np.empty((len(reader), len(self.columns)))
-        for position, column in enumerate(self.columns):
-            inside = None
-            if self.private[position] and not extrapolate and not column.plain:
-                inside = Interval(self.low[position], self.high[position])
-            result[:, position] = column.values_inside(reader, inside, strict=extrapolate)
-        return result
-
-    def is_matrix(self, table: Table) -> TypeGuard[Floats]:
-        """Return whether a table is the design matrix already: floats, and a design made for arrays.
-
-        Parameters
-        ----------
-        table : table or array
-            The rows.
-
-        Returns
-        -------
-        bool
-            True for an array of floats.
-        """
-        if self.schema is not None or not isinstance(table, np.ndarray) or table.dtype != np.float64:
-            return False
-        return table.ndim == 2 and table.shape[1] == len(self.columns)
+        return self.reading.features(table, missing, extrapolate=extrapolate, seen_levels=seen_levels)
 
     def response_values(
         self, table: Table, missing: Missing = "raise", *, seen_levels: set[str] | None = None
@@ -585,42 +518,7 @@ class Design:
         -----
         **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
         """
-        if isinstance(table, np.ndarray) and table.ndim == 1 and self.schema is None:
-            table = {self.response: table}
-        bounds = self.outcome.bounds
-        middles = {} if bounds is None else {self.response: bounds.middle}
-        reader = Reader(
-            table=table, schema=self.schema, missing=missing, middles=middles, seen_levels=seen_levels
-        )
-        reader.open(self.outcome.column.inputs)
-        return self.evaluate_response(reader)
-
-    def evaluate_response(self, reader: Reader) -> Floats:
-        """Return the response of opened columns, in user units.
-
-        Parameters
-        ----------
-        reader : reader
-            Opened columns of a table.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            The response; always finite where it is protected.
-
-        Raises
-        ------
-        SchemaError
-            A response that is sent in clear is not finite in some rows, and its columns have no bounds.
-
-        Notes
-        -----
-        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
-        """
-        column = self.outcome.column
-        bounds = self.outcome.bounds
-        declared = self.schema is not None and all(name in self.schema for name in column.inputs)
-        return np.array(column.values_inside(reader, bounds, strict=not declared))
+        return self.reading.response(table, missing, seen_levels=seen_levels)
 
     def beyond(self, table: Table) -> dict[str, str]:
         """Return which columns of new rows hold values that no fit could see, and what they pass.
@@ -636,7 +534,7 @@ class Design:
             Names of columns, and texts that follow from the declarations alone. A spline is flat beyond its
             boundary knots; any other column was clipped to its declared bounds.
         """
-        reader = self._reader(table, "raise", None)
+        reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
 
     def beyond_bounds(self, rows: Floats) -> dict[str, str]:
@@ -663,7 +561,7 @@ class Design:
             Low, middle and high of each number, every level of each factor.
         """
         if self.schema is None:
-            return made_up_rows(
+            return simulated_rows(
                 self.names,
                 self.low,
                 self.high,
@@ -752,29 +650,6 @@ class Design:
     def __repr__(self) -> str:
         text = self.formula or f"{self.response} ~ {' + '.join(self.names)}"
         return f"Design({text!r}: {len(self.columns)} columns, {int(self.private.sum())} private)"
-
-    @property
-    def _y_bounds(self) -> Interval:
-        if self.outcome.bounds is None:
-            raise SensitivityError(
-                f"response {self.response!r} is released without protection and therefore has no sensitivity"
-            )
-        return self.outcome.bounds
-
-    def _reader(self, table: Any, missing: Missing, seen_levels: set[str] | None = None) -> Reader:
-        if isinstance(table, np.ndarray):
-            if self.schema is not None or table.ndim != 2 or table.shape[1] != len(self.columns):
-                raise SchemaError(
-                    f"an array of shape {table.shape} does not match the design; pass a table "
-                    f"with the columns {', '.join(self.inputs)}"
-                )
-            table = dict(zip(self.names, table.T, strict=True))
-        middles = None
-        if self.schema is None:
-            middles = stand_ins(self.names, self.private, self.low, self.high)
-        return Reader(
-            table=table, schema=self.schema, missing=missing, middles=middles, seen_levels=seen_levels
-        )
 
 
 def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) -> Design:

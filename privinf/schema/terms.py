@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -10,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from privinf.error_boundary import error_boundaries
-from privinf.errors import SchemaError
+from privinf.errors import SchemaError, SensitivityError
 from privinf.schema import expressions, splines
-from privinf.schema.declared import Factor, Level, finite_number
+from privinf.schema.declared import Factor, Level, Numeric, finite_number
 from privinf.schema.intervals import Interval
 from privinf.schema.reading import Reader
 from privinf.schema.splines import Basis
@@ -375,6 +376,16 @@ class Response:
         bounds = None if content["bounds"] is None else Interval(*content["bounds"])
         return cls(Column.from_dict(content["column"]), content["public"], bounds)
 
+    @property
+    def protected_bounds(self) -> Interval:
+        """Bounds of a protected response; SensitivityError for a public one, which has no sensitivity."""
+        if self.bounds is None:
+            raise SensitivityError(
+                f"response {self.column.name!r} is released without protection and therefore has no "
+                "sensitivity"
+            )
+        return self.bounds
+
     def affine(self, *, centred: bool) -> tuple[float, float]:
         """Return centre and scale: middle and half range, or 0 and the largest size; 0 and 1 in clear."""
         if self.bounds is None:
@@ -382,6 +393,11 @@ class Response:
         if not centred:
             return 0.0, self.bounds.largest
         return self.bounds.middle, 0.5 * (self.bounds.high - self.bounds.low)
+
+
+def inputs_of(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return the columns of the data that some columns read."""
+    return tuple(dict.fromkeys(name for column in columns for name in column.inputs))
 
 
 def constant_direction(
@@ -405,3 +421,14 @@ def constant_direction(
         if len(places) == np.prod(sizes):
             return np.isin(np.arange(len(columns)), places).astype(np.float64)
     return None
+
+
+def clipped_inputs(columns: Sequence[Column], schema: Schema) -> tuple[str, ...]:
+    """Return the numbers of the data that columns are computed from and that no column is by itself.
+
+    They are clipped to their bounds before the columns are computed.
+    """
+    plain = {column.inputs[0] for column in columns if column.plain}
+    names = dict.fromkeys(name for column in columns if not column.plain for name in column.inputs)
+    declared = schema.columns
+    return tuple(name for name in names if name not in plain and isinstance(declared.get(name), Numeric))

@@ -1,0 +1,117 @@
+"""How a design reads raw rows: the columns of a table become the design matrix and the response."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from privinf.errors import SchemaError
+from privinf.schema.intervals import Interval
+from privinf.schema.matrix_columns import stand_ins
+from privinf.schema.reading import Reader
+from privinf.schema.table import Schema
+from privinf.schema.terms import Column, Response, inputs_of
+from privinf.typing import Flags, Floats, Missing, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReading:
+    """The columns and the response of a design, and the declarations by which their values are computed.
+
+    Attributes
+    ----------
+    schema : Schema or None
+        None for arrays, whose columns are numbers.
+    columns : tuple of Column
+        Columns of the design, p of them.
+    private : ndarray of bool, shape (p,)
+        Columns that are computed inside their bounds.
+    low, high : ndarray, shape (p,)
+        Bounds in user units.
+    outcome : Response
+        The response and its bounds.
+
+    Notes
+    -----
+    **Privacy.** Public. Its methods read raw rows and return them transformed: call them only where rows may
+    be seen. Errors name columns, never values.
+    """
+
+    schema: Schema | None
+    columns: tuple[Column, ...]
+    private: Flags
+    low: Floats
+    high: Floats
+    outcome: Response
+
+    def open(self, table: Any, missing: Missing, seen_levels: set[str] | None = None) -> Reader:
+        """Return a reader of a table, or of an array that is the matrix; no column is read yet."""
+        if isinstance(table, np.ndarray):
+            if self.schema is not None or table.ndim != 2 or table.shape[1] != len(self.columns):
+                raise SchemaError(
+                    f"an array of shape {table.shape} does not match the design; pass a table "
+                    f"with the columns {', '.join(inputs_of(self.columns))}"
+                )
+            table = {column.name: values for column, values in zip(self.columns, table.T, strict=True)}
+        middles = None
+        if self.schema is None:
+            middles = stand_ins([column.name for column in self.columns], self.private, self.low, self.high)
+        return Reader(
+            table=table, schema=self.schema, missing=missing, middles=middles, seen_levels=seen_levels
+        )
+
+    def features(
+        self, table: Table, missing: Missing, *, extrapolate: bool, seen_levels: set[str] | None
+    ) -> Floats:
+        """Return the design matrix of a table, shape (n, p); arguments and errors of `Design.released`."""
+        if self.is_matrix(table) and np.isfinite(table).all():
+            return np.array(table)
+        reader = self.open(table, missing, seen_levels)
+        reader.open(inputs_of(self.columns))
+        return self.evaluate(reader, extrapolate=extrapolate)
+
+    def evaluate(self, reader: Reader, *, extrapolate: bool = False) -> Floats:
+        """Return the design matrix of opened columns, shape (n, p), in user units.
+
+        Without `extrapolate` no row of opened columns can make it fail, warn or leave the finite numbers, and
+        derived private columns end up inside their bounds. With it, SchemaError where a derived column is
+        not finite in some of the new rows.
+        """
+        result = np.empty((len(reader), len(self.columns)))
+        for position, column in enumerate(self.columns):
+            inside = None
+            if self.private[position] and not extrapolate and not column.plain:
+                inside = Interval(self.low[position], self.high[position])
+            result[:, position] = column.values_inside(reader, inside, strict=extrapolate)
+        return result
+
+    def is_matrix(self, table: Table) -> TypeGuard[Floats]:
+        """Return whether a table is the design matrix already: floats, and a design made for arrays."""
+        if self.schema is not None or not isinstance(table, np.ndarray) or table.dtype != np.float64:
+            return False
+        return table.ndim == 2 and table.shape[1] == len(self.columns)
+
+    def response(self, table: Table, missing: Missing, *, seen_levels: set[str] | None) -> Floats:
+        """Return the response of a table; arguments and errors of `Design.response_values`."""
+        name = self.outcome.column.name
+        if isinstance(table, np.ndarray) and table.ndim == 1 and self.schema is None:
+            table = {name: table}
+        bounds = self.outcome.bounds
+        middles = {} if bounds is None else {name: bounds.middle}
+        reader = Reader(
+            table=table, schema=self.schema, missing=missing, middles=middles, seen_levels=seen_levels
+        )
+        reader.open(self.outcome.column.inputs)
+        return self.evaluate_response(reader)
+
+    def evaluate_response(self, reader: Reader) -> Floats:
+        """Return the response of opened columns, in user units; finite where it is protected.
+
+        SchemaError where a response that is sent in clear is not finite in some rows, and its columns have
+        no bounds.
+        """
+        column = self.outcome.column
+        declared = self.schema is not None and all(name in self.schema for name in column.inputs)
+        return np.array(column.values_inside(reader, self.outcome.bounds, strict=not declared))
