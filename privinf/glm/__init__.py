@@ -1,1 +1,1 @@
-"""Generalised linear models over a federation (FederatedGLM): Newton rounds, DP-Adam, sketches (DOME)."""
+"""Generalized linear models over a federation (FederatedGLM): Newton rounds, DP-Adam, sketches (DOME)."""

@@ -126,9 +126,9 @@ ALIKE = 0.1  # smallest eigenvalue of the columns' normalized moments above whic
 TELLING = 0.35
 NARROW = 0.05  # spread, in scaled units, below which bounds are called wide or levels rare
 # Sds of its noise that the smallest eigenvalue of the last Hessian must have. Noise alone passes in one fit
-# of 160; of real tables' intervals below it .76 held (a column beside its logarithm, in loose bounds).
+# of 160; of real tables' intervals below it .76 held (a column next to its logarithm, in loose bounds).
 MIN_HESSIAN_SDS = 2.5
-# Beside two or more indicators of one factor, or columns that may be: below it intervals of effects fell
+# Next to two or more indicators of one factor, or columns that may be: below it intervals of effects fell
 # short (benchmarks/results/effects_reported.md).
 WEAKEST_EFFECTS = LEAST_STRENGTH
 # Standard errors by which the second order of the Hessian's noise may move a coefficient on average: beyond
@@ -292,8 +292,8 @@ def _bounded_pieces(column: Column) -> list[Piece]:
 def indicators(initial: InitialEstimate, low: Floats, constant: int | None) -> Flags:
     """Return which columns look like zeros and ones by the first Gram matrix, shape (p,).
 
-    Beside a constant bounds are -1 and 1: all values are at an end where E z^2 = 1. Without one, columns from
-    0 up may be.
+    Next to a constant bounds are -1 and 1: all values are at an end where E z^2 = 1. Without one, columns
+    from 0 up may be.
     """
     if constant is None:
         return np.asarray(low >= 0.0)
@@ -306,7 +306,7 @@ def indicators(initial: InitialEstimate, low: Floats, constant: int | None) -> F
 def exclusive(initial: InitialEstimate, low: Floats, constant: int | None) -> bool:
     """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
 
-    By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Beside a constant
+    By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Next to a constant
     E z z' + E z + E z' + 1, four times the share of rows in which both are 1, is 0. Without one, columns from
     0 up exclude each other if E z z' is 0.
     Independent columns that are 1 in few rows look alike.

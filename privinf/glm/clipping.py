@@ -11,10 +11,10 @@ in every count. With z the normal quantile at .95^(1/k) (Sidak: noises are indep
 bound is above 1%. It is false, of a share of at most 1%, in at most 5% of fits; where no value lies outside
 it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/results/clipping.md).
 
-The question is asked only where a share of 5% would be seen with probability .8, ``.04 n >= (z + .84) s``:
+Values are counted only where a share of 5% is detected with probability 0.8, ``.04 n >= (z + .84) s``:
 elsewhere its budget would be wasted. The rule reads public numbers alone (n, k, mu).
 
-It is asked of one curator's rows alone. Over sites it is not, be they others' or parts of this process: a
+Only the rows of one curator are counted. Over sites they are not, be they others' or parts of this process: a
 site's policy may list the statistics that it answers, and a fit that sites have answered before would be
 refused there after most of it was charged.
 The first release tells, for nothing, of means at an end of their bounds (`privinf.inference.ends`).
@@ -40,7 +40,7 @@ from privinf.wire import Labels, Statistics
 
 COUNT_SHARE = 0.01  # share of mu^2 for the count
 CAUTION_SHARE = 0.01  # share of values outside above which a caution comes
-DETECTABLE_SHARE = 0.05  # share of values outside that must be detectable for the count to be asked
+DETECTABLE_SHARE = 0.05  # share of values outside that must be detectable for the count to be released
 LEVEL = 0.95  # of the simultaneous lower bounds
 POWER = 0.8  # probability with which DETECTABLE_SHARE must be detected
 LABEL = Labels.VALUES_OUTSIDE
@@ -52,14 +52,14 @@ def simultaneous_quantile(k: int) -> float:
 
 
 def is_detectable(n: int, k: int, mu: float) -> bool:
-    """Return whether a share of 5% outside would be seen, in n records and k columns, at a price of `mu`."""
+    """Return whether a count at a price of `mu` would detect a share of 5% outside the bounds."""
     sd = 0.0 if math.isinf(mu) else math.sqrt(k) / mu
     return (DETECTABLE_SHARE - CAUTION_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideCount:
-    """The count of values outside their bounds that a fit asks for beside its other releases.
+    """The count of values outside their bounds, which a fit releases in addition to its other sums.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class OutsideCount:
 
     @classmethod
     def from_rows(cls, rows: GlmRows, mu: float) -> OutsideCount | None:
-        """Return what is counted in a fit of price `mu`; None where there is nothing that would be seen."""
+        """Return the count of a fit of price `mu`; None if it would not detect a share of 5% outside."""
         names, columns = plain_numbers(rows)
         design = rows.design
         response = rows.design.outcome.column

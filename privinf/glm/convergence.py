@@ -85,7 +85,7 @@ class Trajectory:
     length : int
         Number of rounds.
     rounds : list of Round
-        Their laws in the coefficients that the final release is about; empty where nobody asked.
+        Their distributions in the coefficients that the final release is about; empty where nobody asked.
     averaged : int
         How many iterates `params` is the mean of.
     """

@@ -22,7 +22,7 @@ VISIBLE_SDS_FEW_ROWS = (
     1.2  # the same where rows are few: what is overlooked costs more there than what noise adds
 )
 FULL_ROUNDS = 3  # rounds at most, from r = MIDDLE on
-LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand clear of its noise (`enough`)
+LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand above its noise (`enough`)
 SMALL = 25.0  # r below which there is one round; and no fit of more than FEW_COLUMNS columns
 MIDDLE = 60.0  # r below which there are two rounds
 FEW_COLUMNS = 20  # for which a posterior is drawn where a fit is weak
@@ -67,7 +67,7 @@ class Shares:
 
 
 def enough(n: int, mu: float, p: int) -> bool:
-    """Return whether a final Hessian could stand clear of its noise at the most favourable curvature.
+    """Return whether a final Hessian could stand above its noise at the most favourable curvature.
 
     Rows alike in all directions have a curvature of at least tr H / p, and K >= tr H, so that the noise's
     operator norm, sqrt 2 K sqrt(2 p) / (n mu_H), passes it below r = n mu / p^1.5 of about 3.5. A posterior,
@@ -92,7 +92,7 @@ class CurvedSums:
     fixed, linear : ndarray
         Coefficients of all columns, where those of `free` are 0: an offset's; and about a log exposure's.
     level : float
-        What these add beside their columns.
+        What these add next to their columns.
     radius : float
         Longest row over the free columns and the offset's.
     constant : int or None
@@ -132,7 +132,7 @@ class CurvedSums:
 
     @property
     def detection_sds(self) -> float:
-        """From how many sds on a count is seen."""
+        """From how many sds on a count is detected."""
         is_small = not math.isinf(self.mu) and Shares.from_size(self.n * self.mu / self.p**1.5).is_small
         return VISIBLE_SDS_FEW_ROWS if is_small else VISIBLE_SDS
 
@@ -187,7 +187,7 @@ class CurvedSums:
         return counts_above(release.values, float(release.scale))
 
     def score(self, at: ExpansionPoint, share: float, **bounds: PlainValue) -> Noisy:
-        """Return the mean score of one layer."""
+        """Return the mean score of one part."""
         release = self._release(
             Statistics.CURVED_SCORE, self._at(at.theta, at.transform, **bounds), Labels.FINAL_SCORE, share
         )

@@ -36,7 +36,7 @@ class DomeVariant:
     Attributes
     ----------
     moments : bool
-        Whether it centres, preconditions and takes Adam's steps where nothing else is asked for.
+        Whether it centers, preconditions and takes Adam's steps where nothing else is requested.
     probes : {"unbiased", "orthonormal"}
     averages : bool
         Whether the last iterates are averaged.
@@ -206,8 +206,8 @@ class DOME(DPSGD):
     energy : float
         Share of the spectrum of past gradients that they are to hold.
     variant : {"repaired", "paper"}
-        "repaired" scales the probes so that the gradient's estimate is unbiased, neither centres nor
-        preconditions, and steps along it. "paper" centres and preconditions with Adam's moments, projects,
+        "repaired" scales the probes so that the gradient's estimate is unbiased, neither centers nor
+        preconditions, and steps along it. "paper" centers and preconditions with Adam's moments, projects,
         tracks the gradient itself, and takes Adam's steps without averaging: far worse losses. It is one of
         the repository's studies (``studies.paper.dome``), not in the wheel.
     centre, precondition : bool, optional
@@ -290,7 +290,7 @@ def optimise(
     seed : int
         Public: batches and probes.
     watched : ndarray of int, optional
-        Coefficients in which the laws of the rounds are kept; default: in none.
+        Coefficients in which the distributions of the rounds are kept; default: in none.
 
     Notes
     -----
@@ -322,8 +322,9 @@ def optimise(
 class _OptimizerRounds:
     """What the server keeps from round to round; functions of past releases.
 
-    Of the last round, for the law of its error: `gain`, the direction per unit of the score; `noise`, the
-    variances of the score's noise; `dilution`, by which a sketch raises the variance of what it shows.
+    Of the last round, for the distribution of its error: `gain`, the direction per unit of the score;
+    `noise`, the variances of the score's noise; `dilution`, by which a sketch raises the variance of what it
+    shows.
     """
 
     def __init__(self, options: Optimizer, d: int, seed: int) -> None:
@@ -369,7 +370,7 @@ class _OptimizerRounds:
         return self.moments.direction if adam else gradient
 
     def round_distribution(self, watched: Integers) -> Round:
-        """Return the law of the last round in some coefficients."""
+        """Return the distribution of the last round in some coefficients."""
         options = self.options
         gain = options.step * self.gain[watched]
         return Round(gain, self.noise[watched], options.batches * self.dilution)

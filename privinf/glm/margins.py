@@ -24,7 +24,7 @@ from privinf.inference.intervals import Precision
 from privinf.schema import Design
 from privinf.typing import Floats
 
-SHARE = 0.1  # share of mu^2 for average effects, where they are asked for
+SHARE = 0.1  # share of mu^2 for average effects, where they are requested
 MARGINS_NOT_RELEASED = (
     "average marginal effects require fit(margins=True), which spends a tenth of the budget on them"
 )
@@ -89,8 +89,8 @@ def averaged(
     """Return the average effects; `released` is E c, the sd of its noise, and `exposure_ratio`.
 
     How E c goes with b is taken from a normal predictor: E c'(eta) x = m E c' + S b E c'', m and S the
-    columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever stands
-    beside the columns and goes with none of them.
+    columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever else
+    enters the predictor, if it is uncorrelated with the columns.
     """
     mean = second[constant]
     b = estimate.params

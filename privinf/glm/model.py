@@ -1,4 +1,4 @@
-"""Generalised linear models over sites: private fit by a trusted server or secure sums, intervals."""
+"""Generalized linear models over sites: private fit by a trusted server or secure sums, intervals."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ class GLM(Model[GLMOptions]):
     (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
     released.
 
-    Linear models are fitted by a second look (`privinf.glm.least_squares`), the others in whitened units
-    (`privinf.glm.curved`), where their equations and variances stand. With ``optimizer=``, a `radius`, sites
-    as units or named targets, it is as follows.
+    Linear models are fitted in one step from an initial estimate (`privinf.glm.least_squares`), the others in
+    whitened units (`privinf.glm.curved`), where their equations and variances stand. With ``optimizer=``, a
+    `radius`, sites as units or named targets, it is as follows.
 
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
     correctly specified mean where it is, the estimate solves sum w x r = 0: it is found by noisy rounds, and

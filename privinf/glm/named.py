@@ -141,7 +141,7 @@ class OLS(OneFamily):
     Notes
     -----
     **Privacy.** Replace-one of one record, features and response together. Every release reads every row:
-    second moments, counts, a Hessian, two layers of scores and a meat, each chosen from those before; their
+    second moments, counts, a Hessian, two parts of scores and a meat, each chosen from those before; their
     squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
 
     Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and

@@ -1,4 +1,4 @@
-r"""Newton's method on noisy scores and Hessians, and the one-step estimate whose law is known."""
+r"""Newton's method on noisy scores and Hessians, and the one-step estimate whose distribution is known."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OneStep:
-    """The final release at theta_T: a Newton step and the law of its error, scaled units.
+    """The final release at theta_T: a Newton step and the distribution of its error, scaled units.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class OneStep:
         theta_T.
     bread, meat : ndarray, shape (p, p)
         Mean Hessian and mean outer product of the scores, noisy; the meat made `semidefinite`, or the Hessian
-        once more where the model's variance is taken for it.
+        again where the model's variance is taken for it.
     score_sd, bread_sd : float
         Sd of the noise of the mean score, and of the diagonal of the bread.
     """
@@ -153,7 +153,7 @@ def largest_size_for_intervals(n: float, mu: float) -> float:
 
 
 def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watched: Integers) -> Trajectory:
-    """Return the trajectory over all rounds, their laws in the coefficients `watched`.
+    """Return the trajectory over all rounds, their distributions in the coefficients `watched`.
 
     Every round gets twice the budget of the one before.
 

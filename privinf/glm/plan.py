@@ -1,4 +1,4 @@
-"""What a fit of a generalised linear model spends, and on what: checks before a charge, and its steps."""
+"""What a fit of a generalized linear model spends, and on what: checks before a charge, and its steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from privinf.validation import check_choice, check_count, check_cov_type, counte
 from privinf.wire import Places, Reasons, readable
 
 LARGEST_SEED = 2**62  # public seeds are below it, so that seed + round stays below 2^63, a site's limit
-# By simulation, see benchmarks/verify_federated.py: targets beside 100 coefficients, n = 20,000, epsilon 2.
+# By simulation, see benchmarks/verify_federated.py: targets next to 100 coefficients, n = 20,000, epsilon 2.
 RADIUS_LIMIT = 0.0075
 
 EPSILON_ENOUGH = "epsilon {} at delta {:g}"
@@ -74,7 +74,7 @@ class FitPlan:
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
     looks : LeastSquaresOptions or None
-        Where the fit is one of least squares by a second look, and has no rounds.
+        Where the fit is one of least squares by a one-step fit, and has no rounds.
     curved : bool
         Whether it is one of a logistic or Poisson model in whitened units.
     margins : bool
@@ -121,7 +121,7 @@ class FitPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRequest:
-    """What a call of ``fit`` asks for; attributes as `GLM.fit` and `OLS.fit` say."""
+    """What a call of ``fit`` requests; attributes as `GLM.fit` and `OLS.fit` say."""
 
     optimizer: Newton | Optimizer | None = None
     public_seed: int = 0
@@ -272,7 +272,7 @@ def _rounded_up(number: float) -> str:
 
 
 def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:
-    """Raise NotAvailableError unless a block's step is right beside so many other coefficients.
+    """Raise NotAvailableError unless a block's step is right next to so many other coefficients.
 
     Their noise, of order R/(n mu) each, adds to the linear predictor a variance of order p R^2/(n mu)^2,
     which moves a logistic slope by a like share of itself: RADIUS_LIMIT keeps that at about a twentieth.

@@ -1,4 +1,4 @@
-"""What a second look asks of the rows, and what it pays: the questions of least squares with their prices.
+"""What a one-step fit asks of the rows, and what it pays: the questions of least squares with their prices.
 
 With narrower bounds (`OLS.fit` with ``adapt_bounds=True``) rows are weighted. Clipping columns at narrower
 bounds would bias slopes. Weights that depend on x alone do not, where the mean is linear:
@@ -46,7 +46,7 @@ PricedQuery: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class InitialEstimate:
-    """Where a second look starts, scaled units.
+    """Where a one-step fit starts, scaled units.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class InitialEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastSquaresOptions:
-    """What is asked for.
+    """What is requested.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class LeastSquaresQueries:
     rows : GlmRows
         Units and public bounds.
     units : mapping
-        What every statistic is told: centres, scales, the constant, the response's units.
+        What every statistic is told: centers, scales, the constant, the response's units.
     reachable : Reachable
         Of rows in scaled units.
     mu : float
@@ -152,7 +152,7 @@ class LeastSquaresQueries:
     ones : ndarray, shape (p,), or None
         The v with z'v = 1 in every row, where columns hold a constant or add up to one.
     outside : OutsideCount or None
-        What is asked beside the last releases, at a price of its own.
+        What is asked next to the last releases, at a price of its own.
     counted : NoisySum or None
         The answer.
     ends : tuple of str
@@ -316,7 +316,7 @@ class LeastSquaresQueries:
         return initial.args({**clip, **extra})
 
     def squares(self, initial: InitialEstimate) -> tuple[PricedQuery, float]:
-        """Return what asks for the squared residuals at the pilot, paid as a meat, and what lies beyond them.
+        """Return what requests the squared residuals at the pilot, paid as a meat, and what lies beyond them.
 
         They are clipped where counts say, and what the counts see beyond is to be added.
         """

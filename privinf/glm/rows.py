@@ -1,4 +1,4 @@
-"""What is public of the rows of a generalised linear model: bounds, units, clips."""
+"""What is public of the rows of a generalized linear model: bounds, units, clips."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GlmRows:
     rows : mapping of str to int
         Numbers of rows by site.
     rule : {"auto", "bounds"} or None
-        How a second look clips; None where the user stated E.
+        How a one-step fit clips; None where the user stated E.
     roles : Roles
         Columns without coefficients.
     missing : {"raise", "impute-public"}
@@ -82,7 +82,7 @@ class GlmRows:
 
     @property
     def response_units(self) -> tuple[float, float, float, float]:
-        """Centre and unit of the response, and its bounds in that unit."""
+        """Center and unit of the response, and its bounds in that unit."""
         design = self.design
         center = design.y_center
         unit = design.y_scale
@@ -92,7 +92,7 @@ class GlmRows:
 
     @property
     def units(self) -> dict[str, Any]:
-        """Centre and scale, where they are not the user's units."""
+        """Center and scale, where they are not the user's units."""
         units = {"center": self.center} if self.center.any() else {}
         return units | ({"scale": self.scale} if (self.scale != 1.0).any() else {})
 
@@ -328,7 +328,7 @@ def _constant_name(design: Design) -> str | None:
 
 
 def _units(design: Design) -> tuple[Floats, Floats]:
-    """Return centres and scales: the design's, and for its public numeric columns by the same rule."""
+    """Return centers and scales: the design's, and for its public numeric columns by the same rule."""
     center, scale = design.center.copy(), design.scale.copy()
     for j, column in enumerate(design.columns):
         if design.private[j] or column.indicator or j == design.constant:
@@ -349,7 +349,7 @@ def _limits(design: Design, center: Floats, scale: Floats) -> tuple[Floats, Floa
 
 
 def _radius(design: Design, radius: float | None, low: Floats, high: Floats) -> float:
-    """Return R: the longest row that the bounds allow, or what was asked for."""
+    """Return R: the longest row that the bounds allow, or what was requested."""
     if radius is not None:
         return check_positive(radius, "radius")
     max_abs = np.maximum(np.abs(low), np.abs(high))[~design.private]

@@ -1,4 +1,4 @@
-"""The sketch of DOME, learned directions beside random probes, and Adam's moments of gradients (paper 3).
+"""The sketch of DOME, learned directions next to random probes, and Adam's moments of gradients (paper 3).
 
 All of it is public: made of releases and of public seeds.
 """
@@ -41,7 +41,7 @@ class LearnedSpace:
 
     @classmethod
     def empty(cls, d: int) -> LearnedSpace:
-        """Return the space before anything was seen."""
+        """Return the space before anything was observed."""
         return cls(np.empty((d, 0)), np.empty(0))
 
     def track(self, direction: Floats, *, limit: int, energy: float) -> LearnedSpace:
@@ -137,7 +137,7 @@ class RunningMoments:
 
     @classmethod
     def start(cls, d: int) -> RunningMoments:
-        """Return the moments before anything was seen."""
+        """Return the moments before anything was observed."""
         return cls(np.zeros(d), np.zeros(d), np.zeros(d))
 
     def update(self, gradient: Floats, noise_variance: Floats) -> None:

@@ -1,4 +1,4 @@
-"""The sums that a generalised linear model asks of a server, in scaled units, and their traffic."""
+"""The sums that a generalized linear model asks of a server, in scaled units, and their traffic."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class Roles:
     def read(self, formula: str, schema: Schema, family: Family) -> tuple[str, Roles]:
         """Return a formula without its ``+ offset(column)`` and its ``| factor``, and the roles with them.
 
-        Raises ArgumentError if there are several offsets, or one is named beside it, and SchemaError where
+        Raises ArgumentError if there are several offsets, or one is named next to it, and SchemaError where
         effects are absorbed that cannot be.
         """
         if family == "gaussian":

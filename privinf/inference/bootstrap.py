@@ -31,7 +31,7 @@ class BootstrapDraws:
     Attributes
     ----------
     params, bse : ndarray, shape (p,)
-        The estimate and the standard errors that studentised intervals rest on.
+        The estimate and the standard errors that studentized intervals rest on.
     draws : ndarray, shape (B, p)
         Replicates of `params`.
     pivots : ndarray, shape (B, p)
@@ -56,8 +56,8 @@ class BootstrapDraws:
 
         "percentile" takes quantiles of the replicates; "studentized" inverts the bootstrap distribution of
         the t statistic, which adapts to its skewness. Quantiles of B draws are their
-        ``(B + 1) q``-th smallest, interpolated: a new draw of the same law lies below with probability q at
-        every B.
+        ``(B + 1) q``-th smallest, interpolated: a new draw of the same distribution lies below with
+        probability q at every B.
         """
         check_fraction(alpha, "alpha")
         check_choice(kind, BootstrapInterval, "kind")
@@ -85,7 +85,7 @@ def multiplier_bootstrap(
     ----------
     params : array_like, shape (p,)
     influence : array_like, shape (n, p)
-        ``influence_i = bread^-1 scores_i``; centred here.
+        ``influence_i = bread^-1 scores_i``; centered here.
     draws : int
     multipliers : {"rademacher", "gaussian"}
     groups : ndarray of int, shape (n,), optional
@@ -98,8 +98,9 @@ def multiplier_bootstrap(
 
     The replicate is ``params + mean(w_i influence_i)``; its squared standard error, from which the pivots
     come, is ``(sum (w_i influence_i)^2 / n - mean(w_i influence_i)^2) / n`` and for Rademacher signs needs
-    no second pass, as then ``w_i^2 = 1``. Gaussian multipliers have, given the records, exactly the law
-    N(0, mean of squares / n): they are drawn from it, and their pivots have a fixed standard error.
+    no second pass, as then ``w_i^2 = 1``. Gaussian multipliers have, given the records, exactly the
+    distribution N(0, mean of squares / n): they are drawn from it, and their pivots have a fixed standard
+    error.
     """
     generator = as_generator(rng)
     count = check_count(draws, "draws", least=2)
@@ -205,7 +206,7 @@ def covariance_root(cov: Floats) -> Floats:
 
 
 def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floats:
-    """Return centred influences, shape (units, p), scaled so that their mean is the mean over records.
+    """Return centered influences, shape (units, p), scaled so that their mean is the mean over records.
 
     With `groups`, influences are summed within a group and multiplied by ``units / n``.
     """

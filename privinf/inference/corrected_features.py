@@ -31,7 +31,7 @@ class CorrectedLeastSquares(LargeSample):
     X : (n, p) array
         Released features, rescaled so that ``E[x released | x] = x``; public columns included.
     y : (n,) array
-        Response, in clear or with added noise.
+        Response, without protection or with added noise.
     noise_cov : (p, p) array
         S; zero rows and columns for public columns.
     y_noise_var : float, default 0
@@ -149,7 +149,7 @@ response noise: t2 (A + S), with t2 the variance of the noise in y"""
         return self._weighted_variance(self._weights, beta)
 
     def meat(self, beta: Floats) -> Floats:
-        """Return the centred covariance of psi, divisor n; clustered where there are groups."""
+        """Return the centered covariance of psi, divisor n; clustered where there are groups."""
         gram = np.zeros_like(self.A)
         for rows, units in self._units.blocks():
             part = self._units.totals(self._row_scores(rows, beta), units)

@@ -78,7 +78,7 @@ class ClusteredCovariance(Covariance):
     independent_rows: ClassVar[bool] = False
 
 
-# Every kind of covariance that a fit can be asked for.
+# Every kind of covariance that a fit can compute.
 COVARIANCES: Mapping[str, type[Covariance]] = MappingProxyType(
     {
         "nonrobust": HomoskedasticCovariance,
@@ -90,7 +90,7 @@ COVARIANCES: Mapping[str, type[Covariance]] = MappingProxyType(
 
 
 def sampling_kind(cov_type: str) -> SamplingKind:
-    """Return how an estimate's covariance sees the sampling error; kinds that no fit asks for: by scores."""
+    """Return how an estimate's covariance sees the sampling error; kinds that no fit requests: by scores."""
     return COVARIANCES.get(cov_type, Covariance).sampling
 
 

@@ -15,7 +15,7 @@ from privinf.validation import check_array, check_fraction
 
 # A five-point difference errs by h^4 in truncation and eps / h in rounding: this balances the two.
 RELATIVE_STEP = float(np.finfo(np.float64).eps ** 0.2)
-PREDICTOR_NODES = 201  # of the law of the linear predictor of counts
+PREDICTOR_NODES = 201  # of the distribution of the linear predictor of counts
 LARGE_DF = 1e10  # degrees of freedom from which on Student's distribution is the normal one
 LOG_MOST = 40.0  # logarithm of a mean, up or down, beyond which it is not followed
 MOST_COUNTS = 2.0**48  # counts beyond are returned as infinite
@@ -186,8 +186,8 @@ class CountObservation:
 
     Notes
     -----
-    Quantiles of the mixture of the law over the normal (or t) error of the linear predictor: Y lies in the
-    interval with chance at least ``1 - alpha``, for counts are discrete. A bias moves the ends apart.
+    Quantiles of the mixture of the distribution over the normal (or t) error of the linear predictor: Y lies
+    in the interval with chance at least ``1 - alpha``, for counts are discrete. A bias moves the ends apart.
     """
 
     linear: MeanPrediction

@@ -132,7 +132,7 @@ class Estimate:
 
     Notes
     -----
-    The sandwich convention is ``cov = bread^-1 Cov(scores) bread^-T / m`` with Cov centred, divisor m.
+    The sandwich convention is ``cov = bread^-1 Cov(scores) bread^-T / m`` with Cov centered, divisor m.
     Arrays are held as read-only views: an Estimate never changes.
 
     **Privacy.** All fields are functions of releases; nothing here reads rows or spends budget.

@@ -33,7 +33,7 @@ SEPARATED = {
 
 
 def check_full_rank(gram: Floats, names: Sequence[str]) -> None:
-    """Raise if columns repeat one another in rows that are seen without noise.
+    """Raise if columns repeat one another in rows that are released without noise.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class Precision:
         return np.where(self.se > 0.0, half, self.bias)
 
     def half_width(self, alpha: float) -> Floats:
-        """Return how far one-sided intervals of level ``1 - alpha`` reach beyond the estimate, shape (k,)."""
+        """Return the half-widths of one-sided intervals of level ``1 - alpha``, shape (k,)."""
         level = check_fraction(alpha, "alpha")
         return np.asarray(upper_quantile(level, self.df) * self.se + self._largest_bias, dtype=np.float64)
 
@@ -105,7 +105,7 @@ def contrast_df(estimate: Estimate, R: Floats, extra: float = 0.0) -> float | Fl
     -----
     Satterthwaite: ``df = df_resid (V / V_sampling)^2``, V the contrast's variance, ``V_sampling = R (cov -
     noise_cov) R'``: the noise's variance is known, only the sampling part is estimated, with `df_resid`.
-    Without noise that is `df_resid`; where noise dominates, the law is normal.
+    Without noise that is `df_resid`; where noise dominates, the distribution is normal.
     """
     if np.isfinite(estimate.df) or np.isinf(estimate.df_resid):
         return estimate.df
@@ -140,7 +140,7 @@ def precision_of(estimate: Estimate, R: Floats | None = None) -> Precision:
 
 @dataclass(frozen=True, slots=True)
 class JointDistribution:
-    """Law of a joint Wald statistic ``W = d' V^-1 d`` of k restrictions.
+    """Distribution of a joint Wald statistic ``W = d' V^-1 d`` of k restrictions.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class JointDistribution:
 
 
 def joint_distribution(estimate: Estimate, R: Floats) -> JointDistribution:
-    """Return the law of the Wald test of k independent restrictions, the rows of `R`, at its worst.
+    """Return the distribution of the Wald test of k independent restrictions, the rows of `R`, at its worst.
 
     Notes
     -----
@@ -192,7 +192,7 @@ def joint_distribution(estimate: Estimate, R: Floats) -> JointDistribution:
 
 
 def wald_distribution(estimate: Estimate, R: Floats, inverse: Floats) -> JointDistribution:
-    """Return the law of ``W = (R b)' inverse (R b)``, taking `inverse` for that of a sampling covariance."""
+    """Return the distribution of ``W = (R b)' inverse (R b)``, `inverse` that of a sampling covariance."""
     nc = _noncentrality(estimate, R.T @ inverse @ R)
     return JointDistribution(len(R), min(estimate.df, estimate.df_resid), nc)
 

@@ -17,7 +17,7 @@ from scipy.optimize import brentq, isotonic_regression
 from privinf.typing import Floats
 
 POWERS = (-20, 43)  # signed powers of 2, from 2^-20 to 2^43, within which a range is sought
-QUARTERS = 4  # edges in an octave where rows are seen at 0 alone
+QUARTERS = 4  # edges in an octave where rows are detected at 0 alone
 CERTAIN = 4.0  # sds of the noise from which on rows are certain to lie beyond an edge
 IN_TAIL = 2.0  # sds of the noise from which on rows count as seen in a tail
 TAIL_RATIO = 4.0  # ratio of the two counts between which a tail's slope is taken
@@ -27,7 +27,7 @@ FAR = 15.0  # how far these reach, in ranges
 NARROW = 256  # cells of a narrow octave
 WINDOW = 64  # edges of the second distribution function, around a quantile
 SHRINK = 0.75  # factor by which each of a half of them is nearer to the quantile than the one before
-SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is seen of it
+SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detected of it
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = (
@@ -68,7 +68,7 @@ def signed_powers(parts: int = 1) -> Floats:
 
 
 def detected_range(distribution: Distribution) -> tuple[int, int]:
-    """Return the edges, by position, between which all rows are but those of two tails that are not seen."""
+    """Return the positions of the edges between which all rows lie, except for two undetected tails."""
     counts = monotone(distribution)
     threshold = np.maximum(CERTAIN * distribution.sds, 0.5)
     below = np.flatnonzero(counts >= threshold)
@@ -81,25 +81,25 @@ def detected_range(distribution: Distribution) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where rows were seen, and the edges at which to look next."""
+    """Where rows were detected, and the edges at which to look next."""
 
     low: float
     high: float
 
     @classmethod
     def from_distribution(cls, distribution: Distribution) -> Search:
-        """Return what a first look shows."""
+        """Return what a first release shows."""
         first, last = detected_range(distribution)
         return cls(float(distribution.edges[first]), float(distribution.edges[last]))
 
     @property
     def degenerate(self) -> bool:
-        """Whether nothing was seen away from 0."""
+        """Whether nothing was detected away from 0."""
         return self.high - self.low <= 2.0 ** (POWERS[0] + 1)
 
     @property
     def narrow(self) -> bool:
-        """Whether all lies in one octave or two of one sign, as years do: a second look is needed."""
+        """Whether all lies in one octave or two of one sign, as years do: a second release is needed."""
         ends = sorted((abs(self.low), abs(self.high)))
         return self.low * self.high > 0.0 and ends[1] <= 4.0 * ends[0]
 
@@ -124,9 +124,10 @@ class Search:
 class Range:
     """Bounds of a column that few rows pass: `most` of them, counted outside and two sds of noise a side.
 
-    `hidden`: nothing was seen on either side of one cell. `moves`: by what share of itself they may change a
-    slope on the column, cov(x, e)/var(x) of the clipped x and of what is cut, e; with two sds of the noise,
-    and beyond what is seen as an exponential tail. `beyond`: share of the rows outside, but for four sds.
+    `hidden`: nothing was detected on either side of one cell. `moves`: by what share of itself they may
+    change a slope on the column, cov(x, e)/var(x) of the clipped x and of what is cut, e; with two sds of the
+    noise, and beyond what is seen as an exponential tail. `beyond`: share of the rows outside, but for four
+    sds.
     """
 
     low: float
@@ -140,8 +141,8 @@ class Range:
 def range_at(distribution: Distribution, clip: float) -> Range:
     """Return the bounds that a share `clip` of the rows passes, half of it on each side.
 
-    Where that is too few to be seen, the tail goes on from where it was seen as an exponential law does,
-    at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
+    Where that is too few to be detected, the tail goes on from where it was seen as an exponential
+    distribution does, at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
     """
     counts = monotone(distribution)
     aim = 0.5 * clip * distribution.n
@@ -182,7 +183,7 @@ def _clipped_moments(edges: Floats, counts: Floats, n: int, low: float, high: fl
 
 
 def _tail(edges: Floats, tail_counts: Floats, sds: Floats, n: int) -> tuple[int, float, float]:
-    """Return the last edge, by position, at which a tail is seen, its level there, and the tail's length."""
+    """Return the position of the last edge with a detected tail, its level there, and the tail's length."""
     visible = np.flatnonzero(tail_counts >= IN_TAIL * sds)
     if not len(visible):
         return -1, 0.0, 0.0
@@ -222,11 +223,11 @@ def _cut(edges: Floats, tail_counts: Floats, sds: Floats, n: int, bound: float) 
 
 
 def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, Range]:
-    """Find the range of a column that leaves out a share `clip`, by two looks at it, or three.
+    """Find the range of a column that leaves out a share `clip`, by two releases of it, or three.
 
     Yields public edges and a share of mu^2 for which the distribution is released there: .3 for signed powers
-    of 2; then .7, or, where all rows lie within two octaves, .2 for a second look and .5. Either way they add
-    up to 1.
+    of 2; then .7, or, where all rows lie within two octaves, .2 for a second release and .5. Either way they
+    add up to 1.
     """
     search = Search.from_distribution((yield signed_powers(), 0.3))
     rest = 0.7
@@ -250,9 +251,10 @@ def inverse(distribution: Distribution, at: Floats, low: float, high: float) -> 
 
 
 def window_edges(distribution: Distribution, q: float, z: float, low: float, high: float) -> Floats:
-    """Return edges for a second look at a quantile: within z standard errors and 3 sds of noise of it.
+    """Return edges for a second release for a quantile: within z standard errors and 3 sds of noise of it.
 
-    Half of them draw near to the estimate by a constant factor, half divide the rows that were seen equally.
+    Half of them draw near to the estimate by a constant factor, half divide the rows that were detected
+    equally.
     """
     counts = monotone(distribution)
     aim = q * distribution.n
@@ -328,9 +330,9 @@ def ordered_intervals(q: Sequence[float], intervals: Sequence[tuple[float, float
 class MeanClip:
     """Where the values of a mean are clipped.
 
-    `below`, `above` are how much either end may cut off the sum, if the tail that is seen goes on as a power
-    law, 0 at a public bound; `most` how many rows may lie beyond: those counted, and two sds of the noise;
-    `rest` how far each public bound is.
+    `below`, `above` are how much either end may cut off the sum, if the tail that is detected goes on as a
+    power law, 0 at a public bound; `most` how many rows may lie beyond: those counted, and two sds of the
+    noise; `rest` how far each public bound is.
     """
 
     low: float
@@ -353,7 +355,7 @@ class MeanClip:
         return self.most[1] * self.rest[1] / n, self.most[0] * self.rest[0] / n
 
     def hides(self, n: int, half: float) -> bool:
-        """Say whether rows that are not seen could move the mean by more than an interval's half-length."""
+        """Return whether undetected rows could move the mean by more than an interval's half-length."""
         return max(self.worst(n)) > half
 
 

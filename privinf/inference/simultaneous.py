@@ -56,7 +56,7 @@ def gaussian_max_t(
     alpha : float
     draws : int
     df : float
-        Degrees of freedom of the covariance's scale: finite for the multivariate t law.
+        Degrees of freedom of the covariance's scale: finite for the multivariate t distribution.
     rng : None, int or Generator
 
     Raises
@@ -96,7 +96,7 @@ def multiplier_max_t(
     ----------
     statistics : array_like, shape (m,)
     influence : array_like, shape (n, m)
-        Influence of each record on each quantity; centred and scaled here.
+        Influence of each record on each quantity; centered and scaled here.
     groups : ndarray of int, shape (n,), optional
         Records of one unit share a multiplier.
 

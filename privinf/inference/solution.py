@@ -276,7 +276,7 @@ def score_meat(scores: Floats, n: int) -> Floats:
 
     Notes
     -----
-    Centred, divisor m, no small-sample factor: HC0 for records, its clustered form for clusters.
+    Centered, divisor m, no small-sample factor: HC0 for records, its clustered form for clusters.
     """
     m = scores.shape[0]
     mean = scores.mean(axis=0)

@@ -2,7 +2,7 @@
 
 A private sum of terms t >= 0 clips them at some C: its noise grows with C, and what lies beyond C is lost.
 Counts of terms above public thresholds (`privinf.mechanisms.statistics.summands`) show how much that is, up
-to their noise; beyond the last count that is seen the tail is taken to go on as a power law.
+to their noise; beyond the last count that is detected the tail is taken to go on as a power law.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from scipy.optimize import isotonic_regression
 
 from privinf.typing import Floats
 
-# Sds of its noise from which on a count, made nonincreasing, is seen, of a sum that intervals rest on; for
-# their sake noise may seem a tail in one release of 25.
+# Sds of its noise from which on a count, made nonincreasing, is detected, for a sum that intervals rest on.
+# Noise looks like a tail in one release of 25.
 VISIBLE_SDS = 1.6
 VISIBLE_SDS_BEFORE = 2.0  # the same of other sums
-UNSEEN = 2.5  # sds of the first count's noise that stand for what may be there where no count is seen
-SURE = 2.0  # a count of this many sds more is seen in all but a thirtieth of releases
-OFF = 2.5  # counts more than this many times as far out as the last sure one are asked for again
+UNSEEN = 2.5  # sds of the first count's noise that stand for what may be there where no count is detected
+SURE = 2.0  # a count of this many sds more is detected in all but a thirtieth of releases
+OFF = 2.5  # counts more than this many times as far out as the last sure one are released again
 TOWERING = 3.5  # sds of its noise from which on a count is sure
-SEVERAL = 3  # thresholds that are asked for again
-MIN_FAR_SDS = 1.0  # sds of its noise that a far count must pass to be asked for again
-MIN_CONFIRMED_SDS = 1.5  # sds of its noise that it must pass the second time to be seen
+SEVERAL = 3  # thresholds that are requested again
+MIN_FAR_SDS = 1.0  # sds of its noise that a far count must pass to be released again
+MIN_CONFIRMED_SDS = 1.5  # sds of its noise that it must pass the second time to be detected
 ONCE_MORE_COSTS = 0.43  # price of the second counts, as a part of that of the first
-FLATTEST = 1.5  # least slope of the power law beyond the last count that is seen
+FLATTEST = 1.5  # least slope of the power law beyond the last count that is detected
 STEEPEST = 8.0  # largest slope of that power law
 FLATTEST_SQUARES = 1.1  # least slope of the power law of squares: above 1 their mean is finite
 APART = 8.0  # the second point of the power law has this many times the first one's count
 LARGEST_SHARE = 0.7  # or this share of all rows, if that is less
 TAIL_SHARE = 0.6  # what lies beyond the clip is taken as this times lambda times the signed layer below it
-ALLOWED = 0.7  # this times lambda times the layer may be wrong of that
-LOWER_THRESHOLD_RATIO = 1.0 / 3.0  # where the lower layer ends, relative to the clip
-LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the layer, lambda
+ALLOWED = 0.7  # this times lambda times the upper part may be wrong of that
+LOWER_THRESHOLD_RATIO = 1.0 / 3.0  # where the lower part ends, relative to the clip
+LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the upper part, lambda
 TRIED_CLIPS = 400  # clips that are tried
 HEAVY = 0.7  # lambda from which on intervals rest on an assumption about the tail
 HEAVY_TAIL = (
@@ -184,7 +184,7 @@ def confirmed_tail(
     rows: int,
     top: float,
 ) -> Tail:
-    """Return the tail that intervals rest on: counts far out are asked for twice.
+    """Return the tail that intervals rest on: counts far out are released twice.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def confirmed_tail(
     Notes
     -----
     Far beyond the terms that are sure to be there a count is noise, and then a clip out there makes intervals
-    many times too wide, or a few terms that decide the sum. So it is asked for once more, at some thresholds.
+    many times too wide, or a few terms that decide the sum. So it is released again, at some thresholds.
     Where that does not pass its noise either, thresholds end before the gap; else the counts are averaged and
     end where the second ones do.
 
@@ -234,18 +234,18 @@ def squared(tail: Tail) -> Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
-    """Where a sum is clipped, in two layers, and what is made of them.
+    """Where a sum is clipped, in two parts, and what is made of them.
 
     Attributes
     ----------
     low, high : float
-        tau and C: the layers hold min(t, tau) and what is between tau and C.
+        tau and C: the parts hold min(t, tau) and what is between tau and C.
     ratio : float
-        lambda = X(C)/(X(tau) - X(C)): how much lies beyond C, against the upper layer.
+        lambda = X(C)/(X(tau) - X(C)): how much lies beyond C, against the upper part.
     weight : float
-        w = 1 + .6 lambda: of the upper layer, for itself and for what lies beyond.
+        w = 1 + .6 lambda: of the upper part, for itself and for what lies beyond.
     between : float
-        X(tau) - X(C): the most that the upper layer can hold, by the counts.
+        X(tau) - X(C): the most that the upper part can hold, by the counts.
     cut : float
         N(C): how many terms pass C, by the counts.
     beyond : float
@@ -265,33 +265,33 @@ class Clip:
 
     @property
     def effective_threshold(self) -> float:
-        """C' = tau + w (C - tau): the sum of both layers is noised as one clipped at C'."""
+        """C' = tau + w (C - tau): the sum of both parts is noised as one clipped at C'."""
         return self.low + self.weight * (self.high - self.low)
 
     def shares(self) -> tuple[float, float]:
-        """Return the shares of mu^2 of both layers, tau : w (C - tau)."""
+        """Return the shares of mu^2 of both parts, tau : w (C - tau)."""
         return self.low / self.effective_threshold, 1.0 - self.low / self.effective_threshold
 
     def bias(self, signed: Floats, sd: Floats, length: Floats) -> Floats:
-        """Return what may be wrong of what lies beyond C: .7 lambda times the layer's part.
+        """Return the error bound of the extrapolated tail: 0.7 lambda times the sum between the thresholds.
 
         Parameters
         ----------
         signed, sd : ndarray, shape (k,)
-            Linear forms of the upper layer's sum, and the sds of their noise.
+            Linear forms of the upper part's sum, and the sds of their noise.
         length : ndarray, shape (k,)
-            Lengths of the forms' coefficients: the layer's own is X(tau) - X(C) at most.
+            Lengths of the forms' coefficients: the upper part's own is X(tau) - X(C) at most.
         """
         return np.asarray(ALLOWED * self.ratio * size_between_thresholds(signed, sd, self.between * length))
 
 
 def size_between_thresholds(signed: Floats, sd: Floats, limit: Floats) -> Floats:
-    """Return the size of forms of the upper layer's sum, with a sd of their noise; `limit` by the counts."""
+    """Return the size of forms of the upper part's sum, with a sd of their noise; `limit` by the counts."""
     return np.asarray(np.minimum(np.abs(signed) + sd, limit))
 
 
 def two_threshold_clip(tail: Tail, dimension: int, mu: float) -> Clip:
-    """Return the clip of a vector sum of terms of these norms, C minimising p (2C/mu)^2 + (X(C)/2)^2.
+    """Return the clip of a vector sum of terms of these norms, C minimizing p (2C/mu)^2 + (X(C)/2)^2.
 
     Parameters
     ----------

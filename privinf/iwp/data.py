@@ -1,4 +1,4 @@
-"""Released examples as the estimating functions read them: block by block, with their noise law."""
+"""Released examples as the estimating functions read them: block by block, with their noise model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CELLS = 1 << 13  # evaluations of a block: a dozen columns of it stay in the ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Features and labels as sent, and the law of their noise.
+    """Features and labels as sent, and their noise model.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Examples:
     noise : (p,) array
         Gaussian variances; 0 for public and responded columns.
     responses : tuple of ResponseColumns
-        Features under response that are not in clear.
+        Features that are released by randomized response.
     label : LabelNoise or float
-        Response of the labels, or variance of the Gaussian noise in them (0: in clear).
+        Response of the labels, or variance of the Gaussian noise in them (0: without protection).
     """
 
     X: Floats

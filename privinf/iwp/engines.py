@@ -48,7 +48,7 @@ def _form(loss: str, correction: str, truncation: int | None, *, gaussian: bool)
 
 
 def ignoring_noise(data: Examples) -> Examples:
-    """Return the same examples as if they had been sent in clear."""
+    """Return the same examples as if they had been sent without protection."""
     label = LabelNoise(data.label.levels, 1.0, 0.0) if isinstance(data.label, LabelNoise) else 0.0
     return Examples(X=data.X, labels=data.labels, noise=np.zeros_like(data.noise), responses=(), label=label)
 

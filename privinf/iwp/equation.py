@@ -1,4 +1,4 @@
-"""The estimating function of released examples: generalised linear losses corrected for the noise."""
+"""The estimating function of released examples: generalized linear losses corrected for the noise."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ NO_CLEAN_WEAK = (
 
 
 class ExampleScores:
-    r"""Score of a generalised linear loss on features and labels that were released with noise.
+    r"""Score of a generalized linear loss on features and labels that were released with noise.
 
     Parameters
     ----------
     X : (n, p) array
         Features as sent, in scaled units, public columns (the constant among them) included.
     labels : (n,) array
-        Codes 0, ..., L - 1 as sent; numbers, with noise or in clear, for the squared and Poisson losses.
+        Codes 0, ..., L - 1 as sent; numbers, with noise or without protection, for the squared and Poisson
+        losses.
     noise : (p,) array
         Variances of the Gaussian noise; 0 for public columns and columns under response.
     loss : {"squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"}
@@ -91,7 +92,7 @@ class ExampleScores:
     Raises
     ------
     ArgumentError
-        For shapes, codes, options or noise laws that do not fit; never with a value of a row.
+        For shapes, codes, options or noise models that do not fit; never with a value of a row.
 
     Notes
     -----
@@ -208,7 +209,7 @@ class ExampleScores:
         return float(weights.mean()) * np.diag(self._penalty) - slope / self.n
 
     def meat(self, theta: Floats) -> Floats:
-        """Return the centred covariance of psi, divisor n, shape (p, p)."""
+        """Return the centered covariance of psi, divisor n, shape (p, p)."""
         mean = np.zeros(self.p)
         gram = np.zeros((self.p, self.p))
         for rows in self.blocks():

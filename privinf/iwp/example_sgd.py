@@ -84,7 +84,7 @@ def fit_sgd(
     public_seed: int | None = None,
     keep: int = 0,
 ) -> ExampleSGD:
-    r"""Minimise the corrected loss of released examples in one pass.
+    r"""Minimize the corrected loss of released examples in one pass.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ from privinf.validation import check_count, check_fraction, check_positive
 _STEPS = 12  # of Newton's method on T, for each value of the profiled coefficient
 _HALVINGS = 6  # of such a step, before the search ends
 _DECREASE = 1e-3  # expected decrease of T below which the search ends: critical values are 2.7 and more
-_FAR = 5.0  # T over its critical value beyond which no more of the set is looked for
-_GROWTH = 1.5  # factor by which the distance from the centre grows
+_FAR = 5.0  # T over its critical value beyond which no more of the set is sought
+_GROWTH = 1.5  # factor by which the distance from the center grows
 _LEVERAGE = 0.25  # `NullPoint` whose leverage is larger is outside the region where T is trusted
 
 EMPTY = "no coefficients near the estimate pass the score test, so the score set is empty"
@@ -100,7 +100,7 @@ def score_interval(
 
 @dataclass(frozen=True, slots=True)
 class _Profile:
-    """The statistic T as a function of one parameter, the other tested ones minimised out.
+    """The statistic T as a function of one parameter, the other tested ones minimized out.
 
     Attributes
     ----------

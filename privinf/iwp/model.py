@@ -1,4 +1,4 @@
-"""Generalised linear models from locally private examples (inverse Weierstrass and Bernoulli transforms)."""
+"""Generalized linear models from locally private examples (inverse Weierstrass and Bernoulli transforms)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class LabelNoise:
         L >= 2; codes are 0, ..., L - 1.
     keep, other : float
         P and Q, the probabilities that the label as sent is the true level, and each other level; 1 and 0
-        for a label in clear.
+        for a label without protection.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class LabelNoise:
 
     Notes
     -----
-    **Privacy.** The law of the release, public.
+    **Privacy.** The noise model of the release, public.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class ResponseColumns:
 
     Notes
     -----
-    **Privacy.** The law of the release, public.
+    **Privacy.** The noise model of the release, public.
 
     Examples
     --------

@@ -55,7 +55,7 @@ from privinf.typing import (
 )
 from privinf.validation import check_array, check_choice, check_flag
 
-# Records times coefficients up to which a summary inverts the score test unasked (about a second).
+# Records times coefficients up to which a summary inverts the score test by default (about a second).
 QUICK = 20_000
 
 NO_SYSTEM = (
@@ -110,7 +110,7 @@ class ExampleScoreTests(ScoreTests):
         return self.inference.context.system is not None and self.inference.context.release is not None
 
     def score_sets_are_quick(self, alpha: float) -> bool:
-        """Return whether they are known, or the records few: a nonlinear score is minimised many times."""
+        """Return whether they are known, or the records few: a nonlinear score is minimized many times."""
         return alpha in self.known_sets or self.inference.nobs * len(self.inference.names) <= QUICK
 
     def score_test(self, beta0: ConstraintLike | None = None) -> ScoreTestResult:
@@ -193,9 +193,9 @@ class ExampleScoreTests(ScoreTests):
 
     @cached_property
     def _uncentred(self) -> tuple[ExampleScores, Floats]:
-        """Return the system of columns whose centring is undone, and the estimate in its units.
+        """Return the system of columns whose centering is undone, and the estimate in its units.
 
-        Their constant is a multiple of the user's; that of centred columns is not.
+        Their constant is a multiple of the user's; that of centered columns is not.
         """
         release = self.inference.release
         design = release.design
@@ -293,7 +293,8 @@ class ExamplePredictions(Predictions):
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
         Of new observations too: for the squared loss where the residual variance is known; for counts by the
-        Poisson law, or a negative binomial one where `dispersion` and two of its standard errors are above
+        Poisson distribution, or a negative binomial one where `dispersion` and two of its standard errors are
+        above
         1. Of labels of two values there are none.
 
         Parameters

@@ -34,7 +34,7 @@ def regression_calibration(system: ExampleScores) -> Floats:
     -----
     The features as sent are replaced by the best linear guess of the clean ones,
     ``m + (C - V) C^-1 (x - m)`` with C the covariance of the (unbiased) released features and V that of
-    their noise, reliabilities floored at 0.02; then the loss without feature noise is minimised, labels
+    their noise, reliabilities floored at 0.02; then the loss without feature noise is minimized, labels
     corrected. At most 100,000 evenly spaced records are used: the start need not be more accurate. The
     naive system starts from its own noisy features.
 

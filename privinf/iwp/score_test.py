@@ -106,7 +106,7 @@ def score_test(
     References
     ----------
     Stock, J. H. and Wright, J. H. (2000), Econometrica 68, 1055-1096; Boos, D. D. (1992), American
-    Statistician 46, 327-333 (generalised score tests).
+    Statistician 46, 327-333 (generalized score tests).
 
     Examples
     --------
@@ -213,7 +213,7 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
 def restricted_score_test(system: ExampleScores, R: Floats, q: Floats, *, near: Floats) -> ScoreTestResult:
     """Test ``R theta = q`` as `privinf.inference.score_sets` does; errors are those of `score_test`.
 
-    The coefficients that are left free are looked for from those of `near`, shape (p,), then from zero.
+    The coefficients that are left free are sought from those of `near`, shape (p,), then from zero.
     """
     parameters_under_test(system, np.ones(system.p, dtype=np.bool_))
     null = Restriction.from_arrays(R, q)

@@ -28,7 +28,7 @@ class SGDPath:
     last : (p,) array
         The last iterate.
     average : (p,) array or None
-        Mean of the iterates after the burn-in; None where it was not asked for.
+        Mean of the iterates after the burn-in; None where it was not requested.
     averaged : int
         Records behind the iterates of the average.
     steps : int

@@ -271,7 +271,7 @@ def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
 
 
 def sent_units(release: Release) -> tuple[Floats, Floats]:
-    """Return centre and scale of the design columns as they were sent."""
+    """Return center and scale of the design columns as they were sent."""
     units = examples_noise_model(release)["units"]
     return np.asarray(units["center"], dtype=np.float64), np.asarray(units["scale"], dtype=np.float64)
 

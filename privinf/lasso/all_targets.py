@@ -1,4 +1,4 @@
-"""Debiasing every column: products with the selected columns stand for neighbours, scores of all p."""
+"""Debiasing every column: products with the selected columns stand for neighbors, scores of all p."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from privinf.wire import Labels, Statistics
 
 PRODUCT_CLIP = 1.0  # where both factors of a product are clipped, in units of the columns' sizes
 STANDS_OUT = 3.0  # sds of its noise from which on a product is used as it was released
-SMALLEST_REST = 0.1  # least share of a column's variance that the picked columns leave
+SMALLEST_REST = 0.1  # least share of a column's variance that the selected columns leave
 LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of their scale
 STAGES = 6  # of the progress bar
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
@@ -47,8 +47,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     sums : SparseSums
     fit : SparseFit
     budget : DebiasingBudget
-        `neighbours` pays for the products with the picked columns, `gram` for their Gram matrix, `center` for
-        the means of columns and residuals; without it columns stay where they are.
+        `neighbours` pays for the products with the selected columns, `gram` for their Gram matrix, `center`
+        for the means of columns and residuals; without it columns stay where they are.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
 
     Notes
     -----
-    **Privacy.** Spends what `budget` says. Scores of two columns outside the fit are taken to be
+    **Privacy.** Spends the prices in `budget`. Scores of two columns outside the fit are taken to be
     uncorrelated, which is conservative for simultaneous intervals: nothing is released of their correlation.
     """
     p = len(sums.units.scale)
@@ -239,7 +239,7 @@ def _column_noise(
     union: list[int],
     n: int,
 ) -> Floats:
-    """Return the variance that the noise of each precision column causes, its own coordinate left out."""
+    """Return the variance that the noise of each nodewise regression causes, its own coordinate left out."""
     at = positions(fit.selected, union)
     error = error_covariance(np.asarray(np.linalg.inv(gram[np.ix_(at, at)])), fit, n)
     variances = np.empty(len(targets))

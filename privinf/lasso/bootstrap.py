@@ -1,6 +1,6 @@
 r"""The private multiplier bootstrap of the largest debiased coordinate (Algorithm 7).
 
-With standardised scores u_j = w_j'x / sqrt(w_jj) clipped one by one at A, residuals clipped at R and public
+With standardized scores u_j = w_j'x / sqrt(w_jj) clipped one by one at A, residuals clipped at R and public
 multipliers e, a draw is
 
     U = max_j |V_j + Z_j|,   V_j = f N^-1/2 sum_i e_i g_j u_ij psi(r_i),   Z_j ~ N(0, privacy_j / sigma_j^2).
@@ -9,17 +9,17 @@ The statistic is (b_j - beta_j) / sigma_j of the debiased b_j = b0_j + s_j / kap
 the released variance ``sampling_j``, slope included; given the rows, V_j has the variance f^2 m_j, m_j the
 mean square of g_j u_j psi(r), which is released too. So sigma_j^2 = sampling_j / (f^2 m_j): it undoes that
 scores and residuals are clipped at other places than in the debiasing, where scores are shrunk jointly. A and
-R are one standard deviation at most, which needs less noise; of the joint law they change the correlations,
-a little, towards zero for normal scores, which is conservative. The other part of b_j - beta_j is the noise
-of the releases, whose law is public: Z_j is simulated and added **before** the maximum, as a public offset of
-the noisy maximum, free of cost. g_j and f make sigma_j nearly the standard error of b_j, so that the maximum
-is one of studentised coordinates; the paper's intervals have one width for all coordinates, which depends on
-the units of the columns.
+R are one standard deviation at most, which needs less noise; of the joint distribution they change the
+correlations, a little, towards zero for normal scores, which is conservative. The other part of b_j - beta_j
+is the noise of the releases, whose distribution is public: Z_j is simulated and added **before** the maximum,
+as a public offset of the noisy maximum, free of cost. g_j and f make sigma_j nearly the standard error of
+b_j, so that the maximum is one of studentized coordinates; the paper's intervals have one width for all
+coordinates, which depends on the units of the columns.
 
-**The noise of the maximum.** A draw is released as X = |V_J + Z_J + t z|: J is picked with Gumbel noise of
-scale b among m targets, z is standard normal. A pick shortens the maximum: given the scores, the shortfall D
-has P(D <= y) >= 1 / (1 + (m - 1) exp(-y / b)) for y >= 0. Noise of the value widens it in the tail. Leaving
-both as they are is therefore **not** known to be conservative. What holds for every d >= 0 is
+**The noise of the maximum.** A draw is released as X = |V_J + Z_J + t z|: J is selected with Gumbel noise of
+scale b among m targets, z is standard normal. A selection shortens the maximum: given the scores, the
+shortfall D has P(D <= y) >= 1 / (1 + (m - 1) exp(-y / b)) for y >= 0. Noise of the value widens it in the
+tail. Leaving both as they are is therefore **not** known to be conservative. What holds for every d >= 0 is
 
     P(X > x) >= P(U > x + d) pi(d),    pi(d) = E[ 1(d + t z >= 0) / (1 + (m - 1) exp(-(d + t z) / b)) ],
 
@@ -57,14 +57,14 @@ FORM_CLIP = 1.0  # A, in standard deviations of a score
 RESIDUAL_CLIP = 1.0  # R, in standard deviations of the residuals
 GAUSSIAN_BOUND = 3.0  # Gaussian multipliers are clipped here, so that a record's part is bounded
 VARIANCE_SHARE = 0.05  # share of the price for each of two releases of variances
-VALUES_SHARE = 0.7  # v, share of a draw's price for the value: the noise of the pick costs less
+VALUES_SHARE = 0.7  # v, share of a draw's price for the value: the noise of the selection costs less
 _NORMAL = ndtri((np.arange(2000) + 0.5) / 2000)  # quantiles that stand for the standard normal z in pi(d)
 _SHIFTS = np.linspace(0.0, 8.0, 161)  # values of d that are tried, in units of b + t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateDraws:
-    """Released draws of the largest studentised coordinate.
+    """Released draws of the largest studentized coordinate.
 
     Attributes
     ----------
@@ -217,8 +217,8 @@ def bootstrap_draws(
     Notes
     -----
     **Privacy.** Spends `rho`: 5% on each of two releases of variances, the rest in equal parts on the draws.
-    Of each draw 30% goes to the pick and 70% to the value; a single target needs no pick. One record moves an
-    entry of a draw by at most 2 A R max|e|.
+    Of each draw 30% goes to the selection and 70% to the value; a single target needs no selection. One
+    record moves an entry of a draw by at most 2 A R max|e|.
     """
     coordinates = debiased.coordinates
     clip = bound = math.inf
@@ -255,7 +255,7 @@ def bootstrap_draws(
 def _maxima(
     sums: SparseSums, args: dict[str, Any], offset: Floats, factor: float, rho: float
 ) -> tuple[Floats, float, float]:
-    """Return the released maxima of |offset + factor x sum|, the scale of picks and the sd of values."""
+    """Return the released maxima of |offset + factor x sum|, the scale of selections and the sd of values."""
     label = Labels.BOOTSTRAP_DRAWS
     server = cast(Any, sums.server)
     if offset.shape[1] == 1:

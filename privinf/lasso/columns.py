@@ -1,14 +1,14 @@
-r"""Precision columns of named targets: double selection, a regression on the neighbours, its marks.
+r"""Nodewise regressions of named targets: double selection, a regression on the neighbors, its marks.
 
-For targets j = 1, ..., k after a sparse fit the neighbours of each target, columns that explain it beside
-those of the fit, are picked by peeling ``|sum clip(e_j, c) clip(x_k, c)|``, e_j what the fit's columns leave
-of the target. A regression of each target on both (`privinf.lasso.nodewise`) is its precision column: an
-effect that the fit missed does not move the target's coordinate if its column is among the neighbours. Their
-number is a public rule's (`neighbor_count`).
+For targets j = 1, ..., k after a sparse fit the neighbors of each target, columns that explain it next to
+those of the fit, are selected by peeling ``|sum clip(e_j, c) clip(x_k, c)|``, e_j what the fit's columns
+leave of the target. The nodewise regression of a target (`privinf.lasso.nodewise`) has both as regressors: an
+effect that the fit missed does not move the target's coordinate if its column is among the neighbors. A
+public rule chooses their number (`neighbor_count`).
 
 One Gram matrix of the k residuals and the k targets, in their units, gives the scores' correlation and the
 share of each target that is explained, ``R2_j = 1 - E e_j^2 / E x_j^2``. Where even the smallest quarter
-of the picked neighbours explains a material part, there are likely more of them than were picked.
+of the selected neighbors explains a material part, there are likely more of them than were selected.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 
 NEAR_CLIP = 0.7  # c: where both factors of a product are clipped, in units of their sizes
-MATTERS = 0.08  # smaller correlations of a target are not looked for (`neighbor_count`)
-MIN_NEIGHBORS = 4  # neighbours of a target, at least
-MAX_NEIGHBORS = 40  # neighbours of a target, at most; also their number where there is no noise
+MATTERS = 0.08  # smaller correlations of a target are not sought (`neighbor_count`)
+MIN_NEIGHBORS = 4  # neighbors of a target, at least
+MAX_NEIGHBORS = 40  # neighbors of a target, at most; also their number where there is no noise
 STEADY = 0.125  # largest noise of all coefficients of a regression, relative to the target's residual
-START = 0.1  # share of the columns' price for the Gram matrix before the picks
-SIZES = 0.05  # share for the sizes of the neighbours
+START = 0.1  # share of the columns' price for the Gram matrix before the selections
+SIZES = 0.05  # share for the sizes of the neighbors
 FORMS = 0.06  # share for the Gram matrix of residuals and targets at the end
-REGRESSIONS = 1.0 - START - SIZES - FORMS  # what is left, for the regressions on the neighbours
+REGRESSIONS = 1.0 - START - SIZES - FORMS  # what is left, for the regressions on the neighbors
 FORMS_ROOM = 4.0  # residuals and targets are shrunk to the root of this many times k + 2
-MATERIAL = 0.02  # share of the target that the smallest quarter of its neighbours may explain; more is marked
+MATERIAL = 0.02  # share of the target that the smallest quarter of its neighbors may explain; more is marked
 OUT = 3.0  # sds of its noise that the share must also exceed to be marked
 HIDDEN_TAIL = 0.5  # part of the sampling variance from which on tails that the regressions cut matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebiasingBudget:
-    """Prices in zCDP: neighbours, precision columns, sizes, slopes and variances, score, mean residual."""
+    """Prices in zCDP: neighbors, nodewise regressions, sizes, slopes and variances, score, mean residual."""
 
     neighbors: float
     gram: float
@@ -64,7 +64,7 @@ class DebiasingBudget:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TargetColumns:
-    """Precision columns of k targets, in the units of the sums.
+    """Nodewise regressions of k targets, in the units of the sums.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class TargetColumns:
 
 
 def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
-    """Return how many neighbours every target is given.
+    """Return how many neighbors every target is given.
 
     Parameters
     ----------
@@ -95,14 +95,14 @@ def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed:
     n, p, targets : int
         Records, columns and targets.
     fixed : int
-        Columns of the fit, which are in every precision column.
+        Columns of the fit, which are in every nodewise regression.
 
     Notes
     -----
     **Privacy.** A function of public numbers.
 
-    m picks for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums; of p
-    columns the largest noise is log p times that. As many are picked as keep it below the sum of a
+    m selections for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums;
+    of p columns the largest noise is log p times that. As many are selected as keep it below the sum of a
     correlation of `MATTERS`, and the noise of all coefficients of a regression on them below `STEADY` of the
     target's residual; at least `MIN_NEIGHBORS` and at most `MAX_NEIGHBORS`.
 
@@ -122,21 +122,22 @@ def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed:
 
 
 def detectable_correlation(n: int, columns: int, selections: int, rho: float, bound: float) -> float:
-    """Return the correlation with a target from which on a column is picked as its neighbour.
+    """Return the correlation with a target from which on a column is selected as its neighbor.
 
     Parameters
     ----------
     n, columns : int
     picks : int
-        Neighbours of every target; 0: nothing is looked for.
+        Neighbors of every target; 0: nothing is sought.
     rho : float
-        Price of one target's picks, zCDP.
+        Price of one target's selections, zCDP.
     bound : float
         Where columns are clipped, in units of their size.
 
     Notes
     -----
-    **Privacy.** A function of public numbers. If no more columns are correlated as much than there are picks.
+    **Privacy.** A function of public numbers. If no more columns are correlated as much than there are
+    selections.
     """
     if selections < 1:
         return 1.0
@@ -158,7 +159,7 @@ def target_columns(
     neighbors: int | None,
     excluded: Sequence[int] = (),
 ) -> TargetColumns:
-    """Return the precision columns of some targets; parameters as for `privinf.lasso.debiasing.debias`.
+    """Return the nodewise regressions of some targets; parameters as for `privinf.lasso.debiasing.debias`.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def target_columns(
 
     Notes
     -----
-    **Privacy.** Spends what `budget` says of neighbours, gram and sizes.
+    **Privacy.** Spends the prices in `budget` of neighbors, gram and sizes.
     """
     k = len(targets)
     rho = budget.gram
@@ -212,7 +213,7 @@ def _effects(regressions: Sequence[ColumnRegression]) -> Floats:
 
 
 def known_error(fit: SparseFit, regressors: Sequence[int], n: int) -> float:
-    """Return E abs(d~)^2 of a fit that picked what matters: so much for each of them in `regressors`."""
+    """Return E abs(d~)^2 of a fit that selected what matters: so much for each of them in `regressors`."""
     count = len(set(fit.selected) & set(regressors))
     return count * (fit.efficiency * fit.scale**2 / n + fit.step_sd**2)
 
@@ -225,7 +226,7 @@ def _near(
     excluded: Sequence[int],
     budget: DebiasingBudget,
 ) -> list[list[int]]:
-    """Return the neighbours of every target, picked by products with what the fit's columns leave of it."""
+    """Return the neighbors of every target, selected by products with what the fit's columns leave of it."""
     p = len(sums.units.scale)
     k = len(targets)
     allowed = np.ones((k, p), dtype=bool)
@@ -255,7 +256,7 @@ def _forms(
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return mean squares of residuals and targets, the residuals' correlation, the sd of a mean square.
 
-    Of one noisy Gram matrix of standardised residuals and targets.
+    Of one noisy Gram matrix of standardized residuals and targets.
     """
     k = len(targets)
     transform = np.zeros((len(union), 2 * k))
@@ -303,7 +304,7 @@ def _marks(
 def _last_quarter(
     regression: ColumnRegression, chosen: Sequence[int], variance: float
 ) -> tuple[float, float]:
-    """Return what the smallest quarter of neighbours explains beside the others, and the sd of its error.
+    """Return what the smallest quarter of neighbors explains next to the others, and the sd of its error.
 
     Of columns Q it is ``g_Q' (P_QQ)^-1 g_Q``, P = TT' the inverse Gram matrix; their error adds so many times
     the `variance` of a whitened coordinate.

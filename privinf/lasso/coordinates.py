@@ -1,6 +1,6 @@
 """Debiased coordinates from released scores, slopes and variances.
 
-With first coefficients b0, residuals r = y - x'b0, standardised scores ``u_j = w_j'x / sqrt(w_jj)`` shrunk to
+With first coefficients b0, residuals r = y - x'b0, standardized scores ``u_j = w_j'x / sqrt(w_jj)`` shrunk to
 norm at most C and psi the clip to [-R, R], a fit releases, each with Gaussian noise,
 
     s_j = mean u_j psi(r),   kappa_j = mean u_j x_j 1(|r| < R),   v_j = mean u_j^2 psi(r)^2.
@@ -15,7 +15,7 @@ wrong. The variance has four parts, all from released numbers:
 
     sampling   v_j / (n kappa_j^2)
     score      Var(noise of s_j) / kappa_j^2, with that of the product of the means of u_j and of r, which
-               are centred at released means
+               are centered at released means
     slope      (s_j / kappa_j^2)^2 Var(noise of kappa_j)
     column     E (w_j' Z d)^2, d the error of b0 on the support (see `privinf.lasso.precision`)
 
@@ -178,7 +178,7 @@ def steadied(values: Floats, noise_sd: float) -> Floats:
     Parameters
     ----------
     values : ndarray, shape (k,)
-        Such as the variances of k standardised scores, which are equal under errors independent of features.
+        Such as the variances of k standardized scores, which are equal under errors independent of features.
     noise_sd : float
 
     Notes
@@ -212,7 +212,7 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
         b0 at the targets.
     released : ScoreRelease
     column : ndarray, shape (k,)
-        Variance that the noise of the precision columns causes.
+        Variance that the noise of the nodewise regressions causes.
 
     Raises
     ------
@@ -277,14 +277,14 @@ def _unit_diagonal(matrix: Floats) -> Floats:
 def privacy_slack(
     column: Floats, members: Integers, selected: int, privacy_share: float, ratio: float, *, eta: float = ETA
 ) -> Floats:
-    """Return the bound on what the privacy errors of coefficients and precision columns do together, (k,).
+    """Return the bound on what the privacy errors of coefficients and nodewise regressions do together, (k,).
 
     Parameters
     ----------
     column : ndarray, shape (k,)
         Released variances of w_j'Z d, sampling error of the coefficients included.
     members : ndarray of int, shape (k,)
-        D_j, entries of each precision column.
+        D_j, entries of each nodewise regression.
     selected : int
         m, columns whose coefficients have noise.
     privacy_share : float

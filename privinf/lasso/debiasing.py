@@ -1,9 +1,9 @@
-"""Debiasing named targets: the joint clipped score of their precision columns, its slopes and variances.
+"""Debiasing named targets: the joint clipped score of their nodewise regressions, its slopes and variances.
 
-For targets j = 1, ..., k after a sparse fit `privinf.lasso.columns` gives the precision columns; the scores
-of all targets are clipped and released as one vector, with its slopes and variances: so that their root is
-the mean's (`privinf.lasso.mean_scores`), or clipped as narrowly as is best for normal errors ("robust",
-`privinf.lasso.coordinates`).
+For targets j = 1, ..., k after a sparse fit `privinf.lasso.columns` gives the nodewise regressions; the
+scores of all targets are clipped and released as one vector, with its slopes and variances: so that their
+root is the mean's (`privinf.lasso.mean_scores`), or clipped as narrowly as is best for normal errors
+("robust", `privinf.lasso.coordinates`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DebiasedFit:
-    """Debiased coordinates in the units of the sums, with everything that their law needs.
+    """Debiased coordinates in the units of the sums, with everything that their distribution needs.
 
     Attributes
     ----------
@@ -79,9 +79,9 @@ class DebiasedFit:
     correlation : ndarray, shape (k, k)
         Of the scores.
     union : list of int
-        Columns that any precision column uses.
+        Columns that any nodewise regression uses.
     columns : ndarray, shape (size of the union, k)
-        Precision columns w_j / sqrt(w_jj).
+        Nodewise regressions w_j / sqrt(w_jj).
     radii : tuple of float
         C and R in units of the residuals' scale; infinite where products are clipped as wholes.
     bias : ndarray, shape (k,), or None
@@ -89,7 +89,8 @@ class DebiasedFit:
     clip : Clip or None
         Where scores of the mean were clipped.
     marks : NodewiseDiagnostics or None
-        How well the precision columns are known; None where products with the selection stand for neighbours.
+        How well the nodewise regressions are known; None where products with the selection stand for
+        neighbors.
     outside : Outside or None
         Values of the targets outside their bounds.
     above_noise : ndarray of bool, shape (number of targets that were asked for,), or None
@@ -132,10 +133,10 @@ def debias(
     targets : sequence of int
     budget : DebiasingBudget
     neighbours : int, optional
-        Picked for every target, beside the columns of the fit; by default
+        Selected for every target, next to the columns of the fit; by default
         `privinf.lasso.columns.neighbor_count` decides.
     excluded : sequence of int
-        Columns that may not be neighbours.
+        Columns that may not be neighbors.
     target : {"mean", "robust"}
         Which scores.
 
@@ -146,7 +147,7 @@ def debias(
 
     Notes
     -----
-    **Privacy.** Spends what `budget` says.
+    **Privacy.** Spends the prices in `budget`.
     """
     half = replace(budget, sizes=budget.sizes / 2.0)
     outside = Outside.from_sums(sums, targets, half.sizes)

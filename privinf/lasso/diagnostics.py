@@ -43,18 +43,18 @@ ROBUST_NOTE = (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NodewiseDiagnostics:
-    """How well the precision columns of k targets are known.
+    """How well the nodewise regressions of k targets are known.
 
     Attributes
     ----------
     picked : tuple of int, length k
-        Neighbours of each target beside the columns of the fit.
+        Neighbors of each target next to the columns of the fit.
     explained : ndarray, shape (k,)
-        Share of the target's mean square that the other columns of its precision column explain.
+        Share of the target's mean square that the other columns of its nodewise regression explain.
     explained_sd : ndarray, shape (k,)
         Its noise.
     last : ndarray, shape (k,)
-        Share that the smallest quarter of the picked neighbours explains beside the others.
+        Share that the smallest quarter of the selected neighbors adds to the others.
     exhausted, unsettled, heavy : ndarray of bool, shape (k,)
         Whether that is material, beyond noise; the regression did not get there; its clips hide a tail.
     """

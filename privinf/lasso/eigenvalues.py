@@ -3,7 +3,7 @@ r"""Restricted eigenvalues (Algorithm 5) and the noise variance (Algorithm 4): m
 Eigenvalues are those of S = mean x x', columns in units of their typical sizes. Only columns whose sizes were
 released should take part: in declared units one with a generous bound makes a small eigenvalue. n_1 public
 random unit vectors v_k with s nonzero entries each are tried; the largest (smallest) mean Pi_A(v_k'x)^2 is
-picked with noise and released with noise. One record moves a mean by A^2/N. The vectors found are feasible
+selected with noise and released with noise. One record moves a mean by A^2/N. The vectors found are feasible
 points of the two extremal problems: up to noise the largest restricted eigenvalue is at least, the smallest
 at most, what is released. The paper's Lemma 4.2 closes the gap with a covering of the sphere, exponentially
 many vectors: with s = 5, among 29 of 100 columns of an AR(.5) design, 400 vectors found .66 and 1.75, where
@@ -160,7 +160,7 @@ def restricted_eigenvalues(
     sparsity : int
         s.
     rho : float
-        Price, zCDP: half for each extreme, of which half for the pick.
+        Price, zCDP: half for each extreme, of which half for the selection.
     columns : sequence of int, optional
         Among which; default: all.
     vectors : int
@@ -228,8 +228,9 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     -----
     **Privacy.** Spends `rho`.
 
-    Residuals are those of all picked columns. The noise of their m coefficients adds about m t^2 to the mean
-    square, t the noise in whitened coordinates, and fitting them takes the share m/N away: both are undone.
+    Residuals are those of all selected columns. The noise of their m coefficients adds about m t^2 to the
+    mean square, t the noise in whitened coordinates, and fitting them takes the share m/N away: both are
+    undone.
     """
     private = math.isfinite(rho)
     clip = RESIDUAL_CLIP * fit.scale if private else math.inf

@@ -1,4 +1,4 @@
-"""What a debiased lasso can release beside its coordinates, and what its results make of it."""
+"""What a debiased lasso can release next to its coordinates, and what its results make of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ExtrasPlan:
     eigenvalues, noise_variance, bias_bound : bool
         The bias bound needs the eigenvalues.
     bootstrap_share, eigenvalues_share, noise_variance_share : float
-        Shares of the whole budget; zero for what was not asked for.
+        Shares of the whole budget; zero for what was not requested.
     public_seed : int
         Of multipliers and directions.
     """
@@ -103,7 +103,7 @@ def check_extras(
         Draws of the private bootstrap, at least 20; each takes an equal part of its price.
     bootstrap_multipliers : {"rademacher", "gaussian"}
     restricted_eigenvalues, noise_variance, bias_bound : bool
-        The bias bound asks for the eigenvalues too.
+        The bias bound requests the eigenvalues too.
     extra_shares : mapping, optional
         Shares of the whole budget, of any of "bootstrap" (.15), "eigenvalues" (.05) and "noise_variance"
         (.03); those of the basic fit are scaled down to what is left.
@@ -112,7 +112,7 @@ def check_extras(
     Raises
     ------
     ArgumentError
-        A value is out of range, a share is given for what is not asked for, or nothing is left.
+        A value is out of range, a share is given for what is not requested, or nothing is left.
     """
     if bootstrap_draws is not None:
         check_count(bootstrap_draws, "bootstrap_draws", least=LEAST_DRAWS)
@@ -163,7 +163,7 @@ def _shares(extra_shares: Mapping[str, float] | None, requested: Mapping[str, bo
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Extras:
-    """What was released beside the coordinates; None for what was not asked for.
+    """What was released next to the coordinates; None for what was not requested.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class Extras:
     bias_bound : ndarray, shape (number of targets,), or None
         Units of the sums.
     reasons : mapping of str to str
-        Why the noise left nothing of what was asked for and paid for, by name.
+        Why the noise left nothing of what was requested and paid for, by name.
     """
 
     bootstrap: PrivateDraws | None = None
@@ -210,7 +210,7 @@ def run_extras(
     Notes
     -----
     **Privacy.** Spends at most ``plan.share * rho``. Where the noise hides one of them the others, and the
-    fit, are kept: the results say why when they are asked for it.
+    fit, are kept: the results state the reason when a user requests them.
     """
     seed = plan.public_seed
     released = dict[str, Any]()
@@ -283,7 +283,7 @@ def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxTest:
-    """Test that all of several coefficients equal given values, by the largest studentised difference.
+    """Test that all of several coefficients equal given values, by the largest studentized difference.
 
     Attributes
     ----------

@@ -1,30 +1,30 @@
-r"""Scores of named targets whose root is the mean: clipped by counts of their tail, in two layers.
+r"""Scores of named targets whose root is the mean: clipped by counts of their tail, in two parts.
 
-With first coefficients b0, residuals r = y - x'b0 of size s, standardised precision scores u = T'x in R^k
+With first coefficients b0, residuals r = y - x'b0 of size s, standardized precision scores u = T'x in R^k
 (as in `privinf.lasso.coordinates`), t = |u| |r| / s and q = sign(r) u / |u|, so that u r = s q t, the joint
 clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: for errors that are skewed with a size that goes
 along with x that is another b than the one of the mean, however many the rows. Here tail counts of t,
 released by the square root of running sums (`privinf.mechanisms.statistics.summands`), choose C and tau = C/3
-(`privinf.inference.tailslayered`: C minimises the noise and half of the squared excess together), and what
-is released is
+(`privinf.inference.tails.two_threshold_clip`: C minimizes the noise and half of the squared excess together),
+and what is released is
 
     S1 = sum q min(t, tau),   S2 = sum q clip(t - tau, 0, C - tau),
     kappa_j = mean u_j x_j psi',   psi' = 1, w, 0 for t <= tau, t <= C and beyond,
     M = mean u~ u~',   u~ = q [min(t, tau) + w clip(t - tau, 0, C - tau)],
 
 each with Gaussian noise. S2, weighted by w = 1 + .6 lambda, stands for what lies beyond C, lambda the excess
-beyond over that in the layer: symmetric tails cost next to nothing, one-sided ones are corrected.
+beyond over that in the upper part: symmetric tails cost next to nothing, one-sided ones are corrected.
 A record's s u~_j has the derivative -u_j x_j psi' in b_j (t moves as u r does), so that one Newton step is
 
     b_j = b0_j + s_j / kappa_j,   s_j = s (S1_j + w S2_j) / n,
 
 whose covariance is, W = diag(s / kappa),
 
-    W (M / n + sigma_S^2 I) W + diag((s_j / kappa_j^2)^2 sigma_kappa^2) + that of the precision columns,
+    W (M / n + sigma_S^2 I) W + diag((s_j / kappa_j^2)^2 sigma_kappa^2) + that of the nodewise regressions,
 
-sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both layers. M is released whole and
+sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both parts. M is released whole and
 shrunk towards a multiple of the correlation of u, which it is where errors do not depend on x. Up to .7
-lambda of the layer may be wrong; intervals allow for the bias
+lambda of the upper part may be wrong; intervals allow for the bias
 
     B_j = .7 lambda min(|S2_j| + sd_2, X(tau) - X(C)) s / (n kappa_j).
 

@@ -116,16 +116,17 @@ class DebiasedLasso(Model[LassoModelOptions]):
     cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so its sensitivity does
     not depend on them, and cutting y would bias the coefficients.
 
-    With the noisy sparse fit b0 and the precision column w_j of target j, the debiased coordinate is
+    With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
     ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.mean_scores` for s, kappa and the variance).
     The design departs from the paper's constants: one joint clip of the scores, clipped products for
     selection, a preconditioned refit, released slopes; it needs a fifth of their interval length.
 
-    On secure sums all of that is the same but for the picks of columns. Peeling looks at un-noised sums; its
-    place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk to
-    a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are picked
-    (`privinf.lasso.selection`). What it costs is sight: the noise of the picks grows as sqrt(p),
-    `LassoResults.picks_from` says what they could find; where one that matters may be missed, results warn.
+    On secure sums all of that is the same but for the selections of columns. Peeling looks at un-noised sums;
+    its place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk
+    to a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are selected
+    (`privinf.lasso.selection`). Its cost is a higher detection limit: the noise of the selections grows as
+    sqrt(p), `LassoResults.picks_from` says what they could find; where one that matters may be missed,
+    results warn.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
     of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
@@ -440,7 +441,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             default, and "declared" is the regression through the middle of all bounds, as a note states.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): scores are clipped where noisy counts of their
-            tail suggest, in two layers, so that coefficients are those of the mean whatever the errors
+            tail suggest, in two parts, so that coefficients are those of the mean whatever the errors
             (`privinf.lasso.mean_scores`). "robust", the only one for ``targets="all"``, heterogeneous fits
             and the paper's variant: clipped as is best for normal errors. It is narrower, and not the mean of
             skewed errors.
@@ -457,7 +458,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Whether to compute the bound of the bias too, as an attribute of this name; it needs
             `restricted_eigenvalues`.
         shares : mapping, optional
-            Shares of the budget; they sum to one. All of selection, refit, scales, neighbours, gram, slopes
+            Shares of the budget; they sum to one. All of selection, refit, scales, neighbors, gram, slopes
             and score (heterogeneous: also own_selection and own_refit), missed (a test for columns outside
             the fit, 0.05, further ones from score; not for ``targets="all"``), and means if they are
             released.

@@ -1,7 +1,7 @@
-r"""The regression of one target on its neighbours, of which a precision column is made.
+r"""The nodewise regression of one target on its neighbors.
 
 For target j and other columns A the residual ``e_j = x_j - x_A'g`` is uncorrelated with x_A, and the
-precision column is ``w_j = (1, -g) / E e_j^2``. g comes from clipped preconditioned steps, as the
+nodewise regression is ``w_j = (1, -g) / E e_j^2``. g comes from clipped preconditioned steps, as the
 coefficients of y do: with ``T T' ~ (E x_A x_A')^-1`` and v = T'x_A shrunk to abs(v) <= C,
 
     g <- g + T mean[v psi_R(e_j)] / (A1(C) B1(R)).
@@ -43,15 +43,15 @@ from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
-GRAM_SHARE = 0.26  # share of a target's price for the Gram matrix of its neighbours
+GRAM_SHARE = 0.26  # share of a target's price for the Gram matrix of its neighbors
 SECOND_GRAM_SHARE = 0.17  # share for a second one, where it is needed
 SCALES = 0.05  # share for the sizes of residuals
-EFFECTS = 0.12  # share for what the coefficients of y leave in the products with the neighbours
+EFFECTS = 0.12  # share for what the coefficients of y leave in the products with the neighbors
 TAIL = 0.05  # share for the tail of residuals; what is left of the price is for the steps
 STEPS = (0.2, 0.3, 0.5)  # shares of the steps' price; the last step decides the noise
 CLIP = 2.0  # of residuals of columns, in units of their size
-MIN_CLEARANCE = 3.0  # smallest eigenvalue over the noise's largest, below which there is a second look
-MIN_SECOND_CLEARANCE = 0.5  # the same after the second look, below which the target is marked
+MIN_CLEARANCE = 3.0  # smallest eigenvalue over the noise's largest, below which there is a second release
+MIN_SECOND_CLEARANCE = 0.5  # the same after the second release, below which the target is marked
 FAR = 4.0  # smallest threshold of the tails that are counted, in sizes
 APART_BY = math.sqrt(2.0)  # ratio of a threshold to the one below it
 TAIL_CELLS = 8  # number of thresholds
@@ -166,7 +166,7 @@ def column_regression(
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _NeighborGram:
-    """What the Gram matrices of a target and its neighbours say."""
+    """Whitening and first coefficients by the Gram matrices of a target and its neighbors."""
 
     gram: Floats
     sd: float

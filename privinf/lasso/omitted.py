@@ -2,9 +2,9 @@ r"""Test for omitted columns: the strongest candidate outside the fit, tested as
 
 The selected columns P of a sparse fit are in every nodewise regression. The candidate l is the column outside
 P with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
-precision column of l on P (from a noisy Gram matrix of its own, of l and of the whitened columns R'x_P of the
-fit's steps, whose own Gram matrix is taken to be I) and u_l = w_l'x / sqrt(w_ll), one release gives mean and
-mean square of clip(u_l r, C) (``target_scores``), and
+nodewise regression of l on P (from a noisy Gram matrix of its own, of l and of the whitened columns R'x_P of
+the fit's steps, whose own Gram matrix is taken to be I) and u_l = w_l'x / sqrt(w_ll), one release gives mean
+and mean square of clip(u_l r, C) (``target_scores``), and
 
     T = s / sqrt( v / n + t^2 + kappa^2 N_l ),
 
@@ -16,13 +16,13 @@ uncorrelated with the columns of P, and only errors whose skewness goes along wi
 E clip(u_l r, C) away from 0.
 
 **What stands out joins.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``, and
-the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every precision column,
-and biases no target. The noise of w_l times b_l is in all of them now, which hides further columns and
-leaks into the debiased coordinates: all of P is fitted again.
-Then the next candidate is tested, up to `MAX_CANDIDATES` of them. Every column that joins costs a fit and a
-further test, which the price of the scores pays for; without such a column that price is unchanged. If the
-last candidate still stands out, more columns matter than joined, and intervals are marked. Columns that were
-selected and then dropped are in P: their effects are estimated and bias nothing, however large.
+the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every nodewise
+regression, and biases no target. The noise of w_l times b_l is in all of them now, which hides further
+columns and leaks into the debiased coordinates: all of P is fitted again. Then the next candidate is tested,
+up to `MAX_CANDIDATES` of them. Every column that joins costs a fit and a further test, which the price of the
+scores pays for; without such a column that price is unchanged. If the last candidate still stands out, more
+columns matter than joined, and intervals are marked. Columns that were selected and then dropped are in P:
+their effects are estimated and bias nothing, however large.
 
 **Null distribution.** If no column outside P has an effect, every column's own T is about standard normal.
 The candidate was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
@@ -81,12 +81,12 @@ from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels
 
 Fit = TypeVar("Fit")
-SELECTION_SHARE = 0.5  # share of a look's price for the pick
-SIZE = 0.03  # share for the size of the suspect
-GRAM = 0.12  # share for the Gram matrix with the suspect; the rest is for its score
-CANDIDATE = Labels.SUSPECT  # label of the pick
-MAX_CANDIDATES = 4  # columns that are looked at, one after the other
-OF_SCORES = 0.75  # part of the scores' price that all looks and new fits may cost together
+SELECTION_SHARE = 0.5  # share of a test's price for the selection
+SIZE = 0.03  # share for the size of the candidate
+GRAM = 0.12  # share for the Gram matrix with the candidate; the rest is for its score
+CANDIDATE = Labels.SUSPECT  # label of the selection
+MAX_CANDIDATES = 4  # columns that are tested, one after the other
+OF_SCORES = 0.75  # part of the scores' price that all releases and new fits may cost together
 REFIT_PRICE = 0.45  # price of a new fit with a column that was found, relative to that of a look
 AGAIN_STEPS = (0.3, 0.7)  # shares of the steps' price in such a fit
 SMALLEST_VARIANCE = 0.5  # least released variance of a score, relative to that of normal scores
@@ -154,17 +154,17 @@ class MissedColumnTest:
     kept : int
         Columns that the fit keeps.
     standing_out : int
-        Columns beside the kept ones that were seen to stand out: found here, or picked and not kept.
+        Columns next to the kept ones that stood out: found here, or selected and not kept.
     found : tuple of str
         Those found here, which joined the fit: intervals allow for them.
     exhausted : bool
-        Whether the last that was looked at still stood out, so that more are likely to: intervals come with a
+        Whether the last that was tested still stood out, so that more are likely to: intervals come with a
         warning.
     seen_from : float
-        Effect, in standard errors without privacy, that is seen with probability .8 (with all columns as
+        Effect, in standard errors without privacy, that is detected with probability .8 (with all columns as
         targets: in their own standard errors).
     correlation : float
-        Correlation with a target from which on a column is among its neighbours; 1 if it had none picked.
+        Correlation with a target from which on a column is among its neighbors; 1 if it had none selected.
     bias : tuple of float
         What an effect just below `seen_from` of one column correlated just below `correlation` does to the
         coefficient of each target, user units.
@@ -253,7 +253,7 @@ class SparseColumns:
     ratios : mapping of int to float
         Coefficients over their errors, of all columns in the fit.
     automatic : bool
-        Whether all kept columns stood out: a number that was asked for is filled up.
+        Whether all kept columns stood out: a number that was requested is filled up.
     """
 
     kept: Sequence[int]
@@ -295,7 +295,7 @@ class TargetDetection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OmittedCandidates:
-    """Columns outside a fit that were looked at, one after the other, and their statistics.
+    """Columns outside a fit that were tested, one after the other, and their statistics.
 
     Attributes
     ----------
@@ -329,14 +329,14 @@ class OmittedCandidates:
 
     @property
     def exhausted(self) -> bool:
-        """Whether more columns are likely to matter: the last one looked at stands out, or a target does."""
+        """Whether more columns are likely to matter: the last one tested stands out, or a target does."""
         last = len(self.found) == len(self.statistics) > 0
         return last or max(self.targets.values(), default=0.0) > self.critical
 
     def test(
         self, rows: LassoRows, columns: SparseColumns, targets: TargetDetection | None = None
     ) -> MissedColumnTest | None:
-        """Return the test in names and user units; None if no column outside the fit was looked at.
+        """Return the test in names and user units; None if no column outside the fit was tested.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ def screen_omitted(
     constant: int | None,
     clip: float | None = None,
 ) -> tuple[SparseFit, OmittedCandidates | None]:
-    """Return a fit with what it had missed, and the suspects; None if no column is left.
+    """Return a fit with the omitted columns that stand out, and the candidates; None if no column is left.
 
     Parameters
     ----------
@@ -397,13 +397,13 @@ def screen_omitted(
     constant : int, optional
         Column that is always in the fit.
     clip : float, optional
-        Where the products are clipped that are picked from, in units of the residuals' scale; default: where
-        peeling sees most.
+        Where the products are clipped that are selected from, in units of the residuals' scale; default:
+        where peeling sees most.
 
     Notes
     -----
-    **Privacy.** Spends the plan's price of it for the first suspect and, for each that stands out, that of a
-    fit and of another look.
+    **Privacy.** Spends the plan's price of it for the first candidate and, for each that stands out, that of
+    a fit and of another test.
     """
     if plan.all_targets:
         return fit, _candidates_if_all_are_targets(sums, fit)
@@ -443,20 +443,20 @@ def searched(
     scores: float,
     refit: Callable[[Fit], Fit],
 ) -> tuple[Fit, OmittedCandidates]:
-    """Return a fit with what it had missed, and the suspects.
+    """Return a fit with the omitted columns that stand out, and the candidates.
 
     Parameters
     ----------
     fit
     test_candidate : callable
-        Returns the most suspicious column outside a fit, its statistic, and the fit with it.
+        Returns the strongest candidate column outside a fit, its statistic, and the fit with it.
     outside : int
         Number of columns outside the fit.
     seen_from : float
     prices : tuple of float
         Of a look, and of a fit with what it found.
     scores : float
-        Price of the scores, of which all but the first look is taken.
+        Price of the scores, of which all but the first release is taken.
     refit : callable
         Returns the wider fit as it is fitted again.
     """
@@ -520,7 +520,7 @@ def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags
 
 
 def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
-    """Return what is tested beside targets that are all columns: nothing; None if all are kept."""
+    """Return what is tested next to targets that are all columns: nothing; None if all are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - DETECTION_PROBABILITY)
     return OmittedCandidates(statistics={}, columns=outside, seen_from=need) if outside else None
@@ -529,7 +529,7 @@ def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedC
 def _tested(
     sums: SparseSums, fit: SparseFit, candidate: int, rho: float, keep: bool
 ) -> tuple[float, SparseFit]:
-    """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
+    """Return T of a candidate, and the fit with it: among the kept columns too if `keep` says so."""
     noiseless = math.isinf(rho)
     score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
     if candidate not in sums.units.sized:
@@ -608,7 +608,7 @@ def missed_column_test(
     sums : SparseSums
     rows : LassoRows
     fit : SparseFit
-        With the suspects that were found.
+        With the candidates that were found.
     targets : sequence of int
     candidates : OmittedCandidates or None
     debiased : DebiasedFit

@@ -124,7 +124,7 @@ class LassoOptions:
         return self.target or ("robust" if self.all_targets else "mean")
 
     def kind(self, trust: Trust, family: LassoFamily) -> FitKind:
-        """Return which kind of fit is asked for.
+        """Return which kind of fit is requested.
 
         Raises
         ------

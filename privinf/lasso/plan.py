@@ -25,10 +25,10 @@ NEIGHBORS = 4  # of every target, by default, where sites have parts of their ow
 MEANS_SHARE = 0.04  # of the whole budget, where means are released
 RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
 MISSED_SHARE = 0.05  # of the whole budget, for the test of columns outside the fit; free if all are targets
-EDGE_ROOM = 0.25  # largest noise of the Gram matrix of picked columns, by default (`largest_sparsity`)
-MAX_SELECTIONS = 50  # columns that are picked by default
-MOST_LOGISTIC = 10  # the same of a logistic fit, which picks all of them, and pays for each
-# With every column as a target most goes to the scores; products with the selection stand for neighbours.
+EDGE_ROOM = 0.25  # largest noise of the Gram matrix of selected columns, by default (`largest_sparsity`)
+MAX_SELECTIONS = 50  # columns that are selected by default
+MOST_LOGISTIC = 10  # the same of a logistic fit, which selects all of them, and pays for each
+# With every column as a target most goes to the scores; products with the selection stand for neighbors.
 ALL_SHARES = {
     "selection": 0.12,
     "refit": 0.16,
@@ -47,16 +47,16 @@ class LassoShares:
     Attributes
     ----------
     selection : float
-        All picks of columns.
+        All selections of columns.
     refit : float
         Gram matrices of the selection and clipped steps.
     scales : float
-        Sizes of residuals and of columns, half each; where columns are centred as they come into play a
+        Sizes of residuals and of columns, half each; where columns are centered as they come into play a
         third, a half with their means, and a sixth for the means of response and residuals.
     neighbours : float
-        Neighbours of the targets; for all columns their products with the selected ones.
+        Neighbors of the targets; for all columns their products with the selected ones.
     gram : float
-        Precision columns of the targets: their regressions on the neighbours and what these explain.
+        Nodewise regressions of the targets: their regressions on the neighbors and what these explain.
     slopes : float
         Slopes and variances of the scores.
     score : float
@@ -151,7 +151,7 @@ class LassoPlan:
     clip : float
     shares : LassoShares
     extras : mapping of str to float
-        Shares of what was asked for beside the fit.
+        Shares of what was requested next to the fit.
     """
 
     rho: float
@@ -168,7 +168,7 @@ class LassoPlan:
 
     @property
     def site_neighbors(self) -> int:
-        """Neighbours of every target where sites have parts of their own."""
+        """Neighbors of every target where sites have parts of their own."""
         return NEIGHBORS if self.neighbors is None else self.neighbors
 
     @property
@@ -180,7 +180,7 @@ class LassoPlan:
 
     @property
     def means_price(self) -> float:
-        """Price of the means of columns and response before the fit; "all" pays it once more after it."""
+        """Price of the means of columns and response before the fit; "all" pays it again after it."""
         return self.price("means") / (2.0 if self.all_targets else 1.0) if "means" in self.extras else 0.0
 
     def sparsity_text(self, selected: Sequence[int], constant: int | None) -> str:
@@ -249,7 +249,7 @@ def largest_sparsity(rows: int, rho: float, columns: int) -> int:
 
     The Gram matrix of k columns, vectors shrunk to |x|^2 <= 1.4 k, has noise with eigenvalues of up to
     ``2 1.4 k^(3/2) / (n sqrt(2 rho_G))``, rho_G its part of the price. k is the most that keeps this below
-    `EDGE_ROOM` of a column's mean square; two of them are picked too many.
+    `EDGE_ROOM` of a column's mean square; two of them are selected beyond the sparsity.
 
     Examples
     --------

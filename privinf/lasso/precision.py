@@ -1,6 +1,6 @@
 r"""Columns of the precision matrix from one noisy Gram matrix, and what its noise does to them.
 
-For target j let M_j hold j, the selected support S and the neighbours of j. With the noisy Gram G~ = G + Z of
+For target j let M_j hold j, the selected support S and the neighbors of j. With the noisy Gram G~ = G + Z of
 the union of all M_j, the column is ``w_j = (G~_MM)^-1 e_j``, zero outside M_j. S belongs to M_j: then
 ``w_j' G`` vanishes on the other members of S, so that an error of the coefficients there moves the debiased
 coordinate only through the noise,
@@ -52,7 +52,7 @@ def floored(gram: Floats, share: float = FLOOR) -> Floats:
 def clearance(gram: Floats, sd: float) -> float:
     """Return the smallest eigenvalue of a released Gram matrix over the largest that its noise has.
 
-    Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 of it beside has eigenvalues of up to
+    Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 off it has eigenvalues of up to
     ``sd sqrt(2 k)``. Steps that are preconditioned by the matrix leave an error of about the inverse of this
     ratio, each time: they do not get there unless it is near 1 or above. `gram` has the shape (k, k) and is
     as released; without noise the ratio is infinite. Post-processing: reads no rows.
@@ -98,7 +98,7 @@ def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, 
     Parameters
     ----------
     columns : ndarray, shape (size, k)
-        Precision columns on the union.
+        Nodewise regressions on the union.
     gram_sd : float
         g, the sd of the noise of a diagonal entry of the mean Gram matrix.
     positions : ndarray of int, shape (s,)
@@ -157,7 +157,7 @@ def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
 
 
 def entry_noise_variance(column: Floats, variances: Floats, positions: Integers, error_cov: Floats) -> float:
-    """Return E (w' Z d)^2 of one precision column, for entries of Z of given variances.
+    """Return E (w' Z d)^2 of one nodewise regression, for entries of Z of given variances.
 
     Parameters
     ----------

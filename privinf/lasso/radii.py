@@ -1,6 +1,6 @@
 r"""How hard to clip a score: radii that trade efficiency against privacy noise.
 
-A target's score is the sum over records of ``u_j psi_R(r)``, u in R^k the standardised precision scores of
+A target's score is the sum over records of ``u_j psi_R(r)``, u in R^k the standardized precision scores of
 all k targets, shrunk to norm at most C, and r the residual in units of its scale, clipped at R. One record
 moves the released vector by at most 2 C R. Divided by its slope, the estimate has the relative variance
 
@@ -43,7 +43,7 @@ _SIZES = 400  # the same for that of |r|, where scores are clipped alone
 _SWEEPS = 8  # searches in C and R by turns; C and R are exact to more digits than matter
 ONE_SD = 0.6827  # probability that a normal residual is below one sd
 FALSE_CELLS = 0.001  # chance that a cell without records is taken for one with some, over all cells
-# Largest unit of clips, in middles of |r|: tails without a variance would drown picks in noise.
+# Largest unit of clips, in middles of |r|: tails without a variance would drown selections in noise.
 MOST_SPREAD = 3.0
 TWO_CELLS = 0.9  # share of all residuals in two cells from which on a response is taken to have two values
 
@@ -55,7 +55,7 @@ class ClipRadii:
     Attributes
     ----------
     norm : float
-        C, bound of the l2 norm of the standardised scores; infinite without noise.
+        C, bound of the l2 norm of the standardized scores; infinite without noise.
     residual : float
         R, bound of the residual in units of its scale; infinite without noise.
     variance : float
@@ -100,7 +100,7 @@ def relative_variance(norm: float, residual: float, k: int, n: int, rho: float) 
 
 
 def clip_radii(k: int, n: int, rho: float) -> ClipRadii:
-    """Return the radii that minimise Q(C, R).
+    """Return the radii that minimize Q(C, R).
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def clip_radii(k: int, n: int, rho: float) -> ClipRadii:
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return the minimiser of a unimodal function over [low, high], sought in the logarithm."""
+    """Return the minimizer of a unimodal function over [low, high], sought in the logarithm."""
     from scipy.optimize import minimize_scalar  # a third of the import time of the package
 
     minimum = minimize_scalar(
@@ -193,7 +193,7 @@ def product_variance(bound: float, n: int, rho: float) -> float:
 
 @cache
 def product_radius(n: int, rho: float) -> ProductRadius:
-    """Return the radius B that minimises the variance of a product-clipped score of one target.
+    """Return the radius B that minimizes the variance of a product-clipped score of one target.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class ResidualSizes:
     def scale(self) -> float:
         """The unit of clips: the larger of both, which follows the sd where the tail has the mass.
 
-        At most three times the middle: tails without a variance would drown picks and refit in noise.
+        At most three times the middle: tails without a variance would drown selections and refit in noise.
         """
         return max(self.middle, min(self.spread, MOST_SPREAD * self.middle))
 

@@ -56,7 +56,7 @@ class SparseUnits:
     sized: set[int] = field(default_factory=set)
 
     def move(self, columns: Integers, shift: Floats) -> None:
-        """Centre columns anew, `shift` in their units."""
+        """Center columns again, `shift` in their units."""
         moved = np.zeros(len(self.scale))
         moved[columns] = shift
         self.center = self.center + moved * self.scale

@@ -1,4 +1,4 @@
-"""A debiased lasso on secure sums: its server, its budget, and what its picks could detect."""
+"""A debiased lasso on secure sums: its server, its budget, and what its selections could detect."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What the picks of a secure fit could detect.
+    """What the selections of a secure fit could detect.
 
     Attributes
     ----------
     releases : tuple of SelectionRelease
-        Every release that columns were picked from, in order.
+        Every release that columns were selected from, in order.
     unseen : int
-        Of the `sparsity` columns that may matter, those that do not stand out: so many may not be picked.
+        Of the `sparsity` columns that may matter, those that do not stand out: so many may not be selected.
     bias : float
         Bound of what these can do to an interval, in standard errors.
     crowded : bool
-        Whether columns stand out beside those that are kept.
+        Whether columns stand out next to those that are kept.
     hidden : bool
-        Whether the noise of the Gram matrix of what was picked is as large as its smallest eigenvalue.
+        Whether the noise of the Gram matrix of what was selected is as large as its smallest eigenvalue.
     """
 
     releases: tuple[SelectionRelease, ...]
@@ -134,20 +134,20 @@ def detection_of(
     debiased: DebiasedFit,
     constant: int | None,
 ) -> Detection:
-    """Return what the picks could detect; the constant, if there is one, was not picked.
+    """Return what the selections could detect; the constant, if there is one, was not selected.
 
     Notes
     -----
     **Privacy.** Post-processing.
 
-    A column k that was not picked, with a coefficient of b, moves the estimate of target j by
-    ``w_j'Sigma_k b``, w_j the precision column: not at all if k is in w_j, else by about w_jj times their
+    A column k that was not selected, with a coefficient of b, moves the estimate of target j by
+    ``w_j'Sigma_k b``, w_j the nodewise regression: not at all if k is in w_j, else by about w_jj times their
     correlation given the others. A column was missed only if its covariance with the residuals was below
     what is found, and it is in no w_j only if the correlation was.
 
     Columns that stand in for a missed one stand out too: as many may then stand out as may matter, but some
-    do among those picked too many. Without signal, these have the errors of any column, and were picked for
-    what they share of the error of their release.
+    do among those selected beyond the sparsity. Without signal, these have the errors of any column, and were
+    selected for what they share of the error of their release.
     """
     selection = sharpest(server.releases, SELECTION)
     neighbors = sharpest(server.releases, NEIGHBORS)

@@ -1,22 +1,22 @@
-r"""Picking columns where nobody sees un-noised sums: one Gaussian release of the whole vector of products.
+r"""Selecting columns where nobody sees un-noised sums: one Gaussian release of the whole vector of products.
 
 Peeling compares un-noised sums at a trusted server. A secure sum gives the noisy total alone, so that the
-vector goes out as a whole and the largest of its released entries are picked, for any number of picks at the
-one price. Everything else a sparse regression releases is a Gaussian sum already: with `VectorServer` between
-them the engines run on secure sums as they are.
+vector goes out as a whole and the largest of its released entries are selected, for any number of selections
+at the one price. Everything else a sparse regression releases is a Gaussian sum already: with `VectorServer`
+between them the engines run on secure sums as they are.
 
 **The vector.** With residuals r of scale sigma a record adds f = (x_j r)_j, shrunk to |f| <= C. Its entries
 have a size of sigma in units of the columns, so |f| is about sigma sqrt p: C = R sigma sqrt p. (To clip
 entries as well, as for peeling, would cost a tenth of their slope: it is done only where there is no noise,
-so that the picks are those of peeling.) The release has the l2 sensitivity 2C, hence for the price rho noise
-of sd ``2 C / sqrt(2 rho)`` on every sum. For normal r the shrunk product has the slope A1(R) in the
+so that the selections are those of peeling.) The release has the l2 sensitivity 2C, hence for the price rho
+noise of sd ``2 C / sqrt(2 rho)`` on every sum. For normal r the shrunk product has the slope A1(R) in the
 covariance of x_j and r and the second moment A2(R) sigma^2, and an entry, divided by its slope, the variance
 
     sigma^2 / n  [A2(R) + 4 R^2 p / (2 rho n)] / A1(R)^2                        (variance of an entry)
 
-of which R is the minimiser. Peeling has p = 1 in it, but pays for every pick, and its lambda is 2B: the price
-of doing without a trusted server is a noise that grows as sqrt p, and it is paid in the picks alone. Columns
-of targets are correlated with all others likewise, m p products at a time.
+of which R is the minimizer. Peeling has p = 1 in it, but pays for every selection, and its lambda is 2B: the
+price of doing without a trusted server is a noise that grows as sqrt p, and it is paid in the selections
+alone. Columns of targets are correlated with all others likewise, m p products at a time.
 
 **What is found.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance is
 found, but for 5% each of a larger one elsewhere and of its own noise, from ``(z(.05 / 2p) + z(.05)) sd`` on.
@@ -28,7 +28,7 @@ if it exceeds g times the logarithm of their sum of exponentials (a random energ
     L = g log 2m + h^2 / (2 g)   for g > h / sqrt(2 log 2m), else h sqrt(2 log 2m),
 
 by a logistic number of scale g and its own spread h, about L + z_q sqrt(h^2 + g^2 pi^2 / 3) with probability
-q; B minimises the z that this needs.
+q; B minimizes the z that this needs.
 """
 
 from __future__ import annotations
@@ -53,12 +53,11 @@ VECTORS = {
 }
 # R is sought on a grid: the variance is flat around its minimum, and all but constant below the least.
 RADII = np.geomspace(0.1, 4.0, 48)
-MISSED = 0.05  # chance that a pick is missed in `detectable_sds`: by larger noise elsewhere, or by its own
+MISSED = 0.05  # chance in `detectable_sds` that larger noise elsewhere, or an entry's own, hides a signal
 # Probability with which the smallest effect that is stated as detected is detected.
 DETECTION_PROBABILITY = 0.8
-SELECTION_CLIPS = np.geomspace(
-    0.1, 2.0, 24
-)  # grid of clips for the pick of one column, in units of the residuals
+# Grid of clips for the selection of one column, in units of the residuals.
+SELECTION_CLIPS = np.geomspace(0.1, 2.0, 24)
 NOISELESS_CLIP = 1.5  # where products are clipped without noise, in the same units
 
 
@@ -98,7 +97,7 @@ class Selection:
 
 
 def vector_radius(entries: int, rows: int, n: int, rho: float) -> float:
-    """Return R, which minimises the variance of an entry.
+    """Return R, which minimizes the variance of an entry.
 
     Parameters
     ----------
@@ -153,7 +152,7 @@ class VectorServer:
     clip : float
         Where the engine clips products, in units of the residuals' scale.
     releases : list of SelectionRelease
-        What was picked from so far.
+        What was selected from so far.
 
     Notes
     -----
@@ -197,7 +196,7 @@ class VectorServer:
         Raises
         ------
         NotAvailableError
-            The statistic has no vector of bounded length, or values are asked for.
+            The statistic has no vector of bounded length, or values are requested.
         """
         if op not in VECTORS or values or rho is None or candidates is None:
             raise NotAvailableError(
@@ -258,7 +257,7 @@ class VectorServer:
 
 
 def detectable_sds(columns: int) -> float:
-    """Return how many sds an entry must have to be picked before `columns` that are noise."""
+    """Return how many sds an entry must have to be selected before `columns` that are noise."""
     return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
 
 
@@ -272,7 +271,7 @@ def sharpest(releases: Sequence[SelectionRelease], label: str) -> SelectionRelea
 
 
 def selection_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
-    """Return where products are clipped for one pick of `columns`, and the z that is then picked.
+    """Return where products are clipped for one selection of `columns`, and the z that is then selected.
 
     Parameters
     ----------
@@ -304,7 +303,7 @@ def selection_clip(n: int, columns: int, rho: float) -> tuple[float, float]:
 
 
 def detection_limit(n: float, columns: int, scale: float, slope: float, square: float) -> float:
-    """Return the z that is picked with `DETECTION_PROBABILITY` from sums with such Gumbel noise."""
+    """Return the z that is selected with `DETECTION_PROBABILITY` from sums with such Gumbel noise."""
     spread = math.sqrt(n * square)
     log_count = math.log(2.0 * columns)
     frozen = scale * math.sqrt(2.0 * log_count) <= spread

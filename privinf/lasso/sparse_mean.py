@@ -166,7 +166,7 @@ def sparse_mean(
     samples_by_machine : sequence of m arrays of shape (n_i, p), array of shape (m, n, p), or mapping to such
         The rows of each machine.
     epsilon : float
-        Pure epsilon for everything that a machine holds; infinity for answers in clear.
+        Pure epsilon for everything that a machine holds; infinity for answers without protection.
     sparsity : int
         s: how many coordinates are kept.
     scale : float

@@ -69,11 +69,11 @@ class SparseSums:
         This column has the place of the response in residuals: what is asked then is of its regression on
         others.
     centred : bool
-        Whether columns are centred at released means as they come into play, as a constant would do.
+        Whether columns are centered at released means as they come into play, as a constant would do.
     sizes : list of ResidualSizes
         What was released of sizes of residuals, in order: the response's first.
     center_sd : dict of int to float
-        Sds of the noise of released centres, in units of the columns.
+        Sds of the noise of released centers, in units of the columns.
     mean_sd : ndarray, shape (p,), or float
         Of the means of all columns, in the user's units; 0 where none were released.
 
@@ -127,7 +127,7 @@ class SparseSums:
         return sizes.scale
 
     def center(self, rho: float, fixed: Sequence[int] = ()) -> None:
-        """Release the means of the columns but the `fixed`, and centre there."""
+        """Release the means of the columns but the `fixed`, and center there."""
         units = self.units
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
         bound = float(units.max_abs[moved].max())
@@ -142,7 +142,7 @@ class SparseSums:
         self.mean_sd = noisy.mean_sd * units.scale
 
     def center_again(self, rho: float) -> None:
-        """Release the means of all columns in units of their sizes, where rows are shorter; centre there."""
+        """Release the means of all columns in units of their sizes, where rows are shorter; center there."""
         columns = np.arange(len(self.units.scale))
         noisy = self._shrunk_means(columns, rho, Labels.MEANS_OF_COLUMNS_AGAIN)
         self.units.move(columns, noisy.mean)
@@ -151,7 +151,7 @@ class SparseSums:
     def center_residual(
         self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
     ) -> float:
-        """Release the mean of residuals clipped at `bound`, centre there, and return the sd of its noise."""
+        """Release the mean of residuals clipped at `bound`, center there, and return the sd of its noise."""
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
         noisy = self.server.vector_sum(
             Statistics.RESIDUAL_SUM,
@@ -170,7 +170,7 @@ class SparseSums:
 
         Where there is noise, columns are clipped at `clip` declared units before they are squared, and the
         sizes are those of normal columns whose clipped squares have these means, at most the reach. Where
-        columns are centred half of the price is for their means.
+        columns are centered half of the price is for their means.
         """
         new = [j for j in columns if j not in self.units.sized]
         if not new:
@@ -199,7 +199,7 @@ class SparseSums:
             self._center_sized(np.array(new), rho)
 
     def _center_sized(self, columns: Integers, rho: float) -> None:
-        """Release the means of columns in units of their root mean squares, and centre and scale anew."""
+        """Release the means of columns in units of their root mean squares, and center and scale again."""
         noisy = self._shrunk_means(columns, rho, Labels.MEANS_IN_PLAY)
         shift = np.clip(standing_out(noisy.mean, noisy.mean_sd), -1.0, 1.0)
         self.units.move(columns, shift)

@@ -1,23 +1,25 @@
-r"""Private hard thresholding: a sparse linear fit from blocks of picks and clipped preconditioned steps.
+r"""Private hard thresholding: a sparse linear fit from blocks of selections and clipped preconditioned steps.
 
-1. A block of columns is picked by peeling ``|sum clip(x_j r, B)|``, B = 1.5 sd(r): the clipped product has a
-   sensitivity of 2 B whatever the bound of x_j, and ranks columns as the product does.
-2. The columns picked so far are fitted cheaply and the next block is picked on the residual: halves first,
-   then halves of what is left. A pick costs e0^2/8 wherever it is made, so blocks cost nothing but the fits.
-3. A few columns too many are picked, all are fitted well beside the targets, and the `sparsity` largest are
-   kept. (A debiasing step from 0 would be long for a target with an effect: scores of rare levels are cut.)
+1. A block of columns is selected by peeling ``|sum clip(x_j r, B)|``, B = 1.5 sd(r): the clipped product has
+   a sensitivity of 2 B whatever the bound of x_j, and ranks columns as the product does.
+2. The columns selected so far are fitted cheaply and the next block is selected on the residual: halves
+   first, then halves of what is left. A selection costs e0^2/8 wherever it is made, so blocks cost nothing
+   but the fits.
+3. A few columns too many are selected, all are fitted well next to the targets, and the `sparsity` largest
+   are kept. (A debiasing step from 0 would be long for a target with an effect: scores of rare levels are
+   cut.)
 
-Where the number is to be chosen, blocks are of five columns, up to a public most. The b-th block of picks,
-and the b-th cheap fit, has a price in proportion to 1 / b, so that the first ones, which are always made, are
-good however many there could be. After each cheap fit the columns of the last block that stand out of their
-errors are counted, and picking ends where fewer than three do: a column beside one that matters is often
-picked with it, so that some of a block do not stand out although more is to come. What picks and cheap fits
-left goes to the full fit, and what sizes and scales left to the scores of the targets: their most is fixed in
-advance (zCDP adds up where later prices depend on earlier releases, as long as their sum does not). Where the
-Gram matrix of all in the full fit is not clear of its noise, columns that did not stand out of the last cheap
-fit are left out again, the least first, until the rest of the matrix is clear. It was released with the whole
-and costs nothing; a column that matters is found again by the look at what was missed. Those columns are kept
-that stand out of the errors of the full fit.
+Where the number is to be chosen, blocks are of five columns, up to a public most. The b-th block of
+selections, and the b-th cheap fit, has a price in proportion to 1 / b, so that the first ones, which are
+always made, are good however many there could be. After each cheap fit the columns of the last block that
+stand out of their errors are counted, and selection ends where fewer than three do: a column next to one that
+matters is often selected with it, so that some of a block do not stand out although more is to come. What
+selections and cheap fits left goes to the full fit, and what sizes and scales left to the scores of the
+targets: their most is fixed in advance (zCDP adds up where later prices depend on earlier releases, as long
+as their sum does not). Where the Gram matrix of all in the full fit is not above its noise, columns that did
+not stand out of the last cheap fit are left out again, the least first, until the rest of the matrix is above
+its noise. It is a part of the released matrix and costs nothing; the test for omitted columns finds a column
+that matters again. Those columns are kept that stand out of the errors of the full fit.
 
 Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v = L^-1 x shrunk to |v| <= C,
 
@@ -44,10 +46,10 @@ from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels
 
-PRODUCT_CLIP = 1.5  # of products for picks, and of residuals in a step, in units of the residuals' scale
-BLOCKS = 3  # of picks, where their number is given (`block_sizes`)
+PRODUCT_CLIP = 1.5  # of products for selections, and of residuals in a step, in units of the residuals' scale
+BLOCKS = 3  # of selections, where their number is given (`block_sizes`)
 OPEN_BLOCK = 5  # columns in a block, where their number is to be chosen
-MIN_NEW_SIGNALS = 3  # picking ends when fewer columns of a block than these stand out
+MIN_NEW_SIGNALS = 3  # selection ends when fewer columns of a block than these stand out
 # A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
 GRAM_ROOM = 1.4
 STEPS = (0.1, 0.15, 0.25, 0.5)  # shares of the steps' price; the last step decides the noise
@@ -66,7 +68,7 @@ SHRINK = 0.7  # residuals' scale after a cheap step relative to before it, inste
 
 @dataclass(frozen=True, slots=True)
 class ThresholdingBudget:
-    """Prices of one sparse fit, in zCDP: all its picks, all its fits, all residual scales, column sizes."""
+    """Prices of one sparse fit, in zCDP: all selections, all fits, all residual scales, column sizes."""
 
     selection: float
     refit: float
@@ -85,7 +87,7 @@ class SparseFit:
     beta : ndarray
         Their coefficients; those of columns in every fit take over the mean of what was dropped.
     picked : list of int
-        All columns that were picked: the kept ones and those that were dropped again.
+        All columns that were selected: the kept ones and those that were dropped again.
     selected_beta : ndarray
         Their coefficients before anything was dropped: where debiasing starts.
     scale : float
@@ -100,7 +102,7 @@ class SparseFit:
         Whether the steps did not get there: the residuals are larger than the response was, or the last step
         is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
     root : ndarray, shape (size of `picked`, size of `picked`)
-        R of the steps: ``R R'`` is about the inverse Gram matrix of the picked columns.
+        R of the steps: ``R R'`` is about the inverse Gram matrix of the selected columns.
     gram_clearance : float
         Clearance of the Gram matrix of the steps (`privinf.lasso.precision.clearance`).
     unspent : float
@@ -159,25 +161,25 @@ def sparse_fit(
     ----------
     sums : SparseSums
     sparsity : int
-        Number of columns kept, beside those of `always`.
+        Number of columns kept, next to those of `always`.
     budget : ThresholdingBudget
     extra : int
-        Columns picked too many, and dropped again.
+        Columns selected beyond the sparsity, and dropped again.
     blocks : int
-        In how many blocks columns are picked.
+        In how many blocks columns are selected.
     clip : float
         Where products and residuals are clipped, in multiples of the residuals' scale.
     threshold : float
         Only columns are kept whose coefficient is more than this many standard errors from zero, and columns
-        are picked in blocks until fewer than `MIN_NEW_SIGNALS` of a block are; 0: the number is as stated.
+        are selected in blocks until fewer than `MIN_NEW_SIGNALS` of a block are; 0: the number is as stated.
     always, excluded : sequence of int
-        Columns in every fit (a constant), and those that may not be picked: public choices.
+        Columns in every fit (a constant), and those that may not be selected: public choices.
     targets : sequence of int
-        Columns that are in the last fit, picked or not, if they are no more than are picked.
+        Columns that are in the last fit, selected or not, if they are no more than are selected.
 
     Notes
     -----
-    **Privacy.** Spends what `budget` says but for what the fit says is `unspent`.
+    **Privacy.** Spends the prices in `budget` but for what the fit says is `unspent`.
     """
     p = len(sums.units.scale)
     allowed = np.ones(p, dtype=bool)
@@ -245,7 +247,7 @@ def _parts(count: int, power: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _FullFit:
-    """The fit of everything that was picked."""
+    """The fit of everything that was selected."""
 
     support: list[int]
     beta: Floats
@@ -267,7 +269,7 @@ def _full_fit(
     price: float,
     doubtful: Sequence[int] = (),
 ) -> _FullFit:
-    """Return the fit of what was picked, but for those of the `doubtful` places that hide the others."""
+    """Return the fit of what was selected, but for those of the `doubtful` places that hide the others."""
     noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
     positions_above_noise = part_above_noise(noisy, sd, doubtful)
     noisy = noisy[np.ix_(positions_above_noise, positions_above_noise)]
@@ -309,7 +311,7 @@ def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fix
     places = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
     beta_of_places = beta[places]
     if fixed:
-        # A constant that was fitted beside a skewed column lacks its mean once the column is dropped.
+        # A constant that was fitted next to a skewed column lacks its mean once the column is dropped.
         dropped = np.setdiff1d(np.arange(len(beta)), places)
         gram = np.linalg.inv(full.root @ full.root.T)[:fixed]
         beta_of_places[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
@@ -336,7 +338,7 @@ def _doubtful(size: Floats, threshold: float, support: list[int], fixed: set[int
 def part_above_noise(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
     """Return the places of a released Gram matrix but for the fewest of the doubtful, in order, that hide it.
 
-    All places where it is clear of its noise, and where leaving all the doubtful out does not make it so.
+    All places where it is above its noise, and where leaving all the doubtful out does not make it so.
     """
     places = list(range(len(gram)))
     for out in [None, *doubtful]:

@@ -71,20 +71,22 @@ class MixedLeastSquares:
     Notes
     -----
     Write N = (1-a) n and S for the diagonal of `noise`. Given D, the rows are k draws from (nearly, since
-    each is a sum over n people) the normal law with covariance ``(1-a) D'D/k + diag(S, tau_y^2)``, so
+    each is a sum over n people) the normal distribution with covariance ``(1-a) D'D/k + diag(S, tau_y^2)``,
+    so
 
     .. math:: \bar\psi(b) = [X'(y - X b) + k S b] / N
 
     is unbiased for ``D_x'(d_y - D_x b)/n``: the normal equations of the full private data. With the all-ones
-    row r_0 = sqrt(a) n xbar' + noise, every row is centred at first, x - c r_0'/(sqrt(a) n), which adds
+    row r_0 = sqrt(a) n xbar' + noise, every row is centered at first, x - c r_0'/(sqrt(a) n), which adds
     ``kappa = sum c^2/(a n^2)`` noisy rows to k; the intercept solves ``ybar - xbar'b - b_0 = 0``, whose error
     is that of two means (its dependence on the noise of the slopes is of second order).
 
-    The meat has three parts: that of the k rows (mixing error and noise together) by their normal law,
-    `normal_meat`; the noise of the means; and, for the population, s_e^2 A, with what disjoint rows show of
-    unequal variances (`shown_sampling`). t quantiles with k - d degrees of freedom go with it (`df`): without
-    noise, given the rows' x, the law is exactly theirs. A sandwich of the k rows would be short where k is
-    small (k/4 degrees of freedom, not k), and too long for disjoint rows, whose own products are no error.
+    The meat has three parts: that of the k rows (mixing error and noise together) by their normal
+    distribution, `normal_meat`; the noise of the means; and, for the population, s_e^2 A, with what disjoint
+    rows show of unequal variances (`shown_sampling`). t quantiles with k - d degrees of freedom go with it
+    (`df`): without noise, given the rows' x, the distribution is exactly theirs. A sandwich of the k rows
+    would be short where k is small (k/4 degrees of freedom, not k), and too long for disjoint rows, whose own
+    products are no error.
 
     **Score test.** With e = y - X b and t = S b, ``X_0 = X + e t' k/(e'e)`` has ``X_0'e = N psibar(b)``, and
     given D its rows are independent of e under the null. So the ordinary F test of e on X_0 is exact for
@@ -274,7 +276,7 @@ class MixedLeastSquares:
         raise NotAvailableError(NO_FULLER)
 
     def exact_score_test(self, beta: Floats, z: Floats) -> tuple[float, float]:
-        """Return (k R^2, p-value) of the randomised score test, exact at every k for Gaussian rows.
+        """Return (k R^2, p-value) of the randomized score test, exact at every k for Gaussian rows.
 
         Parameters
         ----------
@@ -354,7 +356,7 @@ class MixedLeastSquares:
             return 0.0
 
     def _joined(self, slopes: Floats, mean: float) -> Floats:
-        """Return the (p, p) meat from that of the centred slopes' scores and of the mean residual."""
+        """Return the (p, p) meat from that of the centered slopes' scores and of the mean residual."""
         if self._means is None:
             return slopes
         joint = np.zeros((len(self._slopes),) * 2)
@@ -364,7 +366,7 @@ class MixedLeastSquares:
 
     @cached_property
     def _lift(self) -> Floats:
-        """From (mean residual, centred scores) to the scores of the symmetric equations."""
+        """From (mean residual, centered scores) to the scores of the symmetric equations."""
         lift = np.eye(len(self._slopes))
         if self._means is not None:
             lift[self._slopes, self._constant] = self._means[0]
@@ -386,7 +388,7 @@ class MixedLeastSquares:
         residual = np.zeros(p + 1)
         residual[at] = np.append(-self._means[0], self._means[1])
         residual[self._constant] = -1.0
-        mean += np.outer(residual, residual)  # not centred, as in R^2: of order 1/n where it matters
+        mean += np.outer(residual, residual)  # not centered, as in R^2: of order 1/n where it matters
         moved = np.einsum("klab,ca,db->klcd", tensor, self._lift, self._lift, optimize=True)
         return np.asarray(moved, dtype=np.float64)
 

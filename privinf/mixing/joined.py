@@ -266,7 +266,7 @@ def regression_release(joined: Release, design: Design) -> Release:
     Release
         ``features`` (k, p) with the constant's column c, ``response`` (k,), and, where the all-ones row was
         released and the design has a constant, ``ones_row`` (p,) and ``ones_response`` (1,); the noise
-        variances in its law.
+        variances in its distribution.
     """
     rows = joined.arrays["rows"]
     n = joined.nobs

@@ -477,7 +477,7 @@ class PartyModel(Model[PartyModelOptions]):
         return party_design(Schema(columns), centred=centred)
 
     def _requested_design(self, released: Design, label: str | None) -> Design:
-        """Return the design of the regression asked for."""
+        """Return the design of the regression requested."""
         if label is None and self._formula is not None:
             return formula_design(released, self._formula)
         chosen = self._label if label is None else label

@@ -77,11 +77,11 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
     .. math:: \frac{X'X}{k}\, s^2 + c c', \qquad c = X'e/k, \qquad s^2 = \frac{e'e}{k - d}
               \frac{1 + \delta}{1 + 2\delta}
 
-    is that of normal rows, (x, e) of mean 0 with E[x e] = c. Its expectation needs no normal law: over
-    random signs ``sum x e`` of all rows has the terms ``d_i e_i``, a constant where columns of the mixing
-    matrix have norm 1, and products of two people, uncorrelated. What is left out, ``2 sum(d^2 e^2)`` of the
-    people, is a share of about 2/n. Dense signs and "countsketch" have it at every k up to n; for "hadamard",
-    whose rows are orthogonal, it is too much by n/(n - k).
+    is that of normal rows, (x, e) of mean 0 with E[x e] = c. Its expectation needs no normal distribution:
+    over random signs ``sum x e`` of all rows has the terms ``d_i e_i``, a constant where columns of the
+    mixing matrix have norm 1, and products of two people, uncorrelated. What is left out, ``2 sum(d^2 e^2)``
+    of the people, is a share of about 2/n. Dense signs and "countsketch" have it at every k up to n; for
+    "hadamard", whose rows are orthogonal, it is too much by n/(n - k).
 
     A sandwich of the rows has four moments of each: for a row of n/k people it adds k/n times the people's
     ``mean(d d' e^2)``, which is no error of the total, and where rows are normal its relative variance is
@@ -109,7 +109,7 @@ def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) ->
     Notes
     -----
     The error D of the estimate adds ``D'(S - A) D + 2 t'D`` to the mean squared residual, t = S b. By the
-    law of normal rows, E D = A^-1 (G A^-1 + tr(A^-1 G)) t / k with G = A + S, and its covariance is
+    distribution of normal rows, E D = A^-1 (G A^-1 + tr(A^-1 G)) t / k with G = A + S, and its covariance is
     ``A^-1 (s^2 G + t t') A^-1 / k``. The sum without ``-d s^2/k``, with R = A^-1 S, is
 
         tr R^2 + b'R' [3 S + (1 + 2 d + 2 tr R) A] R b / s^2,
@@ -208,10 +208,11 @@ def row_draws(
     Notes
     -----
     Given the people, mixed rows are independent and normal, sums of n/k people or more. So independent
-    normal multipliers w on the rows' scores have their law: their sum is normal, of covariance `rows`, and
-    what d regressors leave of ``w'w`` is chi-square of k - d and independent of it, as the residual sum of
-    squares is that estimates `rows`, and the sampling with them. A row says nothing of the draw of the
-    people, nor of the noise of means that all rows share: both are drawn from normal laws.
+    normal multipliers w on the rows' scores have their distribution: their sum is normal, of covariance
+    `rows`, and what d regressors leave of ``w'w`` is chi-square of k - d and independent of it, as the
+    residual sum of squares is that estimates `rows`, and the sampling with them. A row says nothing of the
+    draw of the people, nor of the noise of means that all rows share: both are drawn from normal
+    distributions.
     """
     root = covariance_root(nonnegative(rows))
     rest_root = covariance_root(nonnegative(rest))

@@ -1,7 +1,7 @@
 r"""Slopes for prediction from mixed rows: regression calibration and ridges, averaged over what is plausible.
 
 The de-biased estimate is for inference: where the rows are mostly noise its error is far larger than that of
-no model. Prediction asks for small error instead, and gets it by pulling the slopes towards zero by as much
+no model. Prediction requests small error instead, and gets it by pulling the slopes towards zero by as much
 as the noise makes necessary.
 
 Notation: k rows ``x + u``, ``y + v`` with known noise variances; a row's signal has covariance
@@ -64,14 +64,14 @@ def shrunk_slopes(
     signal_bounds: Floats,
     label_variance_bound: float,
 ) -> ShrunkFit:
-    r"""Return slopes for prediction from centred mixed rows.
+    r"""Return slopes for prediction from centered mixed rows.
 
     Parameters
     ----------
     X : ndarray, shape (k, d)
-        Mixed rows of the features, centred by the means of the all-ones row; scaled units.
+        Mixed rows of the features, centered by the means of the all-ones row; scaled units.
     y : ndarray, shape (k,)
-        Mixed label, centred likewise.
+        Mixed label, centered likewise.
     noise : ndarray, shape (d,)
         Noise variance of each column.
     y_noise : float
@@ -89,7 +89,7 @@ def shrunk_slopes(
 
     With signal S = share H and noise T = diag(noise), ``E[x | x + u] = K (x + u)``, K = S (S + T)^-1: the
     calibrated rows Z = (x + u) K' predict the label as clean rows would. Given R^2 and the label's variance
-    v, slopes of standardised features are normal with mean zero and variance ``w2 = R^2 v / tr C``, C their
+    v, slopes of standardized features are normal with mean zero and variance ``w2 = R^2 v / tr C``, C their
     correlation matrix, and the rows leave ``v_e = y_noise + share v (1 - R^2 kappa)``, kappa the share of
     the signal that Z has, so that
 
@@ -98,7 +98,7 @@ def shrunk_slopes(
     R^2 and v are averaged over a public grid by their likelihood. Variances of features are averaged alike,
     column by column. Covariances enter as far as they stand out of the noise (linear shrinkage of Ledoit
     and Wolf, 2004, with a margin). Where the rows say nothing the slopes go to zero and the prediction to
-    the label's mean. The rule was chosen on made-up designs, not on any data set.
+    the label's mean. The rule was chosen on simulated designs, not on any data set.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def _averaged_ridge(
 ) -> tuple[Floats, float, float]:
     """Return the posterior means of slopes, of the label's signal variance a row, and of R^2.
 
-    `total` is the trace of the clean rows' covariance, standardised columns.
+    `total` is the trace of the clean rows' covariance, standardized columns.
     """
     k = len(y)
     values, vectors = np.linalg.eigh(rows.T @ rows)

@@ -30,7 +30,7 @@ def modulation_noise_model(release: Release) -> ModulationNoiseModel:
 
 
 def _assemble(design: Design, private: Floats, public: Floats) -> Floats:
-    """Return the full matrix (n, p) from rescaled private and clear public columns."""
+    """Return the full matrix (n, p) from rescaled private and raw public columns."""
     mask = design.private
     if mask.all():
         return private
@@ -49,7 +49,7 @@ def _embed(matrix: Floats, mask: Flags, *, rows: bool) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class FeatureNoise:
-    """Law of the noise in the rescaled features, on all p columns (zero for public ones).
+    """Noise model in the rescaled features, on all p columns (zero for public ones).
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class FeatureNoise:
 
     @classmethod
     def from_cumulants(cls, mask: Flags, cov: Floats, directions: Floats, cumulants: Floats) -> FeatureNoise:
-        """Return the law, widened from the d private columns to all p."""
+        """Return the distribution, widened from the d private columns to all p."""
         return cls(_embed(cov, mask, rows=True), _embed(directions, mask, rows=False), cumulants)
 
 
@@ -122,7 +122,7 @@ def round_weights(release: Release) -> Floats:
 
 
 def feature_noise(release: Release, estimator: Estimator = "client-average") -> FeatureNoise:
-    r"""Return the law of the noise in the features that `estimator` works with, scaled units.
+    r"""Return the noise model in the features that `estimator` works with, scaled units.
 
     Notes
     -----

@@ -106,7 +106,7 @@ class ModulatedOLSResults(Results):
         alignment : float in [0, 1]
             Largest share of ||beta||^2 along the directions of the modulation. 1: any coefficients. 0:
             orthogonal to them, as the iterates of the iterative protocol are to those of their own round;
-            with a response in clear, this is the paper's.
+            with a response without protection, this is the paper's.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class ModulatedOLSResults(Results):
 
         Notes
         -----
-        Scaled units. Where y is sent in clear, its information about x at the estimate is included.
+        Scaled units. Where y is sent without protection, its information about x at the estimate is included.
         """
         system = self._client_average()
         scales = np.asarray(self._noise_model["scales"], dtype=np.float64)

@@ -121,7 +121,7 @@ def variance_bound(
         c: largest share of ||beta||^2 in the span of V. 1 for any V; 0 for V orthogonal to beta, as in the
         iterative protocol.
     response_noise : float
-        Variance tau^2 of the noise added to the response; 0 for one sent in clear.
+        Variance tau^2 of the noise added to the response; 0 for one sent without protection.
 
     Notes
     -----
@@ -173,7 +173,7 @@ def expected_expansion(
     ``(1-alpha)^2 ||h||^2 + (2 lambda^2/m) sum_j sin^2(omega <h, v_j>/2)``.
 
     **Privacy.** It says nothing of it: clients draw their own phases, and with fresh ones the second term is
-    noise whose law does not depend on h.
+    noise whose distribution does not depend on h.
     """
     waves = np.sin(0.5 * frequency * (directions @ difference)) ** 2
     return float(
@@ -187,7 +187,7 @@ def convergence_bound(*, smoothness: float, distance: float, rounds: int, varian
 
     ``L D^2 / (2 T) + variance / (2 L)`` with L = lambda_max(Sigma_x) (`smoothness`), D = ||b_0 - b*||
     (`distance`), for least squares given the data and b* inside the ball. `variance` already contains
-    1/K; the paper divides by K once more.
+    1/K; the paper divides by K again.
     """
     check_positive(smoothness, "smoothness")
     check_count(rounds, "rounds")
@@ -234,7 +234,7 @@ def reconstruction_bound(
         phi; "unknown": phi is uniform and unknown, the information of one message is
         ``(1-alpha)^2 [(I - P_V)/sigma^2 + J P_V]`` with J from `wave_information`.
     beta_norm, error_variance : float
-        ||beta*|| and the variance of y given x, where the response is sent in clear: adds
+        ||beta*|| and the variance of y given x, where the response is sent without protection: adds
         beta beta'/variance to the information.
 
     Notes
@@ -262,5 +262,5 @@ def reconstruction_bound(
     across = float(np.sum(keep2 / sigma**2))
     if response_information == 0.0 and len(sigma) == 1:
         return (directions / along + (dimension - directions) / across) / dimension
-    # With y in clear, or over rounds with other directions: tr(I^-1) >= d^2 / tr(I), as in the paper.
+    # With an unprotected y, or over rounds with other directions: tr(I^-1) >= d^2 / tr(I), as in the paper.
     return dimension / (directions * along + (dimension - directions) * across + response_information)

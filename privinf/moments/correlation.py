@@ -56,7 +56,7 @@ USES_SPREAD = "standard errors are estimated from the spread of the records"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MeanMoments:
-    """Mean second moments of k released columns, scaled units, and the law of their error.
+    """Mean second moments of k released columns, scaled units, and the distribution of their error.
 
     Attributes
     ----------
@@ -378,7 +378,7 @@ def _correlation(moments: MeanMoments, pair: Integers, given: Integers) -> tuple
 
 
 def _strength(moments: MeanMoments, columns: Integers) -> float:
-    """Return the smallest eigenvalue of the centred moments of the noisy columns, in sds of their noise."""
+    """Return the smallest eigenvalue of the centered moments of the noisy columns, in sds of their noise."""
     chosen = np.append(columns, moments.constant)
     noisy = ~moments.noise_free[chosen]
     if moments.scale == 0.0 or not noisy.any():

@@ -103,7 +103,7 @@ class MomentMap:
     def noise_tensor(self, variance: float) -> Floats:
         """Return K with ``Cov(noise of psi) = sum_kl w_k w_l K_kl`` for iid noise on the noisy entries.
 
-        With N the noise of the moments, of variance s^2 on the diagonal and s^2/2 beside it,
+        With N the noise of the moments, of variance s^2 on the diagonal and s^2/2 next to it,
         ``Cov(u'N a, t'N c) = (s^2/2) [(u't)(a'c) + (u'c)(a't)]``, less the same of their public entries.
         Where the columns are entries of z, all noisy, that is ``(s^2/2)[(|b|^2 + c^-2) I + b b']`` at w. The
         form alone is `noise_form`: the tensor takes p^2 times its memory.
@@ -209,7 +209,7 @@ class NoisyTotals(LargeSample):
     Notes
     -----
     psibar(b) = g - A b takes the noise linearly: it is exactly Gaussian, and nothing has to be subtracted.
-    ``null_meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise law; under HC0
+    ``null_meat(b) = s2(b) A + n V(b)``, s2(b) = mean (y - x'b)^2, with V from the noise model; under HC0
     ``null_meat(b) = H + (b - b^)'A(b - b^) A + n V(b)``, so that away from the estimate b^ the residual
     moments grow as they do under homoskedasticity. In the sampling term W is replaced by its positive part,
     H by the nearest semidefinite matrix of its trace; where they are semidefinite that is W and H
@@ -464,7 +464,7 @@ ROW_SUMS = (
 
 
 def release_covariance_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:
-    """Return the covariance that a release is asked for; errors as `requested_covariance` has them."""
+    """Return the kind of covariance that a release computes; errors as in `requested_covariance`."""
     kind = requested_covariance(cov_type, schema).release
     if kind == "cluster" and trust in ("server", "secure-sum"):
         raise NotAvailableError(ROW_SUMS)
@@ -555,9 +555,9 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
     -----
     With half the width of their bounds 1, the noise adds to the variance of a slope about as much as sampling
     does, times ``kappa (1 + R^2) / (sigma^2 r_j)``: sigma^2 the residual variance, r_j what column j has
-    beside all others, R^2 the largest squared norm of the columns, kappa a number that budget and n decide.
-    Against a response and a column that fill their bounds evenly beside one other, 1/4, 1/3 and R^2 = 1, each
-    factor says what it costs.
+    next to all others, R^2 the largest squared norm of the columns, kappa a number that budget and n decide.
+    Against a response and a column that fill their bounds evenly next to one other, 1/4, 1/3 and R^2 = 1,
+    each factor says what it costs.
     """
     design = result._context.design
     estimate = result.estimate

@@ -37,7 +37,7 @@ from privinf.wire import Labels, Statistics
 
 
 def closed(model_rows: ModelRows, schema: Schema) -> ModelRows:
-    """Return the sites of a formula, with all columns protected: no site sends a public one in clear.
+    """Return the sites of a formula, with all columns protected: no site sends raw public columns.
 
     The sites still adopt the design that their own schema makes.
     """

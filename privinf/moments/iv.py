@@ -286,7 +286,7 @@ class AndersonRubinTests(ScoreTests):
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
             Restrictions in any form that `wald_test` reads, over the rest of which the statistic is
-            minimised: its degrees of freedom are the instruments less the coefficients that are left free.
+            minimized: its degrees of freedom are the instruments less the coefficients that are left free.
             Or an array of the coefficients of all endogenous columns, user units, in the order of `params`;
             default zero.
 

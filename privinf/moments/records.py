@@ -39,7 +39,7 @@ class NoisyRecordMoments(LargeSample):
         Isometric entries of z z' for each record, z = (public, private, c y): the upper triangle row by row,
         off-diagonal entries times sqrt 2, less the public x public block; noise of sd `scale` on each.
     public : (n, k) array, optional
-        Public columns, in clear.
+        Public columns, without protection.
     private : int
         Number of private columns.
     order : (p,) array of int, optional
@@ -137,7 +137,7 @@ class NoisyRecordMoments(LargeSample):
         return self._square - float(beta @ (2.0 * self.g - self.A @ beta))
 
     def meat(self, beta: Floats) -> Floats:
-        """Return the centred covariance of psi, divisor n; clustered where there are groups."""
+        """Return the centered covariance of psi, divisor n; clustered where there are groups."""
         loading = self._at(beta)
         return np.asarray(loading @ self.covariance @ loading.T, dtype=np.float64)
 

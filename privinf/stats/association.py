@@ -4,9 +4,9 @@ r"""Tables of two columns with levels, and correlations: tests that one column i
     has V = n (diag p - p p') x (diag q - q q') + s^2 (M_p M_p') x (M_q M_q'),  M_p = I - p 1',
     for covariance, and T = E' V^- E. Rotated so that both matrices of the shorter side are diagonal, 1 and
     l, a line x of E has covariance M_q (n diag q + s^2 l I) M_q' = M_q C M_q'. As M_q q = 0, its part of T
-    is the least (x + t q)' C^-1 (x + t q) over t: x'C^-1 x - (q'C^-1 x)^2/q'C^-1 q. The law of T is that of
-    tables made up from the released margins, noise included: chi-square rejects .09 to .11 where noise
-    swamps margins. The same release has the same p-value.
+    is the least (x + t q)' C^-1 (x + t q) over t: x'C^-1 x - (q'C^-1 x)^2/q'C^-1 q. The distribution of T is
+    that of tables made up from the released margins, noise included: chi-square rejects .09 to .11 where
+    noise swamps margins. The same release has the same p-value.
 **Correlation.** Of u and v in [-1, 1], sums of u, v (noise of sd a), u^2, v^2 (b) and u v (c) are released.
     A = sum u v - sum u sum v/n has noise of variance c^2 + (m_u^2 + m_v^2) a^2 + a^4/n^2; the test divides
     it by the root of n s_u^2 s_v^2 + noise. The interval holds every r with |A - r n s_u s_v| <= z V(r)^.5,
@@ -80,7 +80,7 @@ class TableModel:
 
     @classmethod
     def from_counts(cls, X: Floats, n: int, sd: float, *, laplace: bool = False) -> TableModel:
-        """Return the law of released counts, whose noise has sd `sd`."""
+        """Return the distribution of released counts, whose noise has sd `sd`."""
         excess = n - X.sum(axis=(-2, -1), keepdims=True)
         return cls(X + excess / math.prod(X.shape[-2:]), n, sd, laplace)
 
@@ -184,7 +184,7 @@ def chi2_contingency(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -292,7 +292,7 @@ def request_table(
 
 
 def table_model(release: SampleSums) -> TableModel:
-    """Return the law of released cells."""
+    """Return the distribution of released cells."""
     X = release.sums.reshape([len(levels) for levels in release.levels])
     return TableModel.from_counts(
         X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace"
@@ -328,7 +328,7 @@ class PairModel:
     def from_sums(
         cls, sums: Floats, n: int, a: float, b: float, c: float, *, laplace: bool = False
     ) -> PairModel:
-        """Return the law of sums (..., 5), whose noise has these sds; `relative` is inf where one is weak."""
+        """Return the model of sums (..., 5) with noise of these sds; `relative` is inf where one is weak."""
         means = sums[..., :2] / n
         squares = sums[..., 2:4] / n
         s2 = squares - means**2 + (a / n) ** 2
@@ -441,7 +441,7 @@ def pearsonr(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional

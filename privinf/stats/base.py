@@ -258,7 +258,7 @@ class StatResult(PortableTest):
     ranked_notes : tuple
         Notes of the summary, in the order of their importance.
     cautions : tuple of (category, text)
-        Warnings of the test, and that missing values were imputed where that was asked for.
+        Warnings of the test, and that missing values were imputed where that was requested.
     confidence_level : float
         Level of the intervals in `rows`.
 

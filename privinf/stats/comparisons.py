@@ -235,7 +235,7 @@ def ttest_ind(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -279,8 +279,8 @@ def ttest_ind(
     With ``clip="auto"`` a fifth of mu^2 pays for a distribution function of all values, which says where they
     are clipped: at the median +- 1.5 sds, and farther out as n mu^2 grows
     (`privinf.stats.quantiles.core_clip`). The test, the estimates and the intervals are then about means
-    of clipped values, winsorized means: equal where all groups have one law, as for a rank test, but not
-    where they have one mean and other spreads. ``null`` and the notes say so, and ChangedTargetWarning is
+    of clipped values, winsorized means: equal where all groups have one distribution, as for a rank test, but
+    not where they have one mean and other spreads. ``null`` and the notes say so, and ChangedTargetWarning is
     given unless nearly nothing can lie beyond.
 
     **Privacy.** Neighbors differ by the replacement of one record, its value and its group. Only the number
@@ -367,7 +367,7 @@ def anova_oneway(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional

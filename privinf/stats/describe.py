@@ -64,7 +64,7 @@ class Description(PortableTable):
 
     @property
     def cautions(self) -> Cautions:
-        """What is said of imputed values, where that was asked for."""
+        """What is said of imputed values, where that was requested."""
         return of_imputation(self.missing)
 
     @property
@@ -79,7 +79,7 @@ class Description(PortableTable):
         -------
         DataFrame
             Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"), ``estimate``, and ``conf_low``
-            and ``conf_high`` of the level that was asked for; nan where there is no interval.
+            and ``conf_high`` of the level that was requested; nan where there is no interval.
         """
         import pandas as pd
 

@@ -8,18 +8,18 @@ each with noise of sd a (of P: b). Counts are projected on the public n, which l
     R_g = N_g - P_g - S_g^2/N_g the sum of squares about the group's mean (about m where N_g < 6 a).
     A' Cov^- A becomes Welch's F, its 1/(N_g - 1) replaced by one over R's degrees of freedom, noise included.
     The noises of A_g and R_g have the covariance c = -m (3 + m^2) a^2; R_g - c A_g/V_g, where V_g = R_g +
-    a^2 (1 + m^2), has none, as if values had been centred at m. Without it 16 skewed groups rejected 6.5%.
+    a^2 (1 + m^2), has none, as if values had been centered at m. Without it 16 skewed groups rejected 6.5%.
 **A difference D** (Fieller). f(D) = (N_h S_g - N_g S_h - D N_g N_h)/n has mean 0 and, to first order,
     variance [N_h^2 (R_g + a^2) + N_g^2 (R_h + a^2)]/n^2 + a^2 (x^2 + y^2 - (x + y)^2/k), where its
     derivatives by the counts are x = -(S_h + D N_h)/n and y = (S_g - D N_g)/n. The interval is where f(D)^2
     is at most t^2 times it: all that public bounds allow where the noise hides a group. A mean, likewise,
     from S_g - mu N_g.
 **Contrasts** of more groups combine the means' intervals (Zou and Donner's MOVER); simultaneous ones take
-    the quantile of the largest |f|/sd over all pairs in made-up releases.
+    the quantile of the largest |f|/sd over all pairs in simulated releases.
 
-Made-up releases have normal values of the released counts, means and spreads, and noise of the release's law.
-With Laplace noise p-values are the larger ones of these releases and of the law above, and intervals the
-wider ones. They are functions of the release: the same release has the same p-value.
+Simulated releases have normal values of the released counts, means and spreads, and noise of the release's
+distribution. With Laplace noise p-values are the larger ones of these releases and of the distribution above,
+and intervals the wider ones. They are functions of the release: the same release has the same p-value.
 
 References
 ----------
@@ -60,7 +60,7 @@ LARGEST_QUANTILE = 1e60
 class GroupModel:
     """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
-    `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` says whether it has Laplace's law.
+    `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` says whether it is Laplace noise.
     """
 
     N: Floats
@@ -75,14 +75,14 @@ class GroupModel:
     def from_sums(
         cls, N: Floats, S: Floats, P: Floats, n: int, noise: tuple[float, float], *, laplace: bool = False
     ) -> GroupModel:
-        """Return the law of released sums, whose noise has these sds."""
+        """Return the distribution of released sums, whose noise has these sds."""
         excess = (n - N.sum(axis=-1, keepdims=True)) / N.shape[-1]
         a, b = noise
         return cls(N=N + excess, S=S, P=P, n=n, a=a, b=b, laplace=laplace and a > 0.0)
 
     @classmethod
     def released(cls, release: SampleSums) -> GroupModel:
-        """Return the law of one release."""
+        """Return the distribution of one release."""
         noise = float(release.scale[0]), float(release.scale[2])
         N, S, P = release.sums.T
         return cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
@@ -269,7 +269,7 @@ class GroupModel:
         omega = (between - (k - 1) * within) / (total + within)
         return {"eta squared": between / total, "omega squared": max(omega, 0.0)}
 
-    # ---- made-up releases
+    # ---- simulated releases
 
     def simulate(self, draws: int = SIMULATED, *, equal: bool = False, stream: int = STREAM) -> GroupModel:
         """Return releases of normal values of these counts, means (or one mean, if `equal`) and spreads."""
@@ -317,7 +317,7 @@ def _degrees(variance: Floats, scatter: Floats) -> Floats:
 
 
 def rank(simulated: Floats, statistic: float) -> float:
-    """Return the share of made-up statistics that are as large, the found one among them."""
+    """Return the share of simulated statistics that are as large, the found one among them."""
     return float((1.0 + np.count_nonzero(simulated >= statistic)) / (SIMULATED + 1.0))
 
 

@@ -6,10 +6,10 @@ In units in which values are in [-1, 1] the release is S = sum u + e and Q = sum
 
 V holds all of the error of m, and is itself known with an error: t has Satterthwaite's degrees of freedom,
 2 V^2 over its variance 2 s^4/(n^2 (n - 1)) + (b^2 + 4 m^2 a^2)/n^4. So there is always a p-value: the noise
-hides s^2 only where it rules V. Where the noise has Laplace's law, a p-value is the largest one of t's, of
-the law of a normal number plus a Laplace number, and below n = 1,000 of t's rank in 9,999 made-up releases of
-normal values of the same mean and sd; an interval is the widest one. They are functions of the release: the
-same release has the same p-value.
+hides s^2 only where it rules V. Where the noise is Laplace noise, a p-value is the largest one of t's, of
+the distribution of a normal number plus a Laplace number, and below n = 1,000 of t's rank in 9,999 simulated
+releases of normal values of the same mean and sd; an interval is the widest one. They are functions of the
+release: the same release has the same p-value.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ HIDDEN_VARIANCE = (
 class MeanModel:
     """Mean, standard deviation and error from released sums, units of u; arrays of one shape.
 
-    `noise` holds the sds of the noise of S and of Q; `laplace` says whether it has Laplace's law.
+    `noise` holds the sds of the noise of S and of Q; `laplace` says whether it is Laplace noise.
     """
 
     mean: Floats
@@ -87,7 +87,7 @@ class MeanModel:
     def from_sums(
         cls, S: Floats, Q: Floats, n: int, noise: tuple[float, float], *, laplace: bool = False
     ) -> MeanModel:
-        """Return the law of released sums, whose noise has these sds."""
+        """Return the distribution of released sums, whose noise has these sds."""
         a, b = noise
         m = S / n
         s2 = np.maximum((Q / n - m**2 + (a / n) ** 2) * (n / (n - 1.0)), 0.0)
@@ -107,7 +107,7 @@ class MeanModel:
 
     @classmethod
     def released(cls, release: SampleSums) -> MeanModel:
-        """Return the law of one release."""
+        """Return the distribution of one release."""
         (S, Q), (a, b) = release.sums[0], release.scale
         laplace = release.noise == "laplace"
         return cls.from_sums(
@@ -152,7 +152,7 @@ class MeanModel:
         return self.sd / math.sqrt(self.n), self.noise[0] / (math.sqrt(2.0) * self.n)
 
     def _simulated(self, mean: float) -> Floats:
-        """Return |t| of made-up releases of normal values of this mean and this law's sd."""
+        """Return |t| of simulated releases of normal values of this mean and this distribution's sd."""
         n = self.n
         (normal, chi2, first, second) = _standard_draws(self.n)
         at = mean + float(self.sd) / math.sqrt(n) * normal
@@ -164,7 +164,7 @@ class MeanModel:
 
 @lru_cache(maxsize=4)
 def _standard_draws(n: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return what made-up releases of n records are made of: normal, chi-square and Laplace numbers."""
+    """Return what simulated releases of n records are made of: normal, chi-square and Laplace numbers."""
     rng = np.random.default_rng(SEED)
     draws = (
         rng.standard_normal(DRAWS),
@@ -311,7 +311,7 @@ def mean(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -324,7 +324,7 @@ def mean(
         them.
     clip : {"bounds", "auto"}
         Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
-        "auto" does not allow for rows that are too few to be seen and far beyond the clipping threshold;
+        "auto" does not allow for rows that are too few to be detected and far beyond the clipping threshold;
         `clip` of the result states how many there may be.
     confidence_level : float
         Level of the intervals, between 0 and 1.
@@ -453,7 +453,7 @@ def ttest_1samp(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -466,7 +466,7 @@ def ttest_1samp(
         them.
     clip : {"bounds", "auto"}
         Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
-        "auto" does not allow for rows that are too few to be seen and far beyond the clipping threshold;
+        "auto" does not allow for rows that are too few to be detected and far beyond the clipping threshold;
         `clip` of the result states how many there may be.
     alternative : {"two-sided", "less", "greater"}
         Direction of the test. Of the mean against `popmean`.

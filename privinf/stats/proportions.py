@@ -1,10 +1,10 @@
 r"""One share and two, from noisy counts: score intervals and exact tests.
 
 The released count of n records is X + e, e of sd s. The score test of p divides by sqrt(n p (1 - p) + s^2);
-the interval holds the p that it does not reject. ``method="exact"`` takes the law itself, a binomial number
-plus noise: with Gaussian noise and one side no test at its level of GDP has more power. With Laplace noise it
-is the only one. Two shares are tested by their 2 x 2 table (`privinf.stats.association`); their difference is
-one of means (`privinf.stats.groups`) whose squares are known.
+the interval holds the p that it does not reject. ``method="exact"`` takes the distribution itself, a binomial
+number plus noise: with Gaussian noise and one side no test at its level of GDP has more power. With Laplace
+noise it is the only one. Two shares are tested by their 2 x 2 table (`privinf.stats.association`); their
+difference is one of means (`privinf.stats.groups`) whose squares are known.
 
 References
 ----------
@@ -140,7 +140,7 @@ def proportion_confint(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -260,7 +260,7 @@ def proportions_ztest(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional

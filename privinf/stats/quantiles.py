@@ -155,7 +155,7 @@ class QuantileResult(StatResult):
         Parameters
         ----------
         confidence_level : float
-            Level of the interval, between 0 and 1. Above the level that was asked for, an end may be that of
+            Level of the interval, between 0 and 1. Above the level that was requested, an end may be that of
             the range in which the second release counted, or a bound.
         which : int
             Position of the quantile.
@@ -196,7 +196,7 @@ def quantile(
         The values, or the name of a column of `data`.
     q : float or sequence of float
         Orders of the quantiles, between 0 and 1. Several quantiles share the part of the budget after the
-        first look, and each has an interval of its own.
+        first release, and each has an interval of its own.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -249,7 +249,7 @@ def quantile(
     -----
     A quarter of mu^2 pays for the distribution function at 1,024 cells of the bounds, the rest for one at
     some 64 edges about what that shows (`privinf.inference.quantiles`). Laplace noise would have 28 times
-    the variance in the first look, and intervals an eighth wider (docs/tests.md). Near an end of the data,
+    the variance in the first release, and intervals an eighth wider (docs/tests.md). Near an end of the data,
     n mu below 250, an interval may end at a bound. Several quantiles and the ends of their intervals are in
     the order of q: estimates by isotonic regression, intervals by widening those that are out of order.
 
@@ -385,10 +385,10 @@ class CoreClip:
 def core_clip(distribution: Distribution, low: float, high: float, mu: float, groups: int) -> CoreClip:
     """Return the clip at which means of groups are compared: middle +- c sds, within public bounds.
 
-    The middle is the median, the sd that of a normal law with the quartiles that are seen, or, if that is
-    more, with the outermost quantiles that pass `CERTAIN` sds of the noise. In sums of `groups` equal groups
-    noise has sd 2 c/mu sds and sampling (n/groups)^.5: c is where the noise has a quarter of the variance of
-    sampling, but at least `LEAST_CORE`. So it widens with n mu^2, until nothing is cut.
+    The middle is the median, the sd that of a normal distribution with the quartiles that are detected, or,
+    if that is more, with the outermost quantiles that pass `CERTAIN` sds of the noise. In sums of `groups`
+    equal groups noise has sd 2 c/mu sds and sampling (n/groups)^.5: c is where the noise has a quarter of the
+    variance of sampling, but at least `LEAST_CORE`. So it widens with n mu^2, until nothing is cut.
     """
     visible_share = float(np.clip(CERTAIN * distribution.sds.max() / distribution.n, VISIBLE_TAIL, 0.25))
     shares = np.array([0.25, visible_share, 0.5, 1.0 - visible_share, 0.75])

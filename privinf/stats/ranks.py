@@ -1,8 +1,9 @@
-r"""Tests by ranks: that two samples, or groups, have one law, and that a law is symmetric about a point.
+r"""Rank tests that samples or groups have the same distribution, and signed-rank tests of symmetry.
 
 Ranks know no distances, so no bounds are paid for. The releases (`privinf.mechanisms.statistics.samples`):
 
-**Two samples**: R = sum s(x_i - y_j)/2 over all pairs, which is U - n_1 n_2/2, and n_1. Under one law R has
+**Two samples**: R = sum s(x_i - y_j)/2 over all pairs, which is U - n_1 n_2/2, and n_1. Under one
+distribution R has
     mean 0 and variance n_1 n_2 (n + 1)/12, less where there are ties, which are not released. The test
     divides R by the root of that and of the noise's variance. R/(n_1 n_2) + 1/2 estimates
     P = P(x > y) + P(x = y)/2, with a sampling variance of at most P (1 - P)/min(n_1, n_2) (van Dantzig), of
@@ -12,7 +13,7 @@ Ranks know no distances, so no bounds are paid for. The releases (`privinf.mecha
     n (n + 1) (2 n + 1)/6. 2 T/(n (n + 1)) estimates r = P(x + x' > 2 c) - P(x + x' < 2 c), with a variance
     of at most (1 - r^2)/[n/2] (Hoeffding).
 
-With Laplace noise the law is that of a normal number plus a Laplace number, in closed form.
+With Laplace noise the distribution is that of a normal number plus a Laplace number, in closed form.
 
 References
 ----------
@@ -84,7 +85,7 @@ class RankModel:
     def of_two(
         cls, score: float, first: float, n: int, noise: Sequence[float], *, laplace: bool
     ) -> RankModel:
-        """Return the law of R/(n - 1) and n_1, released with noise of these sds.
+        """Return the distribution of R/(n - 1) and n_1, released with noise of these sds.
 
         n_1 is moved towards n/2, where R spreads most, by one sd of its noise.
         """
@@ -146,7 +147,7 @@ def mannwhitneyu(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test by ranks that two samples have the same law, and say how often one is above the other.
+    """Test by ranks that two samples have the same distribution, and say how often one is above the other.
 
     Parameters
     ----------
@@ -166,7 +167,7 @@ def mannwhitneyu(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -300,7 +301,7 @@ def kruskal(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test by ranks that groups have the same law, by absolute sums of centred ranks.
+    """Test by ranks that groups have the same distribution, by absolute sums of centered ranks.
 
     Parameters
     ----------
@@ -320,7 +321,7 @@ def kruskal(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -426,7 +427,7 @@ def kruskal(
 
 
 def null_statistics(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
-    """Return made-up W/(n - 1) of k groups of equal sizes and one law, noise included."""
+    """Return simulated W/(n - 1) of k groups of equal sizes and one distribution, noise included."""
     rng = np.random.default_rng(RANK_STREAM)
     sums = rng.standard_normal((SIMULATED, k)) * math.sqrt(n / k * n * (n + 1) / 12.0)
     sums -= sums.mean(axis=1, keepdims=True)
@@ -458,14 +459,14 @@ def wilcoxon(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test by signed ranks that the law of a column is symmetric about a point.
+    """Test by signed ranks that the distribution of a column is symmetric about a point.
 
     Parameters
     ----------
     a : array_like, Series or str
         The values, or the name of a column of `data`. For pairs pass their differences.
     center : float
-        Centre under the null hypothesis, in the units of the values.
+        Center under the null hypothesis, in the units of the values.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -478,7 +479,7 @@ def wilcoxon(
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        asks for pure epsilon, by Laplace noise.
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -487,7 +488,7 @@ def wilcoxon(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. Whether values tend to be below, or above, the centre.
+        Direction of the test. Whether values tend to be below, or above, the center.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}

@@ -1,27 +1,27 @@
 r"""Debiasing a sparse logistic fit at named targets.
 
-With z = (1, x_U), U the picked columns, the targets T and their neighbours, at the first fit theta:
+With z = (1, x_U), U the selected columns, the targets T and their neighbors, at the first fit theta:
 
-1. G~, the noisy mean of c z z', in two looks: the second is at v = F'z, F from the first, where all
+1. G~, the noisy mean of c z z', in two releases: the second is at v = F'z, F from the first, where all
    directions are about alike, so that its noise Z weighs weak directions as little as strong ones.
-2. W = G~^-1 E_T, the precision columns of the targets, Omega = E_T' G~^-1 E_T, and u = Omega^-1/2 W'z: k
+2. W = G~^-1 E_T, the nodewise regressions of the targets, Omega = E_T' G~^-1 E_T, and u = Omega^-1/2 W'z: k
    directions with E c u u' = I, orthogonal to the constant and to all columns of U but the targets.
 3. The weighted score s = mean w u e, the secant matrix M = mean w g u u', g the slope of the mean between eta
    and eta + u'step for a step along s, and the meat, mean w^2 e^2 u u', each with Gaussian noise.
 
 On T x = Omega^-1/2 u + rest, E c u rest' = 0, and w is a function of u but for c: for elliptical columns
-E w g u rest' = 0 too. So with d the error of the first fit, at the targets and beside them,
+E w g u rest' = 0 too. So with d the error of the first fit, at the targets and next to them,
 
     E s = M Omega^-1/2 d_T + (W Omega^-1/2)' Z d + second order,     b_T = theta_T + A s,  A = Omega^1/2 M^-1.
 
-The targets are in the first fit, picked or not, so that d and the step are short: along a long one the rest
+The targets are in the first fit, selected or not, so that d and the step are short: along a long one the rest
 of the predictor, its constant for one, would have to move as well.
 
 With delta = M^-1 s, the variance is
 
     A [meat / n + sigma_s^2 I + sigma_M^2 / 2 (|delta|^2 I + delta delta')] A'  +  diag E (w_j' Z d)^2,
 
-the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the precision columns
+the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the nodewise regressions
 (`privinf.lasso.precision`), d having the covariance (q / n + t^2) H^-1 on the constant and the fit's columns.
 The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is whole, so
 that correlated targets do not leak into one another where rows are weighted down.
@@ -55,7 +55,7 @@ from privinf.typing import Floats
 from privinf.wire import Labels
 
 UNION_LABEL = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
-MIN_NEIGHBORS = 2  # neighbours of a target, at least, where their number is not an argument
+MIN_NEIGHBORS = 2  # neighbors of a target, at least, where their number is not an argument
 MAX_NEIGHBORS = 25  # and at most; also their number where there is no noise
 # Share of a coordinate's variance that noise of the Gram matrix may add (`affordable_neighbors`).
 AFFORDED = 0.03
@@ -71,7 +71,7 @@ WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebiasPrices:
-    """Prices in zCDP: neighbours, Gram matrix, sizes of columns, a suspect, secant matrix, meat, score."""
+    """Prices in zCDP: neighbors, Gram matrix, sizes of columns, a candidate, secant matrix, meat, score."""
 
     neighbors: float
     gram: float
@@ -94,7 +94,7 @@ class DebiasedLogistic:
     union : list of int
         Columns of the Gram matrix.
     signs : tuple of str
-        What speaks against the step.
+        Warning signs of the step.
     noise : mapping of str to ndarray, shape (k, k)
         Named terms of `privacy`.
     """
@@ -108,7 +108,7 @@ class DebiasedLogistic:
 
 
 def affordable_neighbors(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
-    """Return the number of neighbours of each target: by a rule of public and released numbers.
+    """Return the number of neighbors of each target: by a rule of public and released numbers.
 
     A Gram matrix of m columns of price mu, rows weighted down to c |v|^2 <= K = kappa m, has noise of sd
     g = sqrt 2 kappa m / (n mu), which raises the variance of a coordinate by m g^2 / 2: at most 3% while
@@ -141,9 +141,9 @@ def debias_logistic(
     targets : sequence of int
     prices : DebiasPrices
     neighbours : int
-        Picked for every target, beside the columns of the fit.
+        Selected for every target, next to the columns of the fit.
     excluded : sequence of int
-        Columns that may not be neighbours, such as one of ones.
+        Columns that may not be neighbors, such as one of ones.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def debias_logistic(
 
     Notes
     -----
-    **Privacy.** Spends what `prices` say but for the suspects'.
+    **Privacy.** Spends the prices in `prices` but for the candidates'.
     """
     union = _union(sums, fit, targets, neighbors, excluded, prices.neighbors)
     sums.sparse.size_columns(union, prices.sizes)
@@ -200,7 +200,7 @@ def _union(
     excluded: Sequence[int],
     rho: float,
 ) -> list[int]:
-    """Return picked columns, targets and their neighbours."""
+    """Return selected columns, targets and their neighbors."""
     union = [*fit.point.support, *targets]
     allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
     allowed[:, [*union, *excluded]] = False

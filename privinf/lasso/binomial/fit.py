@@ -83,15 +83,15 @@ class LogisticShares:
     rate : float
         The rate of the response.
     selection : float
-        All picks of columns.
+        All selections of columns.
     refit : float
         Matrices of the selection and steps.
     sizes : float
         Sizes of columns.
     neighbours : float
-        Neighbours of the targets.
+        Neighbors of the targets.
     gram : float
-        Gram matrix of targets and neighbours, in two looks.
+        Gram matrix of targets and neighbors, in two releases.
     suspect : float
         The column outside the fit that is most suspicious.
     secant, meat : float

@@ -1,6 +1,6 @@
 r"""Was a column missed by a sparse logistic fit: as in `privinf.lasso.omitted`, with weighted scores.
 
-The suspect l is the column outside the fit's P (picked columns and targets) with the largest noisy
+The candidate l is the column outside the fit's P (selected columns and targets) with the largest noisy
 ``|sum clip(x_j, B / q) e|``. With z = (1, x_P, x_l) and G~ the noisy mean of c z z', w_l = G~^-1 e_l and
 ``u = w_l'z / sqrt(w_ll)``, the weighted score has the mean
 
@@ -12,7 +12,7 @@ kappa the slope of weighted scores, and T is its noisy value over its standard e
 
 A2 the weighted score's square at a right mean, t the noise of s, N_l what the noise of G~ does to the errors
 of the coefficients on P. If T rejects, l joins P with ``b_l = sqrt(w_ll) s / kappa``, and constant and
-coefficients move by ``b_l w_l / w_ll`` beside it.
+coefficients move by ``b_l w_l / w_ll`` next to it.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ def screen_omitted_logistic(
     keep: bool,
     excluded: Sequence[int],
 ) -> tuple[LogisticFit, OmittedCandidates | None]:
-    """Return a fit with what it had missed, and the suspects; None if no column is left.
+    """Return a fit with the omitted columns that stand out, and the candidates; None if no column is left.
 
     Parameters
     ----------
     sums : LogisticSums
     fit : LogisticFit
     rho, scores : float
-        Prices of one suspect, and of the scores, of which those after the first are taken; zCDP.
+        Prices of one candidate, and of the scores, of which those after the first are taken; zCDP.
     clip : float
         B of the products in multiples of the response's sd.
     keep : bool
         Whether what is found is among the kept columns.
     excluded : sequence of int
-        Columns that may not be suspects, such as one of ones.
+        Columns that may not be candidates, such as one of ones.
 
     Notes
     -----
-    **Privacy.** Spends `rho` for the first suspect and, only where that stands out, for each further one.
+    **Privacy.** Spends `rho` for the first candidate and, only where that stands out, for each further one.
     """
     outside = int(_allowed(sums, fit, excluded).sum())
     if not outside:
@@ -122,7 +122,7 @@ def _relative_error(sums: LogisticSums, fit: LogisticFit, rho: float) -> float:
 def _tested(
     sums: LogisticSums, fit: LogisticFit, candidate: int, rho: float, keep: bool
 ) -> tuple[float, LogisticFit]:
-    """Return T of a suspect, and the fit with it: among the kept columns too if `keep` says so."""
+    """Return T of a candidate, and the fit with it: among the kept columns too if `keep` says so."""
     noiseless = math.isinf(rho)
     score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
     if candidate not in sums.sparse.units.sized:

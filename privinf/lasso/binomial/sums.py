@@ -9,13 +9,14 @@ E c v v' = I. Every row has a weight **in x alone**, the same in the score and i
 so that a right mean keeps its coefficients whatever B and K are; a record's score w v e has a length of at
 most B and its curvature w c v v' of at most K (`privinf.mechanisms.statistics.curved`).
 
-B minimises the variance of a step that is divided by its slope, relative to the unweighted one,
+B minimizes the variance of a step that is divided by its slope, relative to the unweighted one,
 
     Q(B) = [A2 + (2 B)^2 / (2 rho n)] / A1^2,   A1 = E w c |v|^2 / k,   A2 = E w^2 c |v|^2 / k,
 
-in the law in which eta is normal about a level with a spread, both from releases, and |v|^2 is chi-square of
-k degrees of freedom over the mean of c: no budget is spent on it, and a wrong law costs width alone. Rare
-responses have c small: there q / sqrt c, and with it B, is large, as sqrt(max(m, 1 - m) / min(m, 1 - m)).
+in the distribution in which eta is normal about a level with a spread, both from releases, and |v|^2 is
+chi-square of k degrees of freedom over the mean of c: no budget is spent on it, and a wrong distribution
+costs width alone. Rare responses have c small: there q / sqrt c, and with it B, is large, as sqrt(max(m, 1 -
+m) / min(m, 1 - m)).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ LEAST_MEAN = 1e-12  # of the response at a node of the predictor, so that no cur
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The law of the predictor that bounds are chosen for: normal about a level that has the released rate.
+    """Distribution of the predictor for which bounds are chosen: normal about a level with the released rate.
 
     Attributes
     ----------
@@ -88,7 +89,7 @@ class Spread:
 
     @property
     def level(self) -> float:
-        """Where the predictor is centred."""
+        """Where the predictor is centered."""
         size = self.sd
         return float(
             brentq(lambda at: NORMAL_WEIGHTS @ expit(at + size * NORMAL_NODES) - self.rate, -40.0, 40.0)
@@ -176,7 +177,7 @@ class LogisticSums:
     Attributes
     ----------
     sparse : SparseSums
-        Units of the columns, their sizes and neighbours.
+        Units of the columns, their sizes and neighbors.
 
     Notes
     -----

@@ -1,9 +1,9 @@
 r"""A sparse logistic fit: peeled columns, and Newton steps on the weighted score.
 
 1. The rate of the response is released; the model of a constant alone has its logit as intercept.
-2. Half of the columns are picked by peeling ``|sum clip(x_j, B / q) e|``
+2. Half of the columns are selected by peeling ``|sum clip(x_j, B / q) e|``
    (`privinf.mechanisms.statistics.regression`), B = 1.5 sd(y); |y - m| <= 1 needs no scale of residuals.
-3. They are fitted cheaply, and the other half is picked on what is left.
+3. They are fitted cheaply, and the other half is selected on what is left.
 4. All are fitted, and of a few columns too many the `sparsity` largest are kept.
 
 A fit takes one noisy matrix H = L L' of the curvature on (1, x_S), v = L^-1 (1, x_S), and steps
@@ -14,7 +14,7 @@ A1 the slope of weighted scores and h the mean curvature now over that where H w
 (`privinf.lasso.binomial.sums`). The end solves E w v e = 0, whose root is the model's truth for any weights
 in x: the noise of H changes the way there, not the place. A step's sensitivity is 2 B before L^-T. Around the
 end a coefficient's error has the covariance (q / n + t^2) H^-1, q = A2 / A1^2 the price of the weights and t
-the noise of the last step. Without noise H is taken anew at every step, to convergence.
+the noise of the last step. Without noise H is taken again at every step, to convergence.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from privinf.lasso.thresholding import MIN_CLEARANCE, NOT_CONVERGED, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-PEELS = 2  # blocks in which columns are picked, with a fit after each: halves (step 2 above)
-SPARE = 2  # columns picked beyond `sparsity`, of which the largest are kept (step 4 above)
-FIRST_MATRIX_SHARE = 0.3  # share of a matrix's price for its first look
-SMALLEST_VALUE = 0.01  # eigenvalues of the first look are at least this share of their mean
-LEAST_ENERGY = 0.25  # smallest share of |v|^2 that is taken to be left after the first look
+PEELS = 2  # blocks in which columns are selected, with a fit after each: halves (step 2 above)
+SPARE = 2  # columns selected beyond `sparsity`, of which the largest are kept (step 4 above)
+FIRST_MATRIX_SHARE = 0.3  # share of a matrix's price for its first release
+SMALLEST_VALUE = 0.01  # eigenvalues of the first release are at least this share of their mean
+LEAST_ENERGY = 0.25  # smallest share of |v|^2 that is taken to be left after the first release
 MATRIX_SHARE = 0.25  # share of a fit's price for its matrix; the rest is for its steps
 STEP_SHARES = (0.15, 0.25, 0.6)  # of the steps' price in the last fit; the last step decides the noise
 CHEAP_STEP_SHARES = (0.4, 0.6)  # of the steps' price in the fits between blocks
@@ -75,7 +75,7 @@ WIDE_SIGN = "the selected columns nearly separate the two outcomes"
 
 @dataclass(frozen=True, slots=True)
 class LogisticBudget:
-    """Prices of the sparse fit in zCDP: the rate, all picks, all fits, sizes of columns."""
+    """Prices of the sparse fit in zCDP: the rate, all selections, all fits, sizes of columns."""
 
     rate: float
     selection: float
@@ -87,7 +87,7 @@ class LogisticBudget:
         return self.full_fit(blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
 
     def full_fit(self, blocks: int) -> float:
-        """Return the price of the fit of everything that was picked."""
+        """Return the price of the fit of everything that was selected."""
         return self.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
 
 
@@ -98,7 +98,7 @@ class LogisticFit:
     Attributes
     ----------
     point : Point
-        Of all columns that were picked: where debiasing starts.
+        Of all columns that were selected: where debiasing starts.
     kept : list of int
         Positions in its support of the columns that are kept.
     spread : Spread
@@ -109,7 +109,7 @@ class LogisticFit:
     root : ndarray, shape (1 + picked, 1 + picked)
         L^-T.
     signs : tuple of str
-        What speaks against the fit.
+        Warning signs of the fit.
     """
 
     point: Point
@@ -126,7 +126,7 @@ class LogisticFit:
         return [self.point.support[i] for i in self.kept]
 
     def ratios(self, n: int) -> dict[int, float]:
-        """Return the coefficients over their standard errors, of all columns that were picked."""
+        """Return the coefficients over their standard errors, of all columns that were selected."""
         errors = np.sqrt(np.diag(self.error_covariance(self.root @ self.root.T, n)))[1:]
         return dict(zip(self.point.support, (np.abs(self.point.beta) / errors).tolist(), strict=True))
 
@@ -164,13 +164,13 @@ def sparse_logistic(
     clip : float
         B of the products in multiples of the response's sd.
     blocks : int
-        In how many blocks columns are picked.
+        In how many blocks columns are selected.
     threshold : float
         Only columns are kept whose coefficient is more than so many standard errors from zero.
     targets : sequence of int
-        Columns that are in the last fit, picked or not: a debiasing step from 0 would be long.
+        Columns that are in the last fit, selected or not: a debiasing step from 0 would be long.
     excluded : sequence of int
-        Columns that may not be picked, such as one of ones.
+        Columns that may not be selected, such as one of ones.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def sparse_logistic(
 
     Notes
     -----
-    **Privacy.** Spends what `budget` says.
+    **Privacy.** Spends the prices in `budget`.
     """
     allowed = np.ones(len(sums.sparse.units.scale), dtype=bool)
     allowed[list(excluded)] = False
@@ -295,10 +295,10 @@ def _whitened(
 def two_stage_hessian(
     sums: LogisticSums, at: Point, columns: list[int], spread: Spread, rho: float, label: str
 ) -> tuple[Floats, NoisyMean]:
-    """Return F and the noisy mean of w c v v', v = F'z: F whitens z as far as a first look at it sees.
+    """Return F and the noisy mean of w c v v', v = F'z: F whitens z by a first release of its Hessian.
 
-    Eigenvalues below the edge of the first look's noise are raised to it: what lies there has less than its
-    share of |v|^2, and K of the second look is that much lower.
+    Eigenvalues below the edge of the first release's noise are raised to it: these directions have less than
+    their share of |v|^2, and K of the second release is that much lower.
     """
     size = 1 + len(columns)
     plain = Directions(columns, np.eye(size))
@@ -317,7 +317,7 @@ def two_stage_hessian(
 
 
 def _spread(at: Point, spread: Spread, root: Floats) -> Spread:
-    """Return the spread of the predictor at a point; its columns vary as H has it beside the constant."""
+    """Return the spread of the predictor at a point; its columns vary as H has it next to the constant."""
     inverse = (root @ root.T)[1:, 1:]
     if not len(inverse):
         return spread

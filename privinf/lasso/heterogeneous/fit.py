@@ -55,7 +55,7 @@ FALSE_ALARM = 0.05
 
 
 def extra_selections(own_sparsity: int) -> tuple[int, int]:
-    """Return how many columns are picked too many, for the shared part and for own parts of this size."""
+    """Return how many extra columns are selected for the shared part and for own parts of this size."""
     return 1, max(2, own_sparsity // 3)
 
 
@@ -126,8 +126,8 @@ def check_site_plan(
         Every site's.
     accounting : {"joint", "per-interval"}
     precision : {"pooled", "machine"}
-        Precision columns from all rows, which is right where the sites' columns have one law, or from each
-        site's own.
+        Nodewise regressions from all rows, which is right where the sites' columns have one distribution, or
+        from each site's own.
     """
     check_choice(accounting, Accounting, "accounting")
     check_choice(precision, Precision, "precision")
@@ -237,7 +237,7 @@ def results_by_site(
     report: PrivacyReport,
     epsilon: float,
 ) -> MachineResults:
-    """Return results by site, in the user's units; `epsilon` is what was asked for."""
+    """Return results by site, in the user's units; `epsilon` is what was requested."""
     plan = planned.plan
     fits = planned.fits
     names = rows.names
@@ -370,12 +370,12 @@ class MachineResults(PortableParts):
     privacy : PrivacyReport
         The joint cost of everything that was released, however the noise was calibrated.
     interval_epsilon : float
-        What one interval alone uses: the shared part, the site's part, its precision column, its score.
+        What one interval alone uses: the shared part, the site's part, its nodewise regression, its score.
     results : mapping
         `LassoResults` by label.
     differs : Series, optional
         How far every site's slopes stand off the others', as a standard normal number: a large one says
-        that its columns have another law, and that pooled precision columns do not fit it.
+        that its columns have another distribution, and that pooled nodewise regressions do not fit it.
 
     Notes
     -----

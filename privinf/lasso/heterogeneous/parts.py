@@ -2,10 +2,10 @@
 
 1. Sizes of the columns: m of the p entries of a vector cost m / p of the whole. Their correlations:
    `site_grams`.
-2. u: columns picked and fitted on all rows, the sites' own parts being noise.
-3. v_i: columns picked on site i's residuals in blocks, each fitted before the next: `own_fits`.
-4. Scores of single targets, their slopes and variances; precision columns have the site's
-   picked columns in them: `site_scores`.
+2. u: columns selected and fitted on all rows, the sites' own parts being noise.
+3. v_i: columns selected on site i's residuals in blocks, each fitted before the next: `own_fits`.
+4. Scores of single targets, their slopes and variances; nodewise regressions have the site's
+   selected columns in them: `site_scores`.
 
 Sizes of residuals only set clips.
 """
@@ -34,11 +34,10 @@ from privinf.lasso.thresholding import PRODUCT_CLIP
 from privinf.typing import Floats
 from privinf.wire import Labels
 
-SELECTION_FACTOR = (
-    6.4  # factor of (log p)^2 k (k + s/4) / (rho n^2) in the share for k picks; found in simulations
-)
+# Factor of (log p)^2 k (k + s/4) / (rho n^2) in the share for k selections; by simulation.
+SELECTION_FACTOR = 6.4
 ERROR_SHARE = 0.25  # factor of the sparsity s in that rule; found in simulations
-NEIGHBOR_FACTOR = 5e4  # share for one neighbour, times rho n^2; found in simulations
+NEIGHBOR_FACTOR = 5e4  # share for one neighbor, times rho n^2; found in simulations
 REFERENCE = 3e5  # rho n^2 at which shares of Gram matrices and refits were found in simulations
 SCALES = 0.025  # share of the price for sizes of columns and residuals
 SLOPES = 0.03  # share for slopes and variances of the scores
@@ -77,7 +76,7 @@ class SiteFits:
     shared : list of int
     shared_beta : ndarray
     targets, fits, debiased, columns : mapping
-        By site: targets that have a slope, fits, these targets debiased, their precision columns.
+        By site: targets that have a slope, fits, these targets debiased, their nodewise regressions.
     grams : mapping
         By site: correlations of all columns, (p, p).
     differs : mapping
@@ -120,11 +119,11 @@ def site_fits(
     shared_sparsity, own_sparsity : int
     neighbours : int
     extra : (int, int)
-        Columns picked too many, for the shared and the own parts.
+        Columns selected beyond the sparsity, for the shared and the own parts.
     joint : bool
         Whether Gram matrices are made for few columns, under one budget.
     own_precision : bool
-        Whether precision columns are each site's own.
+        Whether nodewise regressions are each site's own.
 
     Notes
     -----
@@ -213,7 +212,7 @@ def _neighbors(
     count: int,
     rho: float,
 ) -> dict[str, list[list[int]]]:
-    """Return every site's neighbours of the targets: the same for all, or each site's own."""
+    """Return every site's neighbors of the targets: the same for all, or each site's own."""
     allowed = np.ones((len(targets), len(pooled.units.scale)), dtype=bool)
     allowed[:, shared] = False
     allowed[np.arange(len(targets)), list(targets)] = False
@@ -228,7 +227,7 @@ def _neighbors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSize:
-    """The size of a request: rows of all sites and of a typical one, columns, columns picked."""
+    """The size of a request: rows of all sites and of a typical one, columns, columns selected."""
 
     total: int
     rows: int
@@ -251,7 +250,7 @@ def site_shares(
     targets : int
         Whose intervals share a joint budget.
     joint, own_precision : bool
-        Whether the budget is joint, and whether neighbours and precision columns are each site's own.
+        Whether the budget is joint, and whether neighbors and nodewise regressions are each site's own.
 
     Notes
     -----

@@ -2,7 +2,7 @@ r"""Debiased coordinates of every site: scores clipped as products, one target a
 
 An interval uses its own target's score, slope and variance, and one number that is an average over targets:
 
-- the variance is released for every site and target, and used as it is, within its public limits: beside a
+- the variance is released for every site and target, and used as it is, within its public limits: next to a
   score it costs nothing;
 - the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and sites, B being in units of the
   site's residuals. Its average over targets moves little with a record, and is cheap. Sites and targets
@@ -32,7 +32,7 @@ SLOPE_CLIP = 4.0  # clip of a single u_j x_j sqrt(w_jj), whose mean is 1
 AVERAGE_SPREAD = 7.0  # averages of these over k targets are clipped at 1 + this / sqrt k
 LEAST_VARIANCE = 0.5  # least variance of a score, relative to that of normal scores; B^2 is the largest
 # Sd of a target's slope relative to the average slope, from columns that are not normal and from the noise of
-# sizes and of precision columns.
+# sizes and of nodewise regressions.
 SLOPE_SPREAD = 0.08
 LEAST_SLOPE = 0.5  # least slope of a site or target, relative to the average
 MOST_NOISE = 0.24  # largest sd of a slope's noise, relative to the slope
@@ -53,7 +53,7 @@ class ScorePrices:
 
     @property
     def weights(self) -> tuple[float, float]:
-        """Weights of slope and average beside a score that one record moves by 2, themselves by 3/2."""
+        """Weights of slope and average next to a score that one record moves by 2, themselves by 3/2."""
         return 4.0 / 3.0 * math.sqrt(self.slope / self.score), 4.0 / 3.0 * math.sqrt(
             self.average / self.score
         )
@@ -75,7 +75,7 @@ class _Released:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteScores:
-    """By site: targets with a slope of their own, debiased, their precision columns, and `differs`.
+    """By site: targets with a slope of their own, debiased, their nodewise regressions, and `differs`.
 
     `debiased` is None where the noise hides the slopes of all targets of a site.
     `differs` is how far a site's slopes stand off the others'.
@@ -95,7 +95,7 @@ def site_scores(
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
 ) -> SiteScores:
-    """Return every site's debiased targets and its precision columns.
+    """Return every site's debiased targets and its nodewise regressions.
 
     Targets whose slope stands far below the average are left out: products of columns with rare large values
     are nearly all clipped, and what is left of the slope is noise.
@@ -107,7 +107,7 @@ def site_scores(
     fits : mapping of str to SiteEffects
     targets : sequence of k ints
     near : mapping of str to k sequences of int
-        Neighbours of the targets.
+        Neighbors of the targets.
     prices : ScorePrices
 
     Notes
@@ -188,7 +188,7 @@ def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[fl
 def target_columns(
     gram: Correlations, fit: SiteEffects, targets: Sequence[int], near: Sequence[Sequence[int]]
 ) -> tuple[Floats, Floats]:
-    """Return precision columns on all columns, shape (p, k), and the variance that their noise causes."""
+    """Return nodewise regressions on all columns, shape (p, k), and the variance that their noise causes."""
     columns = np.zeros((len(gram.values), len(targets)))
     noise = np.empty(len(targets))
     for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):

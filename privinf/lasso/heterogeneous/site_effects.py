@@ -1,9 +1,9 @@
-"""A site's own coefficients: columns picked in blocks on its residuals, and clipped steps on them.
+"""Site effects: columns selected in blocks on a site's residuals, and clipped steps on their coefficients.
 
-Columns are picked by clipped products with a small clip, nearly signs, which suits weak signals. A signal of
-correlation c with the residual has the sum 2/pi asin(c) n: once some are fitted the residual is smaller, c is
-larger and the others stand out further, so half are picked, fitted cheaply, then the rest. The shared part is
-held fixed. `SiteGrams` releases the correlations that refits and precision columns need.
+Columns are selected by clipped products with a small clip, nearly signs, which suits weak signals. A signal
+of correlation c with the residual has the sum 2/pi asin(c) n: once some are fitted the residual is smaller, c
+is larger and the others stand out further, so half are selected, fitted cheaply, then the rest. The shared
+part is held fixed. `SiteGrams` releases the correlations that refits and nodewise regressions need.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from privinf.wire import Labels
 
 COLUMN_CLIP = 1.0  # bound of a column in Gram matrices of all columns, in units of its size
 SHARED_PART = 0.12  # share of the matrices' price for the shared part, where matrices are separate
-OWN_PART = 0.20  # the same for the sites' own parts; the rest is for the precision columns
-SMALL_CLIP = 0.1  # of products for picks, in units of the residuals' scale: own parts are small
-BLOCKS = 2  # in which a site's own columns are picked
+OWN_PART = 0.20  # the same for the sites' own parts; the rest is for the nodewise regressions
+SMALL_CLIP = 0.1  # of products for selections, in units of the residuals' scale: own parts are small
+BLOCKS = 2  # in which a site's own columns are selected
 FIRST_STEP = 0.25  # share of the refit for the steps before the last block
 LAST_STEPS = (0.2, 0.55)  # shares of the refit for the two steps after the last block
 # Grid of residual clips among which the one with the least variance is chosen.
@@ -59,7 +59,7 @@ class SharedPart:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SiteEffects:
-    """One site's released fit: shared columns first, then all of its own that were picked.
+    """One site's released fit: shared columns first, then all of its own that were selected.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: fl
     Parameters
     ----------
     steps : sequence of ClippedStep
-        On one support; the last two are looked at.
+        On one support; the last two are tested.
     size : int
         Columns that they move.
     scale, response : float
@@ -138,11 +138,11 @@ def own_fits(
     grams : SiteGrams
     shared : SharedPart
     selection, refit : float
-        Prices of all picks and of all steps, zCDP.
+        Prices of all selections and of all steps, zCDP.
     scale_prices : (float, float)
-        Prices of all looks at the size of residuals between steps, and of the last.
+        Prices of all releases of the size of residuals between steps, and of the last.
     sparsity, extra : int
-        Columns kept, and picked too many.
+        Columns kept, and selected beyond the sparsity.
 
     Notes
     -----
@@ -278,7 +278,7 @@ def clipped_step(
 
 
 def _step_radii(k: int, n: int, rho: float) -> tuple[float, float]:
-    """Return C = sqrt k and the R that minimises the variance of a step."""
+    """Return C = sqrt k and the R that minimizes the variance of a step."""
     if math.isinf(rho):
         return math.inf, math.inf
     norm = math.sqrt(k)
@@ -318,7 +318,7 @@ class SiteGrams:
     size : int
         Columns that one interval uses at most.
     joint, own_precision : bool
-        Whether one budget is for everything; whether precision columns are each site's own.
+        Whether one budget is for everything; whether nodewise regressions are each site's own.
 
     Notes
     -----
@@ -334,7 +334,7 @@ class SiteGrams:
     _whole: dict[str, Correlations]
 
     def shared_root(self, support: Sequence[int]) -> Whitening:
-        """Return the root of the pooled correlations of the columns picked for the shared part."""
+        """Return the root of the pooled correlations of the columns selected for the shared part."""
         if self.joint or self.own_precision:
             return whitener(self._part(self.pooled, support, SHARED_PART * self.price), support)
         return whitener(self._all(""), support)
@@ -347,7 +347,7 @@ class SiteGrams:
         return whitener(self._all(name if self.own_precision else ""), columns)
 
     def precision(self, members: Mapping[str, Sequence[int]]) -> dict[str, Correlations]:
-        """Return correlations among every site's members: columns of fits, targets, neighbours."""
+        """Return correlations among every site's members: columns of fits, targets, neighbors."""
         if not self.joint:
             return {name: self._all(name if self.own_precision else "") for name in members}
         price = (1.0 - SHARED_PART - OWN_PART) * self.price

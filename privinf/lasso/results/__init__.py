@@ -1,4 +1,4 @@
-"""Results of the debiased lasso: the common facade on the targets, the sparse fit beside it."""
+"""Results of the debiased lasso: the common facade on the targets, the sparse fit next to it."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ class LassoResults(JointResults):
     `predict` and `get_prediction` need a debiased coefficient of every column and of the constant, and say so
     where one is missing, and the target must be the mean; `predict_sparse` predicts from the sparse fit,
     without intervals.
-    `restricted_eigenvalues`, `noise_variance`, `bias_bound` and the private bootstrap are there if the fit
-    was asked for them.
+    `restricted_eigenvalues`, `noise_variance`, `bias_bound` and the private bootstrap are available if they
+    were requested in `fit`.
 
     Notes
     -----
@@ -205,11 +205,11 @@ class LassoResults(JointResults):
         return replace(super().model, endog_names=self._settings["response"])
 
     def explained_shares(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return how much of each target the other columns of its precision column explain.
+        """Return how much of each target the other columns of its nodewise regression explain.
 
-        Columns ``neighbours`` (picked for the target, beside the columns of the fit), ``explained`` with
+        Columns ``neighbours`` (selected for the target, next to the columns of the fit), ``explained`` with
         ``lower`` and ``upper`` end of an interval of level ``1 - alpha`` for its noise, and ``last_quarter``,
-        the share that the smallest quarter of the neighbours adds: see `privinf.lasso.columns`.
+        the share that the smallest quarter of the neighbors adds: see `privinf.lasso.columns`.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ def lasso_results(
     """Return the results of a fit of a `sparsity`, as it is told, debiased at `chosen`, in the user's units.
 
     `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
-    picks of a fit on secure sums could see. `missed`: the test of the columns outside the fit. `hidden`:
+    selections of a fit on secure sums could see. `missed`: the test of the columns outside the fit. `hidden`:
     targets whose slopes the noise hides.
     """
     parts = debiased.coordinates
@@ -494,7 +494,7 @@ def sparse_settings(
 ) -> SparseSettings:
     """Return what results keep of a sparse fit; `values` in the user's units, by `support`.
 
-    A constant takes up the centres of the other columns; without one they stay, as an intercept.
+    A constant takes up the centers of the other columns; without one they stay, as an intercept.
     """
     coefficients = dict(zip(support, map(float, values), strict=True))
     intercept = units.intercept - sum(value * float(units.center[j]) for j, value in coefficients.items())

@@ -1,4 +1,4 @@
-"""Several coefficients of a debiased lasso at once, and what was released beside the fit for that."""
+"""Several coefficients of a debiased lasso at once, and what was released next to the fit for that."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class JointResults(SparseResults):
     def restricted_eigenvalues(self) -> RestrictedEigenvalues:
         """Extreme mean squares over random sparse directions (Algorithm 5), with the sd of their noise.
 
-        Among the columns that were picked, the targets and their neighbours, in units of their released
+        Among the columns that were selected, the targets and their neighbors, in units of their released
         sizes. There are more extreme directions than the random ones: the largest is at most, the smallest
         at least, the true one.
         """
@@ -93,9 +93,9 @@ class JointResults(SparseResults):
             Targets to return; default: all.
         bias_bound : bool
             Whether they are widened at both ends by `bias_bound`. Without it what the privacy errors of
-            coefficients and precision columns do together counts as a variance, which is right where the two
-            are independent; with it as a bias that fails 1% of the time. What is assumed and what the paper's
-            text lost is said in `privinf.lasso.coordinates`.
+            coefficients and nodewise regressions do together counts as a variance, which is right where the
+            two are independent; with it as a bias that fails 1% of the time. What is assumed and what the
+            paper's text lost is said in `privinf.lasso.coordinates`.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class JointResults(SparseResults):
         method: JointMethod = "simulation",
         rng: RngLike = None,
     ) -> MaxTest:
-        """Test ``b_j = b0_j`` for several coefficients at once by the largest studentised difference.
+        """Test ``b_j = b0_j`` for several coefficients at once by the largest studentized difference.
 
         Parameters
         ----------

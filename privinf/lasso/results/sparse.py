@@ -1,4 +1,4 @@
-"""The sparse fit beside the debiased targets: its coefficients, what it predicts, its residuals' size."""
+"""The sparse fit next to the debiased targets: its coefficients, what it predicts, its residuals' size."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SparseSettings(TypedDict):
 
 
 class LassoSettings(TypedDict):
-    """What results keep beside the estimate: the sparse fit, extras, and what secure picks could see."""
+    """Contents of results other than the estimate: sparse fit, extras, detection limits of selections."""
 
     sparse: SparseSettings
     response: str
@@ -126,7 +126,7 @@ class SparseResults(Results):
     @property
     @abstractmethod
     def _settings(self) -> LassoSettings:
-        """What results keep beside the estimate."""
+        """Contents of results other than the estimate."""
 
     @cached_property
     def sparse_params(self) -> pd.Series[float]:
@@ -188,11 +188,11 @@ class SparseResults(Results):
         Raises
         ------
         NotAvailableError
-            The result was stored without what the columns were centred at.
+            The result was stored without what the columns were centered at.
 
         Notes
         -----
-        Without a constant the fit centres columns and response at c and m, and predicts
+        Without a constant the fit centers columns and response at c and m, and predicts
         ``m + (x - c)'b``.
 
         **Privacy.** Post-processing.
@@ -272,7 +272,7 @@ class SparseResults(Results):
 
     @property
     def picks_from(self) -> pd.DataFrame:
-        """What columns were picked from on secure sums, a row for each release.
+        """Releases that columns were selected from on secure sums, one row each.
 
         ``entries`` numbers were released together, each divided by its slope of error ``sd``, without noise
         ``sampling_sd``: a covariance with the residuals in units of y per declared unit of the column, or a
@@ -293,7 +293,7 @@ class SparseResults(Results):
 
     @property
     def score_target(self) -> ScoreTarget:
-        """What the scores of a linear fit aim at: the "mean", or the "robust" centre of clipped errors."""
+        """What the scores of a linear fit aim at: the "mean", or the "robust" center of clipped errors."""
         if self.family == "binomial":
             raise NotAvailableError("a logistic fit clips no residuals; its target is the logit")
         return self._settings.get("target", "robust")
