@@ -16,7 +16,7 @@ __all__ = sorted(set(_names) - _ROOMS - {"__version__"})
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name, imported when it is first asked for."""
+    """Return a public name, imported on first use."""
     if name in _IN_CHECKOUT:
         raise AttributeError(
             f"privinf.{name} is no longer part of the package: it is studies.{name} in a source checkout of "

@@ -39,7 +39,7 @@ class SensitivityError(PrivinfError, ValueError):
 
 
 class NotPositiveDefiniteError(PrivinfError, ValueError):
-    """A matrix that must be positive definite is not (often: too much noise for this question)."""
+    """A matrix that must be positive definite is not (often because of too much noise)."""
 
 
 class ConvergenceError(PrivinfError):
@@ -102,7 +102,7 @@ class ChangedTargetWarning(PrivinfWarning):
 
 
 class LargeDeltaWarning(PrivinfWarning):
-    """Delta is at least 1/n: a curator who published one record at random would keep the claim."""
+    """Delta is at least 1/n: publishing one record at random would satisfy the guarantee."""
 
 
 class UnavailableColumnsWarning(PrivinfWarning):
@@ -118,8 +118,8 @@ class ExtrapolationWarning(PrivinfWarning):
 
 
 class UnprotectedResponseWarning(PrivinfWarning):
-    """The response is sent in clear: the privacy claim covers the other columns alone."""
+    """The response is sent in clear: the privacy guarantee covers the other columns alone."""
 
 
 class DataDependentBoundsWarning(PrivinfWarning):
-    """Bounds were taken from the rows themselves: the privacy claim does not cover that leak."""
+    """Bounds were taken from the rows themselves: the privacy guarantee does not cover that leak."""

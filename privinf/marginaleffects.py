@@ -116,7 +116,7 @@ def _model_class() -> Callable[[Results, pd.DataFrame], Any]:
         raise NotAvailableError(ABSENT) from None
 
     class PrivateModel(ModelAbstract):  # type: ignore[misc]
-        """A private result as marginaleffects asks for it."""
+        """A private result with the interface that marginaleffects requires."""
 
         def __init__(self, result: Results, rows: pd.DataFrame) -> None:
             vault = ModelVault(

@@ -1,4 +1,4 @@
-"""Models: releases in, results out. Names of the towers in one place, each imported when it is asked for."""
+"""Models: from releases to results. All model names in one place, each imported on first use."""
 
 import lazy_loader
 

@@ -2,14 +2,14 @@
 
 The rules are those of ssh. A secret file is a regular file with one name, and no symbolic link; it belongs to
 the account that opens it; others may not read or write a key, and not write a ledger. The folder of the file
-belongs to that account or to root, and others may not write to it. All this is asked of the opened file and
+belongs to that account or to root, and others may not write to it. All this is checked on the opened file and
 the opened folder, not of their paths, so that nothing can be exchanged between the check and the use.
 
 Decisions that the rules need:
 
 * **Sticky folders** such as ``/tmp`` are refused like all folders that others may write to, as ssh refuses
   them: others cannot replace a file there, but they can put one where a file is expected.
-* **Folders above** are not checked. Whoever may write to them can put another folder in the place of the
+* **Folders above** are not checked. Anyone who may write to them can put another folder in the place of the
   file's; as this folder and the file must belong to the caller too, he cannot put his own.
 * **A group that may write** to a folder counts as others, unless it is the account's own private group,
   which has no other member, and the folder has no access control list: many systems make such groups, and

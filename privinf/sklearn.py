@@ -163,7 +163,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     Raises
     ------
     NotAvailableError
-        scikit-learn is not installed, or `score` is asked for.
+        scikit-learn is not installed, or `score` is requested.
     ArgumentError, SensitivityError, BudgetExceededError
         By `fit`: no ledger or no bounds, or the ledger does not hold what the fit would spend.
 
@@ -299,7 +299,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     Raises
     ------
     NotAvailableError
-        scikit-learn is not installed, or `score` is asked for.
+        scikit-learn is not installed, or `score` is requested.
     SchemaError
         By `fit`: a label is missing, or is neither of `classes`; the message holds no label.
     ArgumentError, SensitivityError, BudgetExceededError

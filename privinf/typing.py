@@ -20,7 +20,7 @@ RngLike: TypeAlias = int | np.random.Generator | None
 Names: TypeAlias = Sequence[str]
 Json: TypeAlias = Mapping[str, Any]
 AnyPath: TypeAlias = str | PathLike[str]
-# What a question, or a note beside arrays, may hold by name: what JSON and arrays of numbers carry.
+# Values that a query, or a note beside arrays, may hold by name: those of JSON, and arrays of numbers.
 PlainValue: TypeAlias = ArrayLike | Mapping[str, Any] | None
 # What models take. A table is a frame of any library, a stream, a path, a query: `mechanisms` reads it.
 ColumnLike: TypeAlias = "ArrayLike | pd.Series[Any]"
@@ -42,7 +42,7 @@ ClipRule = Literal["auto", "bounds"]
 ColumnKind = Literal["number", "levels"]
 CovType = Literal["nonrobust", "HC0"]  # what a release is made for
 MomentsCov = Literal["nonrobust", "HC0", "cluster"]  # what moments are released for
-CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # what a fit may be asked for
+CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # options of a fit
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
@@ -94,7 +94,7 @@ class SpendingWords(TypedDict, total=False):
     ----------
     epsilon, delta : float
         (epsilon, delta) of everything that the call releases. A finite epsilon needs delta, at most 1/n;
-        0 asks for pure epsilon, which Laplace noise has. ``epsilon=inf`` adds no noise.
+        0 requests pure epsilon, which Laplace noise has. ``epsilon=inf`` adds no noise.
     mu : float
         Instead: the level in Gaussian DP.
     rho : float

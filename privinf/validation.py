@@ -88,7 +88,7 @@ class ReadRows:
 
 
 def shown(value: object) -> str:
-    """Return how a message may tell an argument: a short number or text as it is, of all else the type.
+    """Return an argument for a message: a short number or text unchanged, of all else the type.
 
     What a caller passed in the wrong place can be his table.
     """
@@ -100,7 +100,7 @@ def shown(value: object) -> str:
 
 
 def shown_name(value: object) -> str:
-    """Return how a message may tell a name that is not known: a short text as it is, of all else the type."""
+    """Return an unknown name for a message: a short text unchanged, of all else the type."""
     return shown(value) if isinstance(value, str) else type(value).__name__
 
 
@@ -140,7 +140,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def error_text(error: Exception) -> str:
-    """Return what a message may tell of an exception: our own text, a missing key, or no more."""
+    """Return the part of an exception that a message may state: our own text, a missing key, or nothing."""
     if isinstance(error, PrivinfError):
         return str(error)
     if isinstance(error, KeyError) and error.args:
@@ -259,13 +259,13 @@ def delta_missing(n: int | None = None, pure: str = "") -> str:
     n : int, optional
         Number of records, where it is known.
     pure : str
-        How pure epsilon is asked for, where the mechanism has it.
+        How pure epsilon is requested, where the mechanism has it.
     """
     return _delta_text(DELTA_MISSING, n, pure)
 
 
 def is_zero(delta: object) -> bool:
-    """Return whether a delta of 0 was named, which asks for pure epsilon."""
+    """Return whether a delta of 0 was named, which requests pure epsilon."""
     return isinstance(delta, numbers.Real) and not isinstance(delta, (bool, np.bool_)) and delta == 0
 
 
@@ -303,10 +303,10 @@ def check_count(value: object, name: str, *, least: int = 1) -> int:
 
 
 def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, copy: bool = True) -> Floats:
-    """Return `value` as a float64 array of `ndim` dimensions, finite unless told otherwise.
+    """Return `value` as a float64 array of `ndim` dimensions, finite unless stated otherwise.
 
     Without `copy` it is `value` itself where it can be: rows, which are only read, may fill the memory.
-    `ReadRows` stay what they are: whoever made them has seen that they are finite.
+    `ReadRows` pass unchanged, since their constructor has checked that they are finite.
     """
     if isinstance(value, ReadRows) and value.ndim == ndim:
         return cast(Floats, value)

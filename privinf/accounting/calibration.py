@@ -92,7 +92,7 @@ def sum_up(values: Sequence[float]) -> float:
 
 
 def is_tractable(epsilons: tuple[float, ...]) -> bool:
-    """Say whether `binary_losses` should be asked at all (thousands of distinct responses take seconds)."""
+    """Return whether `binary_losses` is worth computing (thousands of distinct responses take seconds)."""
     return len(epsilons) <= MAX_EVENTS or len(set(epsilons)) == 1
 
 
@@ -186,7 +186,7 @@ def calibrate_mu(
     Parameters
     ----------
     epsilon : float, optional
-        With `delta`: the (epsilon, delta) level. Infinity asks for no noise.
+        With `delta`: the (epsilon, delta) level. Infinity means no noise.
     mu : float, optional
         The level in Gaussian DP, returned as it is.
     rho : float, optional

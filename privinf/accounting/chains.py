@@ -21,7 +21,7 @@ from privinf.storage.checksummed import read_bytes
 
 # A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
 CLOCK_STEP = 200_000_000
-WAIT = 0.002  # seconds between looks at a lock
+WAIT = 0.002  # seconds between two checks of a lock
 SECOND_NAME = "was given a second name (a hard link)"
 IN_USE = (
     "the ledger {} is in use by another process, or already open in this one: close it there and try again. "
@@ -280,7 +280,7 @@ class Chain:
             os.fsync(self._file)
             self.anchor.record(str(first["id"]), after)
         except (OSError, StorageError) as problem:
-            with suppress(OSError, StorageError):  # a line that nobody was told of is taken back
+            with suppress(OSError, StorageError):  # a line that was never reported is taken back
                 if (remembered := self.anchor.read()) is not None and remembered[1] == before:
                     os.ftruncate(self._file, self._size)
                     os.fsync(self._file)

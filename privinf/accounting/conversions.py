@@ -145,7 +145,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=64)
 def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the epsilon of checked numbers; a report asks for that of a fit and that of its ledger."""
+    """Return the epsilon of checked numbers; a report states that of a fit and that of its ledger."""
     high = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta))
     return smallest_epsilon(lambda e: float(hockey_stick(np.array([e]), mu)[0]), delta, high)
 
@@ -357,7 +357,7 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
     Notes
     -----
     ``rho_to_epsilon`` increases in rho; the root is rounded downwards, so that the epsilon of the returned
-    rho is not above the one that was asked for.
+    rho is at most the requested one.
 
     Examples
     --------

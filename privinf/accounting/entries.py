@@ -97,7 +97,7 @@ class LedgerEntry:
     unit : str
         Whose privacy this is: "record", "person".
     relation : {"replace-one", "metric", "zero-out"}
-        The neighbouring relation of the claim. n is public throughout, so add/remove is refused; under
+        The neighbouring relation of the guarantee. n is public throughout, so add/remove is refused; under
         "zero-out" a unit is replaced by one that contributes nothing, which claims less (`check_joined`).
     trust : {"central", "server", "secure-sum", "local", "per-party", "distributed"}
         Who sees the rows.
@@ -108,12 +108,12 @@ class LedgerEntry:
     secure : bool
         False for seeded simulation noise and for no noise.
     sensitivity : Sensitivity, optional
-        None for a mechanism whose claim is cited rather than derived.
+        None for a mechanism whose guarantee is cited rather than derived.
     noise : mapping, optional
-        The public law of the noise, such as ``{"law": "discrete gaussian", "scale": 2.1, "grid": 2**-19}``.
+        The public noise model, such as ``{"law": "discrete gaussian", "scale": 2.1, "grid": 2**-19}``.
         Numbers, texts and flags only.
     assumptions : sequence of str
-        What the claim rests on: "n is public", "covers features only; y released in clear".
+        Assumptions of the guarantee: "n is public", "covers features only; y released in clear".
     scope : sequence of str
         Where in the work it was made; the ledger prefixes its own (see :meth:`Ledger.scope`).
     party : str
@@ -124,8 +124,8 @@ class LedgerEntry:
     Raises
     ------
     ArgumentError
-        If a field is out of range, an add/remove relation is asked for, or `noise` holds anything but the
-        law (an array, a seed, a count, a draw).
+        If a field is out of range, an add/remove relation is requested, or `noise` holds anything but the
+        noise model (an array, a seed, a count, a draw).
 
     Notes
     -----
@@ -284,7 +284,7 @@ class LedgerEntry:
             raise ArgumentError(f"invalid ledger entry: {error_text(error)}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by record: the read-only view of the noise law cannot be pickled itself."""
+        """Pickle and copy by record, since the read-only view of the noise model cannot be pickled."""
         return LedgerEntry.from_dict, (self.to_dict(),)
 
 

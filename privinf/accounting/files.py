@@ -58,9 +58,9 @@ class LedgerFile(Ledger):
     the anchor has reached the disk when it returns: of two processes that ask for the last of a budget, one
     is refused. Lines are chained under a secret in the first, so the file is readable by its owner alone. A
     ledger that was cut, changed or put back to an older copy is refused, by the anchor, and by a process that
-    lives, which remembers the last line that it saw. Whoever puts ledger and anchor back together is noticed
-    by such a process alone: protect both as you protect the rows. Where a `Site` has such a ledger, what a
-    fit reserves is checked against the limit, and not held: other processes may charge it.
+    lives, which remembers the last line that it saw. Anyone who puts ledger and anchor back together is
+    noticed by such a process alone: protect both as you protect the rows. Where a `Site` has such a ledger,
+    what a fit reserves is checked against the limit, and not held: other processes may charge it.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class LedgerFile(Ledger):
 
 
 class FileAccount(RereadAccount):
-    """The account behind the doors of a ledger file: every reading is one of the file."""
+    """The account of a ledger file: every access reads the file."""
 
     read_only = False
     shared = True
@@ -174,7 +174,7 @@ class FileAccount(RereadAccount):
         """Do nothing: a file is charged by every process that may write it."""
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
-        """Return how to open a door to this file elsewhere: a function and its arguments, for pickle."""
+        """Return how to open this file elsewhere: a function and its arguments, for pickle."""
         limit = None if self.budget is None else self.budget.to_dict()
         return _reopen, (str(self.path), limit, self.name, str(self.anchor.path), scope)
 

@@ -50,7 +50,7 @@ class Ledger:
     -----
     **Privacy.** Reads no rows. A mechanism spends first and reads afterwards: a refusal has seen nothing,
     and an error after the spend leaves the charge standing. Costs are exact rationals in the limit's
-    currency. Spends are atomic over threads. A copy is another door to the same account; a pickle or JSON
+    currency. Spends are atomic over threads. A copy is another handle of the same account; a pickle or JSON
     text carries what was spent. Loaded into a process where the account still lives it joins that account;
     elsewhere, and with a limit in a process that was forked, it is there to be read, and refuses to spend,
     since other copies of it may spend as well (`from_json` says how to go on). A limit does not reach into
@@ -119,7 +119,7 @@ class Ledger:
         return placed
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
-        """Return a line as it was spent through this door.
+        """Return a line as it was spent through this handle.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Ledger:
         self._account.check([(path, loss) for loss in checked], "these releases")
 
     def scope(self, name: str, *, disjoint: str | None = None) -> Ledger:
-        """Return a door to the same account that files its entries under `name`.
+        """Return a ledger of the same account that files its entries under `name`.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Ledger:
         return self._account.remaining(self._scope)
 
     def to_json(self) -> str:
-        """Return the whole account as JSON text with its checksum, whatever the scope of this door.
+        """Return the whole account, of all scopes, as JSON text with its checksum.
 
         Returns
         -------
@@ -235,7 +235,7 @@ class Ledger:
 
         If the same account is alive in this process, the text is merged into it and the result is one more
         door to it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not spent
-        from: whoever kept an older text, or another copy, could spend the same budget again.
+        from: anyone who kept an older text, or another copy, could spend the same budget again.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ def check_ledger(ledger: Ledger | None) -> Ledger:
 
 
 class Account(ABC):
-    """What stands behind the doors of a ledger: the whole protocol, with no state but its public attributes.
+    """The account of a ledger: the whole protocol, with no state but its public attributes.
 
     `Ledger` asks an account for everything, so each kind must answer all of it: a method that a kind leaves
     out cannot be made, and none can be inherited that reads a state which the kind does not keep.
@@ -372,11 +372,11 @@ class Account(ABC):
 
     @abstractmethod
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
-        """Add what another copy of this account recorded: facts, so no limit is asked."""
+        """Add entries that another copy of this account recorded; as facts they pass no limit check."""
 
     @abstractmethod
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
-        """Return how to open a door to this account elsewhere: a function and its arguments, for pickle."""
+        """Return how to open this account elsewhere: a function and its arguments, for pickle."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -502,7 +502,7 @@ class MemoryAccount(Account):
         return Budget.from_dict(record)
 
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
-        """Add what another copy of this account recorded: facts, so no limit is asked."""
+        """Add entries that another copy of this account recorded; as facts they pass no limit check."""
         with self._lock:
             for entry in entries:
                 if entry.id not in self._entries:
@@ -512,7 +512,7 @@ class MemoryAccount(Account):
                         self._tally.add([(entry.scope, entry.loss)], on)
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
-        """Return how to open a door to this account elsewhere: a function and its arguments, for pickle."""
+        """Return how to open this account elsewhere: a function and its arguments, for pickle."""
         return _open, (json.dumps(self.to_dict(), allow_nan=False), scope)
 
     def to_dict(self) -> dict[str, Any]:
@@ -530,7 +530,7 @@ class MemoryAccount(Account):
 
 
 class RereadAccount(Account):
-    """An account whose entries are kept elsewhere: every reading looks them up there."""
+    """An account whose entries are stored elsewhere and read from there."""
 
     def __init__(self, budget: Budget | None, name: str, identity: str) -> None:
         self.budget = budget
@@ -617,7 +617,7 @@ def enlist(account: Account) -> Account:
 
 
 def _open(text: str, scope: Scope) -> Ledger:
-    """Return a door to the account of a text: the living one, or one that can only be read."""
+    """Return a ledger of the account of a text: the living account, or a read-only one."""
     stored = read_account(text)
     stored.read_only = True
     account = enlist(stored)
@@ -632,7 +632,7 @@ def named_labels(entries: Iterable[LedgerEntry]) -> str:
 
 
 def account_of(ledger: Ledger) -> tuple[Account, Scope]:
-    """Return the account behind a door, and where the door files its entries."""
+    """Return the account of a ledger, and the scope under which the ledger files its entries."""
     return ledger._account, ledger._scope
 
 

@@ -80,7 +80,7 @@ class ReleasedNumber(float, Released):
     entries : iterable of LedgerEntry
         The lines that paid for it, as recorded.
     scale : float
-        Sd of the noise in it; 0 without noise, nan where it has no simple law.
+        Standard deviation of its noise; 0 without noise, nan where the noise has no simple distribution.
     delta : float, optional
         The delta that was named, at which its report states epsilon.
 

@@ -105,7 +105,7 @@ class Printable(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the claim rests on."""
+        """Assumptions of the guarantee."""
 
     @property
     def response_in_clear(self) -> bool:
@@ -191,7 +191,7 @@ def _facts(report: Printable) -> Facts:
 
 
 def _between(report: Printable) -> str:
-    """Return which two worlds the claim is about."""
+    """Return the definition of neighboring data sets of the guarantee."""
     if report.relation == "zero-out":
         return f"between one {report.unit} that contributes data and one that contributes nothing"
     return f"between two values of one {report.unit}"

@@ -101,10 +101,10 @@ class PrivacyReport:
         entries : iterable of LedgerEntry
             As returned by ``ledger.spend``.
         ledger : Ledger, optional
-            The account they were charged to, by whichever door; its present state is kept for
+            The account they were charged to, in whichever scope; its present state is kept for
             :attr:`cumulative`, which counts them too where they were charged elsewhere.
         delta : float, optional
-            The delta asked for; by default that of the ledger's limit, else 1e-6.
+            The requested delta; by default that of the ledger's limit, else 1e-6.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
             What the totals are of; see the class.
 
@@ -252,14 +252,14 @@ class PrivacyReport:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the claim rests on, each assumption once."""
+        """Assumptions of the guarantee, each once."""
         units = {entry.unit for entry in self.entries}
         mixed = [OF_RECORDS] if "record" in units and len(units) > 1 else []
         return tuple(dict.fromkeys([text for entry in self.entries for text in entry.assumptions] + mixed))
 
     @property
     def response_in_clear(self) -> bool:
-        """Whether a response was sent as it is, so that the claim covers the other columns alone."""
+        """Whether a response was sent as it is, so that the guarantee covers the other columns alone."""
         return Assumptions.CLEAR_RESPONSE in self.assumptions
 
     @property

@@ -153,7 +153,7 @@ class Tally:
     asked before every charge and every reservation. As c is subadditive (a sum over parts, a maximum over
     the classes of a partition), what was charged costs at most that, at every time. So the charges are cut
     off by a filter at B, and a filter in mu^2, rho or pure epsilon bounds the loss of fully adaptive
-    questions by B itself, whatever decides which is asked and whether another is: released answers and the
+    queries by B itself, whatever decides which is asked and whether another is: released answers and the
     time of day may [1]_ [2]_ [3]_. Hence what is reserved and not charged costs nothing, may be given back
     at any time, and was never spent. And the promise holds: a charge on r with c(D_r) <= R_r moves nothing
     that counts, and is never refused for the limit.
@@ -196,13 +196,13 @@ class Tally:
         return self.budget.limit - self.cost + self._free.slack(scope)
 
     def add(self, spends: Iterable[tuple[Scope, Loss]], on: Part | None = None) -> None:
-        """Count what was charged, on a reservation or none: a fact, so no limit is asked."""
+        """Count an amount that was charged, with or without a reservation; facts pass no limit check."""
         self._keep([(scope, self.budget.cost(loss)) for scope, loss in spends], on)
 
     def charge(
         self, spends: Iterable[tuple[Scope, Loss]], subject: str, on: Part | None = None, *, keep: bool = True
     ) -> None:
-        """Count what is to be charged, unless it is only asked about, or passes the limit.
+        """Count an amount to be charged, unless this is only a check or the amount exceeds the limit.
 
         Raises BudgetExceededError where it does; `subject` names it.
         """
@@ -220,7 +220,7 @@ class Tally:
         """Let a reservation hold so much for all its charges, before and after; a later word wins.
 
         Raises BudgetExceededError where that would pass the limit, and nothing has changed then; `subject`
-        names it. Without `subject` it is a fact, and no limit is asked.
+        names it. Without `subject` it is a fact, and no limit is checked.
         """
         amount = sum(map(self.budget.cost, losses), start=Fraction(0))
         before = self._reserved.get(part)

@@ -221,7 +221,7 @@ def find_bounds(
 
 
 class _Searches:
-    """Searches for the ranges of columns, whose next looks are counted by one pass over rows together."""
+    """Searches for the ranges of columns; one pass over rows counts the next step of all of them."""
 
     def __init__(self, columns: OpenColumns, names: Sequence[str], clip: float) -> None:
         self._columns = columns
@@ -230,14 +230,14 @@ class _Searches:
         self._cells = dict[str, Cells]()
 
     def counted(self) -> tuple[int, ...]:
-        """Count what is asked for, and return the number of rows; nothing where there is no column."""
+        """Count the requested cells and return the number of rows; nothing where there is no column."""
         if not self._edges:
             return ()
         self._cells = self._columns.cells({name: edges for name, (edges, _) in self._edges.items()})
         return (self._columns.n,)
 
     def released(self, part: float, budget: Spending) -> tuple[dict[str, Range], list[LedgerEntry]]:
-        """Release what was counted, and look on, each column for a share of the budget's mu^2."""
+        """Release the counts and continue the searches, each column for a share of the budget's mu^2."""
         ranges = dict[str, Range]()
         entries = list[LedgerEntry]()
         while self._edges:

@@ -46,8 +46,8 @@ class FoundSchema(Schema):
     share that may be pooled in all, and the ``threshold`` above which a noisy count was shown; where they are
     pooled with a level that is seen, ``moves`` is the share of it that they may be, by which its difference
     from another one moves if theirs is nought. A level ``other`` of their own moves no other difference, but
-    slopes of columns that go with what is pooled. `privacy` is the report on all looks, with the state of the
-    ledger after them.
+    slopes of columns that go with what is pooled. `privacy` is the report on all releases, with the state of
+    the ledger after them.
 
     A fit warns (`ChangedTargetWarning`) where the moves of a slope and of the response add up to half of the
     slope's standard error.

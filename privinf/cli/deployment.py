@@ -36,7 +36,7 @@ KIT_VERSION = 2  # of both; the first had no verifying keys and no analysts
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 SITE_NAME = re.compile("[A-Za-z0-9_-]{1,64}")  # of a site, which is also the name of files
 SITE_NAME_RULE = "a site's name must have 1 to 64 characters, each a letter, a digit, - or _"
-POLL_SECONDS = 0.25  # seconds between looks at what a process does
+POLL_SECONDS = 0.25  # seconds between two checks of a process
 PAUSE = 3.0  # seconds before a process that ended is started again
 TAGGED = "superlink.privinf"
 
@@ -45,7 +45,7 @@ TAGGED = "superlink.privinf"
 
 
 def read_bundle(path: Path) -> dict[str, Any]:
-    """Return what a site tells the others: name, public keys, socket, schema (StorageError if it is none)."""
+    """Return a site's public name, keys, socket and schema (StorageError if they are invalid)."""
     content = _record(path, "a site's bundle", BUNDLE, BUNDLE_FIELDS)
     for field in ("name", "public", "verifying", "node", "socket"):
         if not isinstance(content[field], str):
@@ -213,7 +213,7 @@ def executable(name: str) -> str:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of Flower's programs: nothing told to anybody, a folder of their own."""
+    """Return the environment of Flower's programs: no telemetry, a folder of their own."""
     home.mkdir(mode=0o700, exist_ok=True)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": path}

@@ -46,7 +46,7 @@ WIDE = 1e6  # a range of bounds so wide that it is worth a warning
 SOON = 30.0  # days: a certificate that ends sooner is worth a warning
 LARGE_EPSILON = 10.0  # a ledger that allows a larger epsilon is worth a warning
 SECRETS: dict[str, SecretKind] = {"key": "key", "node_key": "key", "ledger": "ledger"}
-# The secret files in the folder of a fit, beside its questions and releases.
+# The secret files in the folder of a fit, beside its queries and releases.
 CHECKPOINT_FILES = (KEY_FILE, ROWS_FILE, RESERVATION)
 Level = Literal["error", "warning"]
 REMAKE = "run 'privinf federation init' again, with the current *.bundle.json files of all sites"
@@ -144,7 +144,7 @@ def findings(folder: Path, site: dict[str, str]) -> list[Diagnostic]:
 
 
 def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
-    """Look at who may read and change a site's files."""
+    """Check who may read and change a site's files."""
     for word in ("data", "schema", "policy", "ledger", "key", "node_key", "federation"):
         path = folder / site[word]
         if not path.exists():
@@ -182,7 +182,7 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
 
 
 def _secret(path: Path, kind: SecretKind) -> Iterator[Diagnostic]:
-    """Look at a secret file by the rules that it is opened by, and warn of a ledger that others may read."""
+    """Check a secret file by the rules for opening it, and warn of a ledger that others may read."""
     faults = faults_of(path, "a secret file", kind)
     yield from (Diagnostic("error", fault.what, fault.remedy) for fault in faults)
     if kind == "ledger" and not faults:
@@ -191,7 +191,7 @@ def _secret(path: Path, kind: SecretKind) -> Iterator[Diagnostic]:
 
 
 def secrets_in(folder: Path) -> Iterator[Diagnostic]:
-    """Look for files that others could read or change in a folder, and in the checkpoints in it."""
+    """Find files that others could read or change in a folder and in its checkpoints."""
     checkpoints = [place for place in (folder, *sorted(folder.iterdir())) if _is_checkpoint(place)]
     for place in dict.fromkeys((folder, *checkpoints)):
         yield from (Diagnostic("error", fault.what, fault.remedy) for fault in folder_faults_of(place))
@@ -207,7 +207,7 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _contents(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
-    """Look at what the files say, and whether they go together."""
+    """Check the contents of the files and whether they belong together."""
     for check in (_schema, _policy, _ledger, _federation):
         try:
             yield from check(folder, site)

@@ -20,7 +20,7 @@ from privinf.schema import Design, Schema
 from privinf.storage.checksummed import save_text
 from privinf.typing import Family
 
-# Names of the package, which loads what a command asks for.
+# Names of the package, which loads them when a command needs them.
 FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso")
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
@@ -76,7 +76,7 @@ SIMULATED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedFitPlan:
-    """What is asked of a federation, as a TOML file says it.
+    """A fit or statistic over a federation, as a TOML file states it.
 
     Attributes
     ----------
@@ -119,12 +119,12 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     schema : Path, optional
         The schema if the plan names none.
     simulation : bool
-        Whether ``epsilon = inf`` and a seed are wanted: for made-up data.
+        Whether ``epsilon = inf`` and a seed are wanted: for simulated data.
 
     Raises
     ------
     ArgumentError
-        It has a word that no plan has, lacks one, or asks for a simulation that was not said to be one.
+        It has an unknown key, lacks a key, or requests a simulation without --simulation.
     StorageError, SchemaError
         A file that it names cannot be read.
     """
@@ -173,7 +173,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
 
 @error_boundary
 def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool = False) -> dict[str, Any]:
-    """Ask the sites what a plan says; write and return the results.
+    """Run a plan at the sites; write and return the results.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool 
 
     Notes
     -----
-    **Privacy.** Costs what the plan says, at every site that it asks, and no more.
+    **Privacy.** Costs what the plan states, at every queried site, and no more.
     """
     endings = (".json",) if plan.statistic else (".json", ".npz")
     targets = [Path(f"{plan.out}{ending}") for ending in endings]
@@ -325,7 +325,7 @@ def _choice(value: Any, choices: Any, path: Path, noun: str) -> str:
 
 
 def fit_over_flower(federation: Federation, config: Mapping[str, Any]) -> None:
-    """Run the plan that a run's configuration names, at the server, and tell how it went.
+    """Run the plan named by a run's configuration at the server, and report the outcome.
 
     Parameters
     ----------

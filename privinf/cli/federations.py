@@ -42,7 +42,7 @@ from privinf.federation.checkpoint import HEADS_FILE
 from privinf.secret_files import check_secret
 from privinf.storage.checksummed import checksummed_json, parse_json, read_text, save_text
 
-# In a federation's folder: by which questions are signed.
+# In a federation's folder: the key that signs queries.
 ANALYST_KEY = "analyst.key"
 SERVER_STOPPED = "the federation's server stopped unexpectedly; its log file is {}"
 FIT = """# The plan of a fit over all sites; run it with privinf federation fit fit.toml

@@ -218,7 +218,7 @@ def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool)
 
 
 def _write(options: FitOptions, result: Results, summary: PrivateSummary) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     if options["out"] is not None:
         result.save(
             options["out"], records=math.isfinite(result.privacy.epsilon()), overwrite=options["overwrite"]
@@ -234,7 +234,7 @@ def _write(options: FitOptions, result: Results, summary: PrivateSummary) -> Non
 
 
 def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
-    """Return the fit of a table's rows, and what is told of the ledger."""
+    """Return the fit of a table's rows, and the report on the ledger."""
     assert options["schema_file"] is not None
     if len(options["files"]) != 1 or options["files"][0].suffix.lower() == ".npz":
         raise ArgumentError(
@@ -259,7 +259,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     if options["missing"] is not None:
         model_options["missing"] = options["missing"]
     rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
-    named = getattr(pi, ROW_MODELS[kind])  # the package loads what is asked for
+    named = getattr(pi, ROW_MODELS[kind])  # the package loads names on request
     model = named.from_formula(options["formula"], rows, schema=schema, ledger=ledger, **model_options)
     budget = {name: value for name, value in spending.items() if name != "rng"}
     if (

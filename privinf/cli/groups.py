@@ -16,7 +16,7 @@ from privinf.errors import PrivinfError, PrivinfWarning, UnforeseenError
 
 
 class Refusal(click.ClickException):
-    """What was asked is refused; nothing was changed, unless the message says so."""
+    """The request is refused; nothing was changed, unless the message says so."""
 
     exit_code = 2
 
@@ -31,7 +31,7 @@ class SafeGroup(click.Group):
     """A group whose commands fail with one line: code 2 for what is refused, 1 for our own mistakes."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
+        """Run the requested command."""
         try:
             with _plain_warnings():
                 return super().invoke(ctx)

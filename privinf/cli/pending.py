@@ -2,7 +2,7 @@
 
 The release is made whole before it is charged, and stands beside its place as a hidden file, encrypted
 under a key that no disk has yet. The charge brings the key: its ledger line has it. So a pending file that
-was never charged says nothing to anybody, and one that was charged is opened by whoever has the ledger.
+was never charged reveals nothing, and anyone who has the ledger can open one that was charged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNDER_WAY = "another process is writing a release to {}; wait until it has ended
 
 
 class StagedLedger(Ledger):
-    """A door to a ledger that refuses what would pass its limit, and keeps the lines of what would not.
+    """A ledger handle that refuses entries beyond the limit and stages all others.
 
     `save_charged` writes them. What a mechanism spends here is not yet charged, and may not leave the
     process: it is neither pickled nor written as text.
@@ -196,7 +196,7 @@ def finish(out: Path, ledger: Ledger, account: Path, digest: str, *, overwrite: 
     Raises
     ------
     ArgumentError
-        What was begun was asked for by other arguments, or another process is at it.
+        The earlier run had other arguments, or another process is running it.
     """
     lines = {entry.noise[OPENS]: entry for entry in ledger.entries if OPENS in entry.noise}
     ours = f".{glob.escape(out.name)}.{_tag(account)}.*.pending"

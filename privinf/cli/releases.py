@@ -157,14 +157,14 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
 
 
 def _arguments_digest(options: ReleaseOptions) -> str:
-    """Return the digest of what is asked for: options, but those that change no number, and public files."""
+    """Return the digest of a request: its public files and all options that change a number."""
     left_out = {"quiet", "overwrite", "ledger_file"}
     words = {name: value for name, value in options.items() if name not in left_out}
     return digest_of_arguments(words, (options["plan_file"], options["schema_file"]))
 
 
 def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
-    """Return one party's release, and what is told of its privacy."""
+    """Return one party's release and its privacy report."""
     for word in ("formula", "terms", "epsilon", "delta", "mu", "rho"):
         if options[word] is not None and options[word] != ():
             name = "--term" if word == "terms" else f"--{word}"
@@ -193,7 +193,7 @@ def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
 
 
 def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, str]:
-    """Return the second moments of one table, and what is told of their privacy."""
+    """Return the second moments of one table and their privacy report."""
     for word in ("party", "roster"):
         if options[word] is not None:
             raise ArgumentError(f"--{word} is only for --plan; omit it with --schema")

@@ -1,4 +1,4 @@
-"""Federation: sites that hold rows, the questions they are asked, and servers that they trust or need not.
+"""Federation: sites that hold rows, queries to them, and trusted or untrusted servers.
 
 An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `Site` decides by its own
 `SitePolicy` what it answers and keeps its own ledger. Queries and replies are JSON and plain arrays, so that

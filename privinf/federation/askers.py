@@ -1,4 +1,4 @@
-"""An asker's end of a transport: signs questions, checks who replied, and remembers heads of ledgers."""
+"""The client end of a transport: signs queries, verifies replies, and remembers heads of ledgers."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
 
 
 class EndOptions(TypedDict, total=False):
-    """Who must sign replies, who signs questions, and where heads are remembered: as for `ClientEnvelope`."""
+    """The signers of replies and of queries, and the store of heads: as for `ClientEnvelope`."""
 
     roster: Roster | None
     key: IdentityKey | None
@@ -183,7 +183,7 @@ def ends_of(config: Mapping[str, Any]) -> EndOptions:
 
 
 class ClientEnvelope:
-    """What a federation does with every question and reply, where it was given a roster or a key.
+    """Signatures and checks of every query and reply of a federation that has a roster or a key.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class ClientEnvelope:
         return "replies checked" if self.checks else "no signatures"
 
     def envelope_for(self, query: Query, site: str = "") -> Envelope:
-        """Return the envelope of a question to one site; one without a name goes to whoever it is."""
+        """Return the envelope of a query to one site; without a name it goes to any site."""
         if self._roster is None and self._key is None:
             return Envelope()
         analyst = "" if self._key is None else self._key.verifying
@@ -267,8 +267,8 @@ class ClientEnvelope:
     def checked(self, envelope: Envelope, reply: Reply, fields: Fields) -> Reply:
         """Return a reply whose envelope is right, or one that says, in its place, what is wrong with it.
 
-        The site's head is compared with what was remembered when the question was sent: later ones, of other
-        questions that were under way meanwhile, say nothing about it.
+        The site's head is compared with what was remembered when the query was sent: later ones, of other
+        queries under way meanwhile, prove nothing about it.
         """
         if self._roster is None:
             return reply

@@ -44,9 +44,9 @@ class ConnectionLimits:
 
     Notes
     -----
-    A caller whom the daemon waits for, for his question or for him to take its answer, is hung up on when
+    The daemon disconnects a caller whom it waits for (for a query, or for the answer to be taken) when
     another one needs the place: of the account that has most, the one that came first. Nobody is in his first
-    quarter of a second, and nobody whose question is complete.
+    quarter of a second, and nobody whose query is complete.
     """
 
     def __init__(self) -> None:

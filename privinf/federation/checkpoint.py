@@ -46,13 +46,13 @@ SPENT = 1.0 - 1e-9
 
 @dataclass(slots=True, repr=False, kw_only=True)
 class FitFolder:
-    """The folder of one fit: its questions and releases, and the secret key of a trusted server's noise.
+    """The folder of one fit: its queries and releases, and the secret key of a trusted server's noise.
 
     Parameters
     ----------
     path : path
     fit : str
-        What tells this fit from another one: a digest of its public settings.
+        Identity of the fit: a digest of its public settings.
     keyed : bool
         Whether a trusted server draws the noise, whose key is in the folder.
 
@@ -66,8 +66,8 @@ class FitFolder:
     -----
     **Privacy.** With ``keyed`` the folder is a secret, see `NoiseFile`: it and its files are made for their
     owner alone, and the files have an HMAC under the key. Files with other names are left alone. A key that
-    is found is used only where a question or a release in the folder, of this very fit, has its HMAC; where
-    nothing was asked yet, the fit makes its own.
+    is found is used only where a query or a release in the folder, of this very fit, has its HMAC; where
+    no query was made yet, the fit makes its own.
     """
 
     path: Path
@@ -92,7 +92,7 @@ class FitFolder:
             self._lines.append(_lines_of(self.path / name, self.read_file(name)[0])[-1])
 
     def _rounds(self) -> list[str]:
-        """Return the names of the files of questions and releases."""
+        """Return the names of the files of queries and releases."""
         return [path.name for path in self.path.glob("*.npz") if OURS.fullmatch(path.name)]
 
     def begin(self, server: TrustedServer) -> None:
@@ -161,7 +161,7 @@ class FitFolder:
         return name, run
 
     def _reserved_before(self) -> dict[str, Any] | None:
-        """Return the reservation of a run that was stopped before its first question, None if it made none.
+        """Return the reservation of a run that was stopped before its first query, None if it made none.
 
         The key under which its file was written is about to be replaced.
         """
@@ -198,20 +198,20 @@ class FitFolder:
 
 
 def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
-    """Return what tells a fit from another one: its design, its model's arguments, its public settings."""
+    """Return the identity of a fit: its design, its model's arguments, its public settings."""
     content = {Places.OF_MODEL.format(name=name): value for name, value in model.items()}
     content |= {Places.OF_SETTING.format(position=at): plan_text(value) for at, value in enumerate(settings)}
     return Query(Places.FIT, args=content, design=design.digest).digest
 
 
 class CheckpointedServer:
-    """A server whose questions and releases are written down, and taken up by the fit that goes on.
+    """A server whose queries and releases are written to a folder, from which a stopped fit resumes.
 
     Parameters
     ----------
     server : TrustedServer
     folder : FitFolder
-        Made if it is not there. Of one fit: the questions in it must be those that the fit asks.
+        Made if absent. It belongs to one fit: its queries must be those of the fit.
 
     Raises
     ------
@@ -222,12 +222,12 @@ class CheckpointedServer:
 
     Notes
     -----
-    **Privacy.** Holds questions, releases and ledger lines, which are public, and the key of a trusted
+    **Privacy.** Holds queries, releases and ledger lines, which are public, and the key of a trusted
     server's noise, which is secret. A release that is read back costs nothing new: its line is put into the
-    ledger where it is missing there. A round that was under way is asked again in the very same words: sites
+    ledger where it is missing there. A round that was under way is repeated with the identical query: sites
     that have charged it answer at no charge, and its line is in the ledger once. Whatever is deleted or
-    brought back, the same question has the same answer: the noise of a trusted server belongs to its
-    question, and in a secure sum the sites send what they sent before. Only sites that fall silent for good
+    brought back, the same query has the same answer: the noise of a trusted server belongs to its
+    query, and in a secure sum the sites send what they sent before. Only sites that fall silent for good
     make it dearer: without them the sum is another one, with a charge of its own.
     """
 
@@ -251,7 +251,7 @@ class CheckpointedServer:
 
     @contextmanager
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
-        """Reserve what the fit costs before its first question that the folder does not answer.
+        """Reserve the cost of the fit before its first query that the folder does not answer.
 
         The name of the reservation is in the folder, so that a fit that was stopped goes on under it: only
         one that is complete gives back what it did not use. Errors as for `TrustedServer.reserving`.
@@ -314,7 +314,7 @@ class CheckpointedServer:
         entries = _lines_of(self._folder.path / name, header)
         noisy = _released(header, arrays, entries, shape)
         for entry in entries:
-            # The door of the moment files it where it belongs.
+            # The current ledger files it under its own scope.
             line = replace(entry, scope=())
             if self.ledger.find(line) is None:
                 self.ledger.spend(line)
@@ -384,7 +384,7 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Planne
 def _of_query(
     folder: FitFolder, name: str, digests: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Return a file's header and arrays, if it is about this question."""
+    """Return a file's header and arrays if they belong to this query."""
     header, arrays = folder.read_file(name)
     if header.get("question") not in digests:
         raise StorageError(OTHER_FIT.format(folder.path / name))

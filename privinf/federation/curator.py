@@ -73,7 +73,7 @@ class TableByPasses:
         return (self._name,)
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return how many rows there are; no other question is answered here."""
+        """Return the number of rows; no other query is answered here."""
         if query.op != Requests.DESCRIBE:
             raise NotAvailableError(
                 "a table that is not in memory can be fitted only by the holder of its rows, not in a "
@@ -107,7 +107,7 @@ class TableByPasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """A release of a curator: its statistic, arguments with digits, reach, noise and ledger line."""
+    """A release of a curator: its statistic, arguments with digits, sensitivity, noise and ledger line."""
 
     statistic: SiteOp
     args: Args
@@ -185,19 +185,19 @@ class Curator:
     rows : SiteBlock or RowPasses
         In memory, or read anew by every pass.
     name : str
-        Of the place that the rows are at, as releases tell it.
+        Name of the place of the rows, for releases.
     ledger : Ledger, optional
         Account of the releases; a new one by default.
     rng : int or Generator, optional
         Seeds simulation noise: the same numbers as those of a `TrustedServer` of one site with this seed.
     relation : {"replace-one", "zero-out"}
-        Neighboring relation of all claims.
+        Neighboring relation of all guarantees.
 
     Notes
     -----
     **Privacy.** The curator holds the rows and returns noisy sums. It checks the limits, then reads and sums
     the rows, then charges all releases, and then adds noise, so that a table with an error costs nothing. It
-    lives for one fit, asks each query once, and keeps no key: its secure noise is fresh.
+    lives for one fit, makes each query once, and keeps no key: its secure noise is fresh.
     """
 
     def __init__(
@@ -355,7 +355,7 @@ class Curator:
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
     def _source(self, op: str) -> Any:
-        """Return the noise of a question: fresh, or, of a seed, that of its place in the session."""
+        """Return the noise source of a query: fresh, or by a seed and the query's position in the session."""
         if self._key is None:
             return self._noise
         return self._noise.at(

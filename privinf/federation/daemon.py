@@ -1,7 +1,7 @@
 """A site in a process of its own: rows, key and ledger behind a unix socket, away from pushed code.
 
-Whoever may open the socket may send what he likes (`frames` says what a frame is). A worker reads each
-caller's question; answers are made one at a time, in turn of the accounts that ask (`callers`).
+Anyone who may open the socket may send any bytes (`frames` defines a frame). A worker reads each
+caller's query; answers are computed one at a time, in turn of the callers' accounts (`callers`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from privinf.validation import check_count, check_positive
 log = logging.getLogger(__name__)
 LONGEST_PATH = 100  # a unix socket's name is part of its address
 TICK = 0.1  # seconds until a stop is noticed
-LARGEST_QUERY = 1 << 23  # bytes of a question: a square matrix of 1,000 columns fits
+LARGEST_QUERY = 1 << 23  # bytes of a query: a square matrix of 1,000 columns fits
 PATIENCE = 5.0  # seconds in which a header must arrive
 LOGGED = 100  # characters of a caller's text that are logged
 REFUSALS = 100  # refusals in a minute that are logged
@@ -51,25 +51,25 @@ REFUSALS = 100  # refusals in a minute that are logged
 
 @error_boundaries
 class SiteDaemon:
-    """Answers questions to one site at a unix socket, until it is stopped.
+    """Answers queries to one site at a unix socket, until it is stopped.
 
     Parameters
     ----------
     site : Site
         The site that answers.
     name : str
-        Name of the site; questions to another name are refused.
+        Name of the site; queries to another name are refused.
     path : path
         Where the socket will be, at most 100 bytes long; its folder must exist.
     group : str, optional
-        Group of the operating system whose members may ask; by default only the account itself.
+        Group of the operating system whose members may query; by default only the account itself.
     allow_uids : collection of int, optional
-        Accounts, by number, that may ask; by default all that can open the socket. It takes away, and
+        Accounts, by number, that may query; by default all that can open the socket. It takes away, and
         grants nothing: the socket's rights stand as they are.
     timeout : float
-        Seconds that a question may take to arrive, and an answer to be taken.
+        Seconds that a query may take to arrive, and an answer to be taken.
     largest : int
-        Most bytes of a question.
+        Most bytes of a query.
 
     Raises
     ------
@@ -79,16 +79,17 @@ class SiteDaemon:
 
     Notes
     -----
-    **Privacy.** Adds nothing to what the site answers and charges; what is no question is refused before the
-    site sees it. Who may open the socket may ask: run the daemon under an account of its own, which alone
-    can read the rows, the key and the ledger, and let code that comes from elsewhere run under another
-    account of `group`. Where the site's policy lists analysts, what none of them signed is refused by its
-    header. Replies are signed where the site has a key and a roster with verifying keys (`envelope`).
+    **Privacy.** Adds nothing to what the site answers and charges; anything that is not a query is refused
+    before the site sees it. Anyone who may open the socket may query: run the daemon under an account of its
+    own, which alone can read the rows, the key and the ledger, and let code that comes from elsewhere run
+    under another account of `group`. Where the site's policy lists analysts, what none of them signed is
+    refused by its header. Replies are signed where the site has a key and a roster with verifying keys
+    (`envelope`).
 
     **Limits.** 64 callers at once, 48 of one account: beyond, the one that has kept the daemon waiting for
-    longest is hung up on. A header has 64 KiB and comes within 5 seconds; a question 8 MiB, a text of 4 MiB
+    longest is hung up on. A header has 64 KiB and comes within 5 seconds; a query 8 MiB, a text of 4 MiB
     and 131,072 values; bodies and replies under way 16 MiB together. Accounts take turns in being answered,
-    however many questions one of them has. Log lines are JSON in ASCII, with at most 100 characters of what a
+    however many queries one of them has. Log lines are JSON in ASCII, with at most 100 characters of what a
     caller wrote, and at most 100 refusals a minute.
 
     Examples
@@ -159,13 +160,13 @@ class SiteDaemon:
         return self
 
     def stop(self) -> None:
-        """Stop after the question in hand."""
+        """Stop after the current query."""
         self._stopping.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _take(self, connection: socket.socket) -> None:
-        """Give a caller a worker, unless his account may not ask or is everywhere already."""
+        """Give a caller a worker, unless the account may not query or has too many workers already."""
         uid = account_of(connection)
         if self._allowed is not None and uid not in self._allowed:
             self._journal.refused("account not in allow_uids", uid=uid)
@@ -186,7 +187,7 @@ class SiteDaemon:
             self._callers.leave(caller)
 
     def _converse(self, caller: Caller) -> None:
-        """Take one question and give its answer; a caller who breaks off is let go."""
+        """Read one query and send its answer; a caller who disconnects is dropped."""
         try:
             reply, seal = self._heard(caller)
             send(caller.connection, reply.pack(), self._timeout, **seal)
@@ -224,7 +225,7 @@ class SiteDaemon:
         return reply, seal
 
     def _envelope(self, header: Header) -> Envelope:
-        """Return the envelope of a question; what is not for this site is refused before its body is read."""
+        """Return the envelope of a query; queries to other sites are refused before the body is read."""
         to = header.fields.get("to")
         if to is None:
             raise StorageError("the message must name the site to which it is sent")
@@ -272,7 +273,7 @@ class SiteDaemon:
 
 
 class _LogLines:
-    """A daemon's log: a line of JSON in ASCII for every question, and for so many refusals in a minute."""
+    """A daemon's log: a line of JSON in ASCII for every query, and a limited number of refusals a minute."""
 
     def __init__(self, site: str) -> None:
         self._site = site
@@ -281,7 +282,7 @@ class _LogLines:
         self._refused = 0
 
     def answered(self, query: Query, reply: Reply, uid: int) -> None:
-        """Log a question that reached the site."""
+        """Log a query that reached the site."""
         facts = {"op": query.op, "session": query.session, "sequence": query.sequence, "error": reply.error}
         self._write("answered" if not reply.error else "refused by the site", uid=uid, **facts)
 

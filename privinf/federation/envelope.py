@@ -1,7 +1,7 @@
-"""Envelopes: what goes with a question and its reply, outside of both, so that each end knows the other.
+"""Envelopes of queries and replies: fields beside the message that authenticate each end to the other.
 
-With a question go the digest that it must have, a nonce, the heads of ledgers that the asker remembers, and
-the analyst's signature of all that. With a reply goes the site's signature of the question's digest and
+A query carries the digest that it must have, a nonce, the heads of ledgers that the client remembers, and
+the analyst's signature of all that. A reply carries the site's signature of the query's digest and
 nonce, of the reply's own digest, and of heads: its own, signed by itself, and later ones of its peers. All
 of it is short texts by name, which any transport carries beside a message. Signatures are Ed25519, of
 canonical JSON behind the name of what is signed, so that none serves for anything else.
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Fields = Mapping[str, str]
 
 HEAD_FIELD = "head "
-# Heads of peers in one envelope: with more sites each question tells those of the next ones in the alphabet.
+# Heads of peers in one envelope: with more sites each query carries those of the next sites in the alphabet.
 MOST_HEADS = 200
 # A ledger's head: number of lines, tag and the site's signature.
 HEAD_TEXT = re.compile("([1-9][0-9]{0,15}) ([0-9a-f]{64}) ([0-9a-f]{128})")
@@ -62,7 +62,7 @@ def signed_text(kind: str, content: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Analyst:
-    """Who may ask a site: a name, the public key that signs the questions, and what they may cost together.
+    """An analyst who may query a site: name, public key of the signatures, and total budget.
 
     ArgumentError if the name, the key (Ed25519) or the budget (or a mapping of its words) is none.
     """
@@ -101,7 +101,7 @@ class Analyst:
 
 @dataclass(frozen=True, slots=True)
 class SignedHead:
-    """Where a site's ledger stood, as the site signed it: whoever holds it can show it to anybody."""
+    """State of a site's ledger, signed by the site: a proof that its holder can show to anyone."""
 
     head: Head
     signature: str
@@ -129,7 +129,7 @@ class SignedHead:
         return signed_by(verifying, self.signature, _head_text(site, self.head))
 
     def after(self, other: SignedHead | None) -> bool:
-        """Say whether it tells more than another one."""
+        """Return whether it is later than another one."""
         return other is None or self.head.count > other.head.count
 
     def contradicts(self, other: SignedHead | None) -> bool:
@@ -154,14 +154,14 @@ def head_fields(heads: Mapping[str, SignedHead]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """The envelope of a question.
+    """The envelope of a query.
 
     Attributes
     ----------
     site : str
-        Who is asked; empty where "describe" looks for a site whose place is not known yet.
+        Name of the site; empty where "describe" finds a site whose address is not known yet.
     digest, session, sequence
-        Of the question.
+        Digest of the query.
     nonce : str
         32 hexadecimal digits, new for every asking; empty if there is no envelope.
     analyst, signature : str
@@ -211,13 +211,13 @@ class Envelope:
         return signed_text("question", {k: v for k, v in self.fields.items() if k != "signature"})
 
     def fits(self, query: Query) -> bool:
-        """Say whether it is the envelope of this question."""
+        """Return whether it is the envelope of this query."""
         is_same = (self.digest, self.session, self.sequence) == (query.digest, query.session, query.sequence)
         return is_same and (bool(self.site) or query.op == Requests.DESCRIBE)
 
 
 def answered_text(envelope: Envelope, site: str, reply: Reply, heads: Fields) -> bytes:
-    """Return what a site signs of its reply to a question."""
+    """Return the text that a site signs for its reply to a query."""
     content = {
         "site": site,
         "question": envelope.digest,
@@ -238,7 +238,7 @@ class ReplayMemory(Protocol):
 
     @property
     def peers(self) -> Mapping[str, SignedHead]:
-        """Heads of other sites that it was told."""
+        """Heads of other sites that it received."""
         ...
 
     def knows(self, head: Head) -> bool:
@@ -265,20 +265,20 @@ class ResponsePolicy(Protocol):
 
     @property
     def analysts(self) -> tuple[Analyst, ...]:
-        """Who may ask by its policy; nobody listed: whoever reaches it."""
+        """Analysts listed by its policy; without a list, anyone who reaches the site may query."""
         ...
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer a question of this analyst, by name."""
+        """Answer a query of this analyst, by name."""
         ...
 
     def refused(self, problem: PrivinfError, name: str) -> Reply:
-        """Return the reply that tells of a problem."""
+        """Return the reply that states a problem."""
         ...
 
 
 class SiteEnvelope:
-    """A site's end of a transport: checks envelopes of questions, and seals replies.
+    """A site's end of a transport: checks envelopes of queries, and signs replies.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class SiteEnvelope:
     Notes
     -----
     **Privacy.** Adds nothing to what the site answers. It signs where the site has a key and a roster with
-    verifying keys, in which it stands under this name, and the question has an envelope.
+    verifying keys, in which it stands under this name, and the query has an envelope.
     """
 
     def __init__(self, site: ResponsePolicy, name: str) -> None:
@@ -329,7 +329,7 @@ class SiteEnvelope:
         return named[0]
 
     def answer(self, envelope: Envelope, query: Query) -> tuple[Reply, dict[str, str]]:
-        """Return the reply to a question, and its envelope; what does not fit its own is refused."""
+        """Return the reply to a query and its envelope; refuse a query that does not match its own."""
         try:
             analyst = self.admitted(envelope)
             if envelope.nonce and not envelope.fits(query):
@@ -345,7 +345,7 @@ class SiteEnvelope:
         return reply, self.sealed(envelope, reply)
 
     def sealed(self, envelope: Envelope, reply: Reply) -> dict[str, str]:
-        """Return the envelope of a reply; empty where the question had none, or the site has no key."""
+        """Return the envelope of a reply; empty where the query had none, or the site has no key."""
         if self._key is None or not envelope.nonce:
             return {}
         heads: dict[str, SignedHead] = {}
@@ -364,7 +364,7 @@ class SiteEnvelope:
         return {**texts, "signature": self._key.sign(answered_text(envelope, self._name, reply, texts))}
 
     def _take(self, heads: Mapping[str, SignedHead]) -> None:
-        """Compare the head of this site's ledger, as it is told, with its chain, and keep those of peers."""
+        """Compare the received head of this site's ledger with its chain, and keep the heads of peers."""
         if self._roster is None:
             return
         news = {}

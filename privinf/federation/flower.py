@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 ACTION = "privinf"
 KIND = f"query.{ACTION}"
 
-# By the message of a question: the node that it went to, and its envelope.
+# By message id of a query: its node and its envelope.
 Waiting = dict[str, tuple[int, Envelope]]
 RecordSensitivity = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
 
@@ -72,11 +72,11 @@ class FlowerFederation(ReplyVerifier):
     sites : sequence of str
         Names of the sites that take part; nodes of other names are left alone.
     timeout : float
-        Seconds to wait for the answers to a question; a site that is later has not answered.
+        Seconds to wait for the answers to a query; a site that is later has not answered.
     patience : float
         Seconds to wait until all sites are there.
     poll : float
-        Seconds between looks for answers.
+        Seconds between two checks for answers.
     roster : Roster, optional
         The public keys of all sites: every reply must be signed by its site's. By default none is checked.
     key : IdentityKey, optional
@@ -96,9 +96,9 @@ class FlowerFederation(ReplyVerifier):
     Notes
     -----
     **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. The machine
-    of the SuperLink, and whoever may start a run there, sees all answers: only sites that trust the server
-    send it un-noised sums, and masked ones say nothing alone. Whoever may start a run can also send code to
-    the nodes: keep rows behind a `SiteDaemon`.
+    of the SuperLink, and anyone who may start a run there, sees all answers: only sites that trust the server
+    send it un-noised sums, and masked sums alone reveal nothing. Anyone who may start a run can also send
+    code to the nodes: keep rows behind a `SiteDaemon`.
 
     A site that comes back under a new node is not found again by this object: make a new one.
     """
@@ -131,14 +131,14 @@ class FlowerFederation(ReplyVerifier):
         return tuple(self._nodes)
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of the sites that are asked.
+        """Return the replies of the queried sites.
 
         Parameters
         ----------
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to ask; by default all.
+            Names of the sites to query; by default all.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class FlowerFederation(ReplyVerifier):
         return [replies[name] for name in names.values() if name in replies]
 
     def _introduced(self, names: tuple[str, ...], patience: float) -> dict[str, int]:
-        """Ask all nodes who they are until the sites are found; return their nodes."""
+        """Ask all nodes for their names until the sites are found; return their nodes."""
         end = time.monotonic() + patience
         called: set[int] = set()
         waiting: Waiting = {}
@@ -200,7 +200,7 @@ class FlowerFederation(ReplyVerifier):
         return {name: nodes[name] for name in names}
 
     def _push(self, query: Query, nodes: Mapping[int, str], seconds: float) -> Waiting:
-        """Send a question to nodes of these names; return node and envelope by the message to each."""
+        """Send a query to nodes of these names; return node and envelope by the message to each."""
         app = engine("app")
         message = query.pack()
         envelopes = {node: self._end.envelope_for(query, name) for node, name in nodes.items()}
@@ -268,7 +268,7 @@ def client_app(record_sensitivity: RecordSensitivity | None = None) -> Any:
 
     Notes
     -----
-    **Privacy.** Passes questions on to the site and its answers back. What goes wrong on the way is told to
+    **Privacy.** Passes queries on to the site and its answers back. What goes wrong on the way is told to
     the server by the name of the error alone, unless it is one of this package's, whose texts hold no values.
     """
     way = daemon_of if record_sensitivity is None else record_sensitivity
@@ -311,13 +311,13 @@ def server_app(
         Names of the sites that take part. By default those that the run's configuration names:
         ``sites="north,south"``.
     failed : callable (problem, configuration), optional
-        Told why there is no federation, or why the analysis ended, before that is raised.
+        Called with the error that ends the analysis, or that prevents the federation, before it is raised.
     timeout : float
         Seconds to wait for the answers to a query; a site that is later has not answered.
     patience : float
         Seconds to wait until all sites are connected.
     poll : float
-        Seconds between two looks for answers.
+        Seconds between two checks for answers.
     roster : Roster, optional
         The public keys of all sites: every reply must be signed by its site's. By default none is checked.
     key : IdentityKey, optional

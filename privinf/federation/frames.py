@@ -34,9 +34,9 @@ MOST_SIGNS = 2_000  # values in a header
 MOST_ARRAYS = 64  # arrays of a header
 MOST_NAME = 1_000  # characters of a name, or of a further text, in a header
 MOST_DIMENSIONS = 8  # of an array
-# Bytes of a question's text: what Python makes of it needs about fifty times as many.
+# Bytes of a query's text: the objects that Python makes of it need about fifty times as many.
 MOST_TEXT_BYTES = 1 << 22
-MOST_VALUES = 1 << 17  # values in a question's text
+MOST_VALUES = 1 << 17  # values in a query's text
 LARGEST = 1 << 28  # bytes of a reply's body
 Body: TypeAlias = bytes | bytearray | mmap
 FOREIGN = "the message was not written by privinf"
@@ -49,7 +49,7 @@ class Header:
     Attributes
     ----------
     fields : mapping of str to str
-        Further texts, such as the site that is asked.
+        Further texts, such as the name of the site.
     text : int
         Bytes of the text.
     arrays : tuple of (str, str, tuple of int)
@@ -149,7 +149,7 @@ def _array(content: memoryview, kind: str, shape: tuple[int, ...]) -> NDArray[An
 
 
 def check_values(header: Header, body: Body) -> None:
-    """Raise StorageError if the text of a body has more values than a question needs."""
+    """Raise StorageError if the text of a body has more values than a query needs."""
     text = memoryview(body)[header.size - header.text :]
     # Piece by piece: a worker's copy of a whole text would stay in its thread's memory.
     if sum(_signs(bytes(text[at : at + PAGED])) for at in range(0, len(text), PAGED)) > MOST_VALUES:

@@ -89,14 +89,14 @@ class InProcessFederation:
         return tuple(self._sites)
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of the sites that are asked.
+        """Return the replies of the queried sites.
 
         Parameters
         ----------
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to ask; by default all.
+            Names of the sites to query; by default all.
 
         Returns
         -------
@@ -136,7 +136,7 @@ class InProcessFederation:
 
 
 class LocalSites(InProcessFederation):
-    """Sites whose rows are the caller's own, who says what may be asked by asking it."""
+    """Sites whose rows are the caller's own, so that every query of the caller is allowed."""
 
     def check_rows(self) -> None:
         """Raise SchemaError if rows, which stay where the caller has them, were changed to missing ones."""
@@ -170,7 +170,7 @@ def in_process(
     Raises
     ------
     ArgumentError
-        Secure sums are asked for, and there is one site only.
+        Secure sums are requested with only one site.
     """
     rows = {str(label): part for label, part in parts.items()}
     if len(rows) < len(parts):
@@ -184,6 +184,6 @@ def in_process(
     sites = [
         Site(part, design, policy=policy, key=keys.get(name), roster=roster) for name, part in rows.items()
     ]
-    for site in sites:  # of one design: a question is tried on its made-up rows once, not at each
+    for site in sites:  # of one design: a query is tried on its simulated rows once, not at each
         site._record_sensitivities = sites[0]._record_sensitivities
     return LocalSites(dict(zip(rows, sites, strict=True)))

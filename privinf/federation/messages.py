@@ -51,7 +51,7 @@ _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """One question to the sites: a named statistic with public arguments, and what its release will cost.
+    """A query to the sites: a named statistic with public arguments, and the cost of its release.
 
     Attributes
     ----------
@@ -62,16 +62,16 @@ class Query:
     version : int
         Version of the statistic.
     design : str
-        Digest of the design that the question is about; empty for "describe" and "design".
+        Digest of the design that the query is about; empty for "describe" and "design".
     session : str
-        Who asks: one server's work.
+        Identifier of one server's session.
     sequence : int
-        Position in the session; a site refuses another question at a position that has passed.
+        Position in the session; a site refuses another query at a position that has passed.
     charges : tuple of mapping
         Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer; for
         "reserve" losses (``Loss.to_dict``).
     masking : mapping
-        Public JSON, for secure sums: who takes part, and on which grid; empty for other questions.
+        Public JSON of secure sums: the participating sites and the grid; empty for other queries.
     reservation : str
         The session in which the price was reserved; empty where it was not.
 
@@ -115,7 +115,7 @@ class Query:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the whole question, in hexadecimal: the same on every platform."""
+        """SHA-256 of the whole query, in hexadecimal: the same on every platform."""
         return self.digest_with()
 
     def digest_with(self, **changed: Unpack[Changed]) -> str:
@@ -135,11 +135,11 @@ class Query:
 
     @property
     def subject(self) -> str:
-        """Digest of what is asked, whoever asks and whatever it costs."""
+        """Digest of the statistic and its arguments, without session and cost."""
         return self.digest_with(session="", sequence=0, charges=(), masking={}, reservation="")
 
     def pack(self) -> Message:
-        """Return the question as JSON text and arrays by name.
+        """Return the query as JSON text and arrays by name.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class Query:
         return _json(header), arrays
 
     def charged(self, *charges: Mapping[str, Any]) -> Query:
-        """Return the same question with other ledger lines.
+        """Return the same query with other ledger lines.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class Reply:
     Raises
     ------
     ArgumentError
-        A field is of another type; whether its numbers fit a question is for who asked.
+        A field has a wrong type; the client checks whether the numbers fit its query.
     """
 
     site: str
@@ -286,7 +286,7 @@ class Reply:
         StorageError
             Text and arrays do not describe a reply.
         """
-        with suppress(Exception):  # as for a question
+        with suppress(Exception):  # as for a query
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
             if "sums" in arrays and right:
                 return cls(**_parse_header(text, cls) | dict(arrays))
@@ -308,7 +308,7 @@ def message_digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def plain_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question's arguments as a transport carries them, without those that are None."""
+    """Return a query's arguments as a transport carries them, without those that are None."""
     return {name: _plain(value, name) for name, value in args.items() if value is not None}
 
 
@@ -367,7 +367,7 @@ def _parse_header(text: str, kind: Any) -> dict[str, Any]:
 
 
 class Federation(Protocol):
-    """Sites that can be asked, wherever they are.
+    """Sites that can be queried, wherever they are.
 
     A transport carries `Query.pack` there and `Reply.pack` back.
     """
@@ -378,14 +378,14 @@ class Federation(Protocol):
         ...
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of the sites that are asked.
+        """Return the replies of the queried sites.
 
         Parameters
         ----------
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to ask; by default all.
+            Names of the sites to query; by default all.
 
         Returns
         -------
@@ -437,7 +437,7 @@ def _is_description(facts: Mapping[str, Any]) -> bool:
 
 
 def lasting(description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a site's description without the design of its last question, if its schema can take others."""
+    """Return a site's description without the design of its last query, if its schema can take others."""
     # A site that was started again has none, and may yet be one of those that go on with a fit.
     return description if description.get("schema") is None else {**description, "design": None, "digest": ""}
 

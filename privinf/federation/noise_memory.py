@@ -1,6 +1,6 @@
-"""What a trusted server keeps: the key of its noise, and which sum the noise of each question has covered.
+"""State of a trusted server: the key of its noise, and a commitment to the sum noised for each query.
 
-A sum itself is never kept: its commitment is an HMAC under the key, which tells it from another one.
+A sum itself is never kept: its commitment is an HMAC under the key, which distinguishes it from others.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ NOISE_KEY = "a noise key"
 
 
 def query_digests(query: Query, words: str) -> tuple[str, str]:
-    """Return the digests by which a fit's folder knows a question: in six digits, and of all bits.
+    """Return the digests of a query in a fit's folder: with six digits, and with all bits.
 
     The linear algebra of the machine that goes on can leave other last bits in what it makes of earlier
-    releases; all else that tells fits apart, design and settings, is in the folder's own digest, to the bit
+    releases; all else that distinguishes fits, design and settings, is in the folder's own digest, to the bit
     (`fit_digest`). Folders of earlier versions have the second.
 
     Parameters
@@ -46,7 +46,7 @@ def query_digests(query: Query, words: str) -> tuple[str, str]:
 
     Notes
     -----
-    **Privacy.** Of public questions; what is known is read back and never asked again.
+    **Privacy.** Of public queries; stored answers are read back and never computed again.
     """
     rounded = {name: in_digits(value) for name, value in query.args.items()}
     first, second = (
@@ -76,7 +76,7 @@ class NoiseMemory:
         self._answers: dict[str, str] = {}
 
     def fits(self, query_digest: str, roster: Sequence[str], total: Floats) -> bool:
-        """Return whether a question was not answered before, or by these sites with this sum."""
+        """Return whether a query is new, or was answered before by these sites with this sum."""
         commitment = self.key.commitment(query_digest, roster, total)
         return self._answers.get(query_digest, commitment) == commitment
 
@@ -86,7 +86,7 @@ class NoiseMemory:
         Raises
         ------
         NotAvailableError
-            Another answer was given to the question before.
+            The query was answered before with another sum.
         """
         if not self.fits(query_digest, roster, total):
             raise NotAvailableError(
@@ -97,7 +97,7 @@ class NoiseMemory:
             self.remember(query_digest, self.key.commitment(query_digest, roster, total))
 
     def remember(self, query_digest: str, answer: str) -> None:
-        """Remember what tells an answer from others."""
+        """Remember the commitment to an answer."""
         self._write({"question": query_digest, "answer": answer})
         self._answers[query_digest] = answer
 

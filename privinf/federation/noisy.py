@@ -1,4 +1,4 @@
-"""What a trusted server lets out: noisy sums and matrices with the law of their noise, rankings of sums."""
+"""Releases of a trusted server: noisy sums and matrices with their noise models, rankings of sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUM_TOO_LARGE = "the sum is too large, relative to its noise, for secure noise i
 def assumed(
     record_sensitivity: RecordSensitivity, relation: SumRelation, *, sites: int = 1, seeded: bool = False
 ) -> tuple[str, ...]:
-    """Return what the claim of a sum takes for granted.
+    """Return the assumptions of the guarantee of a sum.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def histogram_quantile(counts: NoisySum, edges: Floats, level: float) -> Release
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """What is ranked where the largest entries are picked: ``offset + factor x sum``, all of it public.
+    """Scores that rank the entries of a sum: ``offset + factor x sum``, with public offset and factor.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Ranking:
     factor : float
         Not 0.
     candidates : ndarray of bool, shape of the sum
-        False for positions that must not be picked.
+        False for positions that must not be selected.
     """
 
     offset: Floats
@@ -204,7 +204,7 @@ class Ranking:
     def for_shape(
         cls, shape: tuple[int, ...], offset: ArrayLike | None, factor: float, candidates: ArrayLike | None
     ) -> Ranking:
-        """Return it for a sum of some shape; by default without offset, and with every entry to pick from.
+        """Return the ranking of sums of a shape; by default without offset, all entries are candidates.
 
         Raises
         ------

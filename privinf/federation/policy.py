@@ -33,7 +33,7 @@ TOLERANCE = 1e-9
 NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold", "question"})
 # "key" is the fingerprint of a trusted server's noise key.
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors", "key"}
-# The laws that a mechanism's noise can follow.
+# The distributions that a mechanism's noise can follow.
 NOISE_MODELS = {
     Mechanisms.GAUSSIAN: (NoiseLaws.GAUSSIAN, NoiseLaws.DISCRETE_GAUSSIAN),
     Mechanisms.GUMBEL_PEELING: (NoiseLaws.GUMBEL,),
@@ -66,9 +66,9 @@ class SitePolicy:
     trusted_server : bool
         Whether un-noised sums may go to the server, which promises to add the noise that it states.
     simulation : bool
-        Whether releases without noise or with seeded noise are allowed: for made-up data.
+        Whether releases without noise or with seeded noise are allowed: for simulated data.
     operations : tuple of str, optional
-        Statistics that may be asked for; by default all of the package, and none of its studies: those are
+        Statistics that may be queried; by default all of the package, and none of its studies: those are
         named one by one.
     largest_rho : float
         Most that one release may cost, in zCDP, by the site's own reckoning from its noise.
@@ -82,16 +82,16 @@ class SitePolicy:
         Whether charges may be stated for a record that is replaced by one that contributes nothing. Replacing
         it by any other costs up to twice the mu of such a line.
     designs : tuple of str
-        Digests (``Design.digest``) of designs that may be asked about; the design that a site was made with
+        Digests (``Design.digest``) of designs that may be queried; the design that a site was made with
         always may.
     new_designs : int, optional
         How many other designs are taken, ever: each digest is counted once and stands in the site's ledger.
         By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
     analysts : list of mapping
-        Who may ask, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the public
-        Ed25519 key (``IdentityKey.verifying``), and what all that is asked under the name may cost, if that
-        has a limit of its own; by default whoever reaches the site. With a list, questions must be signed,
-        and a site of this process, whose questions are not, answers nothing.
+        Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
+        public Ed25519 key (``IdentityKey.verifying``), and the total cost of the queries under the name, if
+        the name has its own limit; by default anyone who reaches the site. With a list, queries must be
+        signed, and a site of this process, whose queries are not, answers nothing.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class SitePolicy:
 
     Notes
     -----
-    **Privacy.** The default allows nothing but a description of the columns. A secure sum may ask for more
+    **Privacy.** The default allows only a description of the columns. A secure sum may require more
     sites and count with more colluding ones than the policy says, never fewer. A design is public and reads
     no row; the limit on new ones bounds what a site keeps and computes for others.
     """
@@ -135,7 +135,7 @@ class SitePolicy:
             object.__setattr__(self, "analysts", Analyst.listed(self.analysts))
 
     def naming(self, operations: Iterable[str]) -> SitePolicy:
-        """Return the policy with some more statistics that may be asked for.
+        """Return the policy with additional statistics that may be queried.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class SitePolicy:
         return NEW_DESIGNS if self.trusted_server or self.secure_sums else 0
 
     def allow_designs(self) -> None:
-        """Raise NotAvailableError if no design of others can be asked about, whichever it is."""
+        """Raise NotAvailableError if the policy allows no design of others at all."""
         if self.most_designs or self.designs:
             return
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
@@ -300,8 +300,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
 
     The line must be in units of the sum, and state at least the sensitivity that follows from the statistic.
     Its loss is recomputed from the mechanism, the scale of the noise and the sensitivity, for peeling of
-    every pick in every vector that the statistic has; the stated loss is compared with one of the same kind
-    only (`least_losses`).
+    every selection in every vector that the statistic has; the stated loss is compared with one of the same
+    kind only (`least_losses`).
     """
     sensitivity = entry.sensitivity
     if sensitivity is None:
@@ -365,7 +365,7 @@ def _scale(entry: LedgerEntry) -> float:
 
 
 def _selections(entry: LedgerEntry, record_sensitivity: RecordSensitivity) -> int:
-    """Return how many entries of each vector a line says that are picked."""
+    """Return the number of selected entries of each vector, as a ledger line states it."""
     selections = entry.noise["picks"]
     if (
         isinstance(selections, bool)
@@ -392,8 +392,8 @@ def _needed(
 ) -> float:
     """Return the sensitivity that follows from the statistic, in the norm that goes with the mechanism.
 
-    Laplace noise on a whole vector goes with its l1 norm. Of picks every entry is a release of its own, with
-    the sensitivity of an entry, but their Gaussian values, which are one.
+    Laplace noise on a whole vector goes with its l1 norm. Of selections every entry is a release of its own,
+    with the sensitivity of an entry, but their Gaussian values, which are one.
     """
     if entry.mechanism == Mechanisms.GAUSSIAN:
         norm = Norms.L2
@@ -433,16 +433,16 @@ def least_losses(
     mechanism : str
     ratio : float
         Sensitivity over the scale of the noise; infinite without noise.
-    picks, vectors : int
-        How many entries of how many vectors are picked; 1 and 1 of other releases.
+    selections, vectors : int
+        How many entries of how many vectors are selected; 1 and 1 of other releases.
     masked : bool
         Whether it is a secure sum, whose grid may be so coarse that no mu is known.
 
     Returns
     -------
     dict
-        mu, rho or epsilon by kind. A Gumbel pick is (2 ratio)-DP with a range of that width (`peeling`),
-        a Laplace pick (2 ratio)-DP, a Laplace number ratio-DP; several of these are also known in zCDP.
+        mu, rho or epsilon by kind. A Gumbel selection is (2 ratio)-DP with a range of that width (`peeling`),
+        a Laplace selection (2 ratio)-DP, a Laplace number ratio-DP; several of these are also known in zCDP.
     """
     times = selections * vectors
     match mechanism:

@@ -43,18 +43,18 @@ READABLE: Mapping[type[BaseException], str] = {
     ConnectionAbortedError: "the connection was aborted",
     BrokenPipeError: "the other end closed the connection",
 }
-# Of a question's digest, in its ledger line: 128 bits.
+# Of a query's digest, in its ledger line: 128 bits.
 QUERY_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedQuery:
-    """A release that has not been charged or asked for yet.
+    """A release that has not been charged or queried yet.
 
     Attributes
     ----------
     query : Query
-        The question, with the ledger line of its release.
+        The query, with the ledger line of its release.
     sites : tuple of str
         Their names.
     scale : float
@@ -100,7 +100,7 @@ class Rounds:
 
     Notes
     -----
-    **Privacy.** Asks; what is released is for those who inherit.
+    **Privacy.** Makes queries; subclasses decide what is released.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Rounds:
         return replies
 
     def _introduce(self, design: Design | None) -> Design:
-        """Ask who is there and what columns they have."""
+        """Query the sites for their names and columns."""
         names = list(self._federation.sites)
         self._rows = dict.fromkeys(names, 0)
         query = (
@@ -261,7 +261,7 @@ class Rounds:
         return self._sequence
 
     def skip(self, to: int | None = None) -> None:
-        """Leave out positions of the session whose queries an earlier server asked.
+        """Skip positions of the session that an earlier server's queries have used.
 
         Parameters
         ----------
@@ -278,12 +278,13 @@ def imputed_at(replies: Iterable[Reply]) -> Missing:
 
 
 def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> list[Reply]:
-    """Ask, and return the answers, each once and of a site that was asked; refusals are raised.
+    """Query, and return one answer of each queried site; refusals are raised.
 
     Raises
     ------
     AlignmentError
-        What came is no reply, or of a site that was not asked, or a site's second one; the message names it.
+        A message is not a reply, comes from a site that was not queried, or is a site's second one; the
+        message names it.
     PrivinfError
         A site refuses; the message names it.
     SiteConnectionError
@@ -306,7 +307,7 @@ def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> li
 
 
 def replies_of(federation: Federation, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-    """Ask, and return what came; SiteConnectionError, with the system's reason, if the connection failed."""
+    """Query, and return all replies; SiteConnectionError, with the system's reason, on failure."""
     names = list(federation.sites) if sites is None else list(sites)
     try:
         return federation.ask(query, sites)
@@ -340,7 +341,7 @@ def _sites_named(federation: Federation, names: Sequence[str]) -> str:
 
 
 def _described(reply: Reply, sent_design: Design | None) -> Design:
-    """Return the design that the sites are asked about: by their description, or as it was sent to them."""
+    """Return the design of the queries: by the sites' description, or as it was sent to them."""
     facts = reply.facts["design"]
     if facts is None:
         raise NotAvailableError("the sites have no design yet, only a schema; pass design=")
@@ -376,10 +377,10 @@ def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
 
 
 def query_digest_of(query: Query, **extra: PlainValue) -> str:
-    """Return the digest of a question, and of what `extra` is done with its sum.
+    """Return the digest of a query and of `extra`, the later use of its sum.
 
     What names the asking of it is left out: session, reservation, ids and times of lines, digits, and
-    fingerprints of keys. So it is the same when a fit that was stopped asks it again in its place.
+    fingerprints of keys. So it is the same when a resumed fit repeats the query at its position.
     """
     charges = []
     for charge in query.charges:
@@ -399,7 +400,7 @@ def _without(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def with_query_digest(query: Query, **extra: PlainValue) -> Query:
-    """Return a question whose one line names it, and `extra`: it pays for this question and no other.
+    """Return a query whose one line names it, and `extra`: it pays for this query and no other.
 
     Its id follows from the session and the place in it.
     """
@@ -407,19 +408,19 @@ def with_query_digest(query: Query, **extra: PlainValue) -> Query:
 
 
 def naming(query: Query, digest: str) -> Query:
-    """Return a question whose one line names it by its digest."""
+    """Return a query whose one line names it by its digest."""
     (charge,) = query.charges
     noise = {**charge["noise"], "question": digest[:QUERY_DIGITS]}
     return query.charged({**charge, "id": _line_id(query), "noise": noise})
 
 
 def named(entry: LedgerEntry, query: Query, digest: str) -> LedgerEntry:
-    """Return a line as `naming` writes it into its question."""
+    """Return a line as `naming` writes it into its query."""
     return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": digest[:QUERY_DIGITS]})
 
 
 def check_query_digest(planned: PlannedQuery, **extra: PlainValue) -> None:
-    """Raise ArgumentError unless the one line of a plan names its question, and `extra`."""
+    """Raise ArgumentError unless the one line of a plan names its query, and `extra`."""
     query = planned.query
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
     if named != (_line_id(query), query_digest_of(query, **extra)[:QUERY_DIGITS]):
@@ -435,5 +436,5 @@ def _line_id(query: Query) -> str:
 
 
 def without_digits(args: Args) -> dict[str, Any]:
-    """Return a question's arguments without the digits, which are the server's to choose."""
+    """Return a query's arguments without the digits, which are the server's to choose."""
     return {name: value for name, value in args.items() if name != "bits"}

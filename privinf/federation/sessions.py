@@ -1,4 +1,4 @@
-"""What a site remembers while it lives: questions, their order, who asked, reservations, designs, replies."""
+"""Memory of a running site: queries, their order, analysts, reservations, designs, replies."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ RESERVED_SUBJECT = "the reservation"
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What the questions of one fit may charge together, before they have.
+    """The reserved total charge of the queries of one fit.
 
     Attributes
     ----------
     analyst, name : str
-        Who reserved it, empty where the policy lists nobody; and the name that questions give it.
+        Analyst who reserved it (empty where the policy lists nobody), and the name that queries use.
     losses : tuple of Loss
     until : int
         When it ends, in seconds since 1970.
@@ -63,19 +63,19 @@ class Reservation:
 
 
 class Journal:
-    """A site's memory while it lives: questions charged, their order, reservations, designs, replies sent.
+    """Memory of a running site: charged queries, their order, reservations, designs, sent replies.
 
     Parameters
     ----------
     ledger : Ledger
         Where charges are spent.
     clock : callable
-        Tells the seconds since 1970, when reservations end.
+        Clock in seconds since 1970, by which reservations end.
 
     Notes
     -----
     **Privacy.** Holds public numbers and what was sent: masked words, never un-noised sums. Charges and
-    reservations count against the ledger's limit and against that of the analyst who asks (`Tally`), the
+    reservations count against the ledger's limit and against that of the querying analyst (`Tally`), the
     latter reckoned from all charges that were ever made for the name. What a clock says can end a
     reservation, a promise to an analyst, and nothing else.
     """
@@ -96,7 +96,7 @@ class Journal:
 
     @property
     def ledger(self) -> Ledger:
-        """A door to the account."""
+        """A ledger of the account."""
         return ledger_of(self._account, self._scope)
 
     @property
@@ -107,7 +107,7 @@ class Journal:
 
     @property
     def charges(self) -> dict[str, tuple[LedgerEntry, ...]]:
-        """Lines by the analyst whose questions they paid for; empty: nobody was listed."""
+        """Lines by analyst; the empty name where the policy listed nobody."""
         return {
             name: tuple(entry for _, entry in credited) for name, credited in self._lines_by_analyst.items()
         }
@@ -153,14 +153,14 @@ class Journal:
     def begin(
         self, query: Query, digest: str, entries: tuple[LedgerEntry, ...], by: Analyst | None = None
     ) -> None:
-        """Charge a question of this digest to who asks, unless it was charged before.
+        """Charge a query of this digest to its analyst, unless it was charged before.
 
         It is charged on the reservation that it names, if that is the analyst's own and holds.
 
         Raises
         ------
         NotAvailableError
-            Another question was asked at this position of the session, or later in it; or the question, or
+            Another query was made at this position of the session, or later in it; or the query, or
             one of its session or its reservation, was charged for other rows than the site has now.
         BudgetExceededError
             The ledger's limit, or the analyst's, would be passed; nothing is remembered.
@@ -187,7 +187,7 @@ class Journal:
     def settle(self, query: Query, by: Analyst | None = None) -> None:
         """Reserve what is to be charged ("reserve"), or give back what was not ("end"), unless it was done.
 
-        The reservation goes by the name of the question's session. It holds so much for all charges that
+        The reservation goes by the name of the query's session. It holds so much for all charges that
         name it, before and after; reserved again, at a later position, it lasts anew.
 
         Raises
@@ -290,7 +290,7 @@ class Journal:
         """Raise StorageError if the ledger's file is no longer what was written."""
 
     def outdate(self) -> None:
-        """Answer no more what was charged so far, nor other questions of the same sessions and reservations.
+        """Stop answering charged queries, and other queries of the same sessions and reservations.
 
         A fit that went on with other rows would take batches of these and of those for disjoint.
         """
@@ -305,7 +305,7 @@ class Journal:
         return f"{name}, rows {self._rows}"
 
     def recall(self, digest: str) -> Reply | None:
-        """Return the reply to the question of this digest, None if there was none."""
+        """Return the reply to the query of this digest, None if there was none."""
         return self._replies.get(digest)
 
     def keep(self, digest: str, reply: Reply) -> None:
@@ -313,7 +313,7 @@ class Journal:
         self._replies[digest] = reply
 
     def _knows(self, query: Query, digest: str) -> bool:
-        """Say whether a question is one that was taken; NotAvailableError if its position has passed."""
+        """Return whether a query was accepted before; NotAvailableError if its position has passed."""
         if digest not in self._charged and query.sequence <= self._last.get(query.session, -1):
             raise NotAvailableError(
                 "another query with this sequence number or a later one was already sent in this "
@@ -329,7 +329,7 @@ class Journal:
         self._last[line["session"]] = int(line["sequence"])
 
     def _credit(self, line: Mapping[str, Any], entries: tuple[LedgerEntry, ...]) -> None:
-        """Remember who asked for what a line charges; it counts against his budget."""
+        """Record the analyst of a charged line; it counts against the analyst's budget."""
         whose = line.get("analyst", "")
         on = _part(line)
         self._lines_by_analyst.setdefault(whose, []).extend((on, entry) for entry in entries)
@@ -355,7 +355,7 @@ def _part(line: Mapping[str, Any]) -> Part | None:
 
 
 def reserved_losses(charges: Sequence[Mapping[str, Any]]) -> tuple[Loss, ...]:
-    """Return the losses that a question asks to reserve (ArgumentError: they are none, or without noise)."""
+    """Return the losses that a query reserves (ArgumentError: they are invalid, or without noise)."""
     if not 1 <= len(charges) <= MOST_LOSSES:
         raise ArgumentError(f"a budget reservation must list 1 to {MOST_LOSSES} privacy losses")
     losses = tuple(map(loss_from_dict, charges))

@@ -52,12 +52,12 @@ from privinf.version import __version__
 from privinf.wire import Requests
 
 NOTHING: Floats = np.empty(0)  # numbers of a reply without a sum
-KEPT_REACHES = 16  # questions whose rehearsal on made-up rows a site remembers
+KEPT_REACHES = 16  # queries whose rehearsal on simulated rows a site remembers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedQuery:
-    """A question about rows that has passed every check but its turn and its price.
+    """A query about rows that has passed every check except order and price.
 
     `entries` are the site's own lines for it, `terms` those of a secure sum.
     """
@@ -103,20 +103,20 @@ class Site:
     Warns
     -----
     UnavailableColumnsWarning
-        Columns of a `Schema` are absent or cannot be read. The holder alone is told why (`defects`); which
-        they are is public from then on, and designs that use them are refused for that reason.
+        Columns of a `Schema` are absent or cannot be read. Only the holder learns the reason (`defects`);
+        which they are is public from then on, and designs that use them are refused for that reason.
 
     Notes
     -----
-    **Privacy.** Rows are opened once, when the site is made, and everything that is wrong with them is told
-    to the holder then. Every question about them passes one gate, in this order: the policy; a complete
+    **Privacy.** Rows are opened once, when the site is made, and all their defects are reported to the
+    holder then. Every query about them passes one gate, in this order: the policy; a complete
     check of its arguments, made without a row; its turn in its session; the ledger; then rows, by functions
     that cannot fail for whatever stands in a row. Un-noised sums leave only where the policy says
     ``trusted_server=True``, and only for charges that cover the site's own sensitivity. In a secure sum
     (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Batches,
     which stand in parallel in the ledger, follow from the order of the rows: keep it. Arrays that the caller
     holds too are copied before the first batch, or, from 64 MB on, compared by digests: where they were
-    changed since, the question is refused after its charge, which stands.
+    changed since, the query is refused after its charge, which stands.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class Site:
 
     @property
     def design(self) -> Design | None:
-        """The design that was put in place last, by the holder or by a question."""
+        """The design that was put in place last, by the holder or by a query."""
         return self._designs.latest
 
     @property
@@ -224,7 +224,7 @@ class Site:
 
     @property
     def analysts(self) -> tuple[Analyst, ...]:
-        """Who may ask by its policy; nobody listed: whoever reaches it."""
+        """Analysts listed by its policy; without a list, anyone who reaches the site may query."""
         return self.policy.analysts
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
@@ -265,7 +265,7 @@ class Site:
         name : str
             Name of the site.
         op : str
-            Name of the statistic that was asked for.
+            Name of the requested statistic.
 
         Returns
         -------
@@ -308,7 +308,7 @@ class Site:
             return self._answer(query, name, self.policy.allow_analyst(analyst))
 
     def _answer(self, query: Query, name: str, by: Analyst | None) -> Reply:
-        """Let a question through the gate: policy, arguments, turn, ledger, rows, in this order."""
+        """Let a query through the gate: policy, arguments, turn, ledger, rows, in this order."""
         self._journal.watch()
         if query.op == Requests.DESCRIBE:
             return Reply(site=name, sums=NOTHING, rows=self.size, facts=self.description())
@@ -362,7 +362,7 @@ class Site:
         return Reply(site=name, sums=NOTHING, rows=self.size, facts=self.description())
 
     def _checked(self, query: Query, name: str) -> CheckedQuery:
-        """Check a question about rows completely, without reading one."""
+        """Check a query about rows completely, without reading one."""
         op = SITE_OPS[query.op]
         if query.version != op.version:
             raise NotAvailableError(
@@ -385,7 +385,7 @@ class Site:
         return CheckedQuery(op, record_sensitivity, entries, terms)
 
     def _rehearsed(self, op: SiteOp, query: Query, *, bounded: bool) -> RecordSensitivity:
-        """Return the reach of a question that holds on made-up rows; the latest ones are not tried again."""
+        """Return the sensitivity of a query after a trial on simulated rows, which recent queries skip."""
         self._designs.named(query.design)
         key = (op, query.subject, self.size, bounded)
         if key not in self._record_sensitivities:

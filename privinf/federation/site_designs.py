@@ -15,7 +15,7 @@ from privinf.mechanisms.statistics.block import SiteBlock, made_up, stream_of
 from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.schema import Design, Schema
 
-# Limits of a design that comes with a question; those of splines and expressions let it be checked within
+# Limits of a design that comes with a query; those of splines and expressions let it be checked within
 # about a second.
 MOST_COLUMNS = 1_000  # of the design
 MOST_BYTES = 1 << 30  # of its matrix
@@ -25,7 +25,7 @@ CACHE_BYTES = 1 << 30  # of matrices that are kept in addition to the one in use
 
 
 class SiteDesigns:
-    """The rows of a site and the designs that questions may name.
+    """The rows of a site and the designs that queries may name.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ class SiteDesigns:
     Raises
     ------
     AlignmentError, SchemaError
-        The rows do not fit; told to the holder, who makes the site.
+        The rows do not fit; reported to the holder, who makes the site.
 
     Notes
     -----
-    **Privacy.** Rows are opened here, once, and whatever is wrong with them is told to the holder. Afterwards
-    a design is accepted or refused by public facts alone (`check`), and its matrix is computed from opened
-    rows, which cannot fail. That some columns are unavailable is public.
+    **Privacy.** Rows are opened here, once, and whatever is wrong with them is reported to the holder.
+    Afterwards a design is accepted or refused by public facts alone (`check`), and its matrix is computed
+    from opened rows, which cannot fail. That some columns are unavailable is public.
     """
 
     __slots__ = ("_designs", "_matrices", "_opened", "digests", "holder_digests", "latest", "schema")
@@ -103,7 +103,7 @@ class SiteDesigns:
         self._opened.check_again()
 
     def adopt(self, design: Design) -> None:
-        """Put a design of the holder's in place; errors tell him what is wrong with his columns."""
+        """Install a design of the holder's; errors state what is wrong with the columns."""
         self._check_schema(design)
         for name in self._opened.lacks(design):
             raise SchemaError(self.defects.get(name, f"the schema does not declare the column {name!r}"))
@@ -111,7 +111,7 @@ class SiteDesigns:
         self.holder_digests |= {design.digest}
 
     def design_of(self, content: object) -> Design:
-        """Return the design that came with a question, checked by public facts alone.
+        """Return the design that came with a query, checked by public facts alone.
 
         Raises
         ------
@@ -142,12 +142,12 @@ class SiteDesigns:
         return design
 
     def keep(self, design: Design) -> None:
-        """Let questions name a design from now on."""
+        """Let queries name a design from now on."""
         self._designs.setdefault(design.digest, design)
         self.latest = self._designs[design.digest]
 
     def named(self, digest: str) -> Design:
-        """Return the design that a question names; NotAvailableError if it did not come before."""
+        """Return the design that a query names; NotAvailableError if it did not come before."""
         if digest in self._designs:
             return self._designs[digest]
         if not self._designs:
@@ -159,7 +159,7 @@ class SiteDesigns:
         )
 
     def public(self, digest: str) -> SiteBlock:
-        """Return made-up rows within the bounds of a design."""
+        """Return simulated rows within the bounds of a design."""
         design = self.named(digest)
         assert design.y_low is not None
         assert design.y_high is not None
@@ -243,7 +243,7 @@ def _pieces(content: Any) -> list[Any]:
 def _own_bounds(design: Design, schema: Schema) -> Design:
     """Return a design with the bounds that follow here: those sent may differ from them in their last bits.
 
-    A digest, under which questions are charged, leaves them out.
+    The digests of charged queries leave them out.
     """
     ends = [column.interval(schema) for column in design.columns]
     low, high = np.array([[interval.low, interval.high] for interval in ends]).T
@@ -252,7 +252,7 @@ def _own_bounds(design: Design, schema: Schema) -> Design:
 
 
 def _tried(design: Design, schema: Schema) -> None:
-    """Compute a design once on made-up rows, so that whatever its text could raise is raised here."""
+    """Compute a design once on simulated rows, so that whatever its text could raise is raised here."""
     try:
         rows = OpenedRows(Rows(schema.frame()), schema)
         finite = all(bool(np.isfinite(compute(design)).all()) for compute in (rows.matrix, rows.response))

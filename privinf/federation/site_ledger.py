@@ -47,7 +47,7 @@ class SiteLedger(Ledger):
         The file, in another folder, that remembers how far the ledger was; by default below
         ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
     clock : callable
-        Tells the seconds since 1970: when reservations end.
+        Clock in seconds since 1970, by which reservations end.
 
     Raises
     ------
@@ -58,17 +58,17 @@ class SiteLedger(Ledger):
 
     Notes
     -----
-    **Privacy.** One line is appended for every charge, with the digest and the position of its question, one
+    **Privacy.** One line is appended for every charge, with the digest and the position of its query, one
     for every reply, one for every new design, one for heads of other sites, and one for what the site is made
     of; each, and the anchor after it, has reached the disk before anything is read or sent. After a crash the
-    same question gets the very bytes that it got before, or is answered for the first time, and is not
+    same query gets the identical bytes again, or is answered for the first time, and is not
     charged again; a half-written last line is dropped if the anchor says that nothing was done on its
     strength. Lines are chained under a secret of the ledger, which is in its first line: the file is readable
     by its owner alone. It is bound to the rows, in their order, the schema and the policy of the site that it
     is given to first: what another is made of is refused until `Site(..., rebase=True)` or ``privinf site
     rebase`` records the change; that these first rows are all cannot be known. Before every answer the file
-    is looked at: one that was deleted, replaced or changed under a living site answers no more. Whoever puts
-    ledger and anchor back together, to one and the same earlier state, while no site has them open, is
+    is looked at: one that was deleted, replaced or changed under a living site answers no more. Anyone who
+    puts ledger and anchor back together, to one and the same earlier state, while no site has them open, is
     noticed by those alone who remember a later head.
 
     Examples

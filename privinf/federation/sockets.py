@@ -26,7 +26,7 @@ from privinf.wire import Requests
 log = logging.getLogger(__name__)
 PAUSE = 0.02  # seconds between tries where the daemon's queue is full or it has hung up
 TRIES = 5  # times that it may hang up
-MOST_AT_ONCE = 32  # sites that are asked at the same time
+MOST_AT_ONCE = 32  # sites that are queried at the same time
 
 
 @error_boundaries
@@ -74,7 +74,7 @@ class RemoteSite:
         Raises
         ------
         SiteConnectionError
-            No daemon answers at the path within the time; whether it has charged the question is not known,
+            No daemon answers at the path within the time; whether it has charged the query is not known,
             and asking again costs nothing more.
         StorageError
             What came back is no answer.
@@ -112,7 +112,7 @@ class RemoteSite:
                 fields, message = self._exchanged(query.pack(), name, end, envelope)
                 break
             except OSError as problem:
-                # A daemon that is full hangs up; the same question again is answered once.
+                # A daemon that is full hangs up; the same query again is answered once.
                 full = isinstance(problem, (ConnectionResetError, BrokenPipeError))
                 tries += full
                 may_retry = isinstance(problem, BlockingIOError) or (full and tries < TRIES)
@@ -130,7 +130,7 @@ class RemoteSite:
             raise StorageError(f"the message from site {name!r} is not a valid reply") from None
 
     def _exchanged(self, message: Message, name: str, end: float, envelope: Fields) -> tuple[Fields, Message]:
-        """Send a question and return what comes back."""
+        """Send a query and return what comes back."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(max(end - time.monotonic(), PAUSE))
             connection.connect(self._path)
@@ -147,14 +147,14 @@ class RemoteSite:
 
 @error_boundaries
 class SocketFederation(ReplyVerifier):
-    """Sites that daemons of this machine hold, each behind a socket of its own; they are asked side by side.
+    """Sites held by daemons of this machine, each behind its own socket; they are queried in parallel.
 
     Parameters
     ----------
     paths : mapping of str to path
         Socket of the daemon by name of the site.
     timeout : float
-        Seconds to wait for the answers to a question; a site that is later has not answered.
+        Seconds to wait for the answers to a query; a site that is later has not answered.
     patience : float
         Seconds to wait until all daemons are there.
     roster : Roster, optional
@@ -174,14 +174,15 @@ class SocketFederation(ReplyVerifier):
         There is no site, a name is no text, or a time is not positive; the roster has no verifying keys, or
         lacks a site.
     StorageError
-        The file of heads is damaged; or a site's ledger went back, which is told as a refusal of the site.
+        The file of heads is damaged; or a site's ledger is older than one seen before, which is reported as a
+        refusal of the site.
     PrivinfError
         A site refuses to describe itself; the message names it.
 
     Notes
     -----
-    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Whoever may
-    open the sockets may ask, unless policies list analysts: see `SiteDaemon`. Without `roster` whoever
+    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Anyone who may
+    open the sockets may query, unless policies list analysts: see `SiteDaemon`. Without `roster` anyone who
     listens at a socket is taken for its site.
 
     Examples
@@ -230,14 +231,14 @@ class SocketFederation(ReplyVerifier):
         return {name: remote.path for name, remote in self._remote.items()}
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
-        """Return the replies of the sites that are asked.
+        """Return the replies of the queried sites.
 
         Parameters
         ----------
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to ask; by default all.
+            Names of the sites to query; by default all.
 
         Returns
         -------
@@ -256,7 +257,7 @@ class SocketFederation(ReplyVerifier):
         return [answer for answer in answers if isinstance(answer, Reply)]
 
     def _all(self, query: Query, names: Sequence[str]) -> list[Reply | AlignmentError]:
-        """Ask side by side; return replies, or why there is none, in their order."""
+        """Query in parallel; return replies, or reasons for their absence, in order."""
         if not names:
             return []
         with ThreadPoolExecutor(min(len(names), MOST_AT_ONCE)) as pool:
@@ -276,7 +277,7 @@ class SocketFederation(ReplyVerifier):
             return no_reply(name)
 
     def _introduced(self, patience: float) -> None:
-        """Ask all daemons who they are, until each has said so."""
+        """Ask all daemons for their names until each has answered."""
         end = time.monotonic() + patience
         facts = dict[str, Mapping[str, Any]]()
         while absent := [name for name in self._remote if name not in facts]:
@@ -308,7 +309,7 @@ class SocketFederation(ReplyVerifier):
 
 
 def reply_of(message: Message, name: str) -> Reply:
-    """Return the reply of the site that was asked, or one that says why what came is none."""
+    """Return the reply of the queried site, or a reply that states why the message is invalid."""
     try:
         return own_reply(Reply.unpack(*message), name)
     except StorageError:
@@ -323,7 +324,7 @@ def no_reply(name: str) -> Reply:
 
 
 def own_reply(reply: Reply, name: str) -> Reply:
-    """Return the reply of the site that was asked, or one that says that another one answered, or none."""
+    """Return the reply of the queried site, or a reply that states that another site answered, or none."""
     if reply.site == name:
         return reply
     if not reply.site:

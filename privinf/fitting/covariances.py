@@ -1,4 +1,4 @@
-"""What a model's ``cov_type=`` asks of a release: `COVARIANCES` by name, and why a model refuses some."""
+"""Requirements of a model's ``cov_type=`` for a release: `COVARIANCES` by name, and refusals of models."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_made(
     schema: Schema | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> type[Covariance]:
-    """Return the covariance that is asked for, of a model whose release has one kind.
+    """Return the requested covariance of a model whose release has one kind.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def check_made(
     Raises
     ------
     ArgumentError, SchemaError
-        Another kind is asked for.
+        The request is for another kind.
     """
     if refused and isinstance(cov_type, str) and cov_type in refused:
         raise ArgumentError(f"cov_type={cov_type!r} {refused[cov_type]}")

@@ -235,7 +235,7 @@ ReleaseOptionsT = TypeVar("ReleaseOptionsT", bound=ReleaseModelOptions)
 
 @error_boundaries
 class ReleaseModel(Model[ReleaseOptionsT]):
-    """A model with two doors: raw rows (holders and analyst simulated in one process), or a release.
+    """A model that takes raw rows (holders and analyst simulated in one process), or a release.
 
     Subclasses set `kind`, and implement `_mechanism` (with ``release(rows, ...)``) and `fit`.
     """

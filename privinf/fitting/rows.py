@@ -1,4 +1,4 @@
-"""The door of rows: arrays, sites, a table or a federation become one value that every model takes.
+"""Rows of every model: arrays, sites, a table or a federation become one `ModelRows`.
 
 Rows stay where they are: in a handle (`privinf.mechanisms.rows.Rows`) that is held and passed on, or at the
 sites of a federation. What a model needs beside them (a radius, clips, units) is the model's own, and follows
@@ -52,7 +52,7 @@ PROTECTED = "this model also protects the response, which needs public bounds: p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is public of arrays: bounds of columns and response, and which columns need none.
+    """Public facts of arrays: bounds of columns and response, and the columns that need none.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class ModelRows:
     data_bounds : bool
         Whether bounds were taken from the rows (a leak that every ledger line names).
     site_design : Design or None
-        What sites of tables must adopt first, where it is not `design`.
+        Design that sites of tables must adopt first, where it is not `design`.
 
     Notes
     -----
@@ -249,7 +249,7 @@ def _public_name(item: str | int, names: Sequence[str]) -> str:
     )
 
 
-# ---- what doors refuse
+# ---- refusals
 
 
 def is_federation(data: object) -> TypeGuard[Federation]:
@@ -278,7 +278,7 @@ def refuse_weights(weights: object) -> None:
 def check_binary(design: Design) -> None:
     """Refuse a response that is not declared from 0 to 1: what lies beyond would be clipped there in silence.
 
-    Only the declaration is read: an error about values would tell something of a row.
+    Only the declaration is read, because an error about values would disclose something of a row.
     """
     if (design.y_low, design.y_high) != (0.0, 1.0):
         raise SchemaError(

@@ -222,7 +222,7 @@ def clipped_target(design: Design) -> tuple[Note, ...]:
 
 
 def with_covariance(result: ResultsT, covariance: type[Covariance]) -> ResultsT:
-    """Return a result with the covariance that was asked for, made of the one that its release has."""
+    """Return a result with the requested covariance, computed from the one of its release."""
     context = result._context
     estimate, sampling = covariance.finish(result.estimate, context.sampling_cov)
     if estimate is result.estimate and sampling is context.sampling_cov:

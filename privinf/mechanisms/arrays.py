@@ -172,7 +172,7 @@ def own_bounds(
 def data_bounds(
     table: Table, names: list[str], columns: list[str], request: str, argument: str
 ) -> dict[str, tuple[float, float]]:
-    """Return the rows' own (min, max) by column, for those who asked for it by name.
+    """Return the rows' own (min, max) by column, for callers who request it by name.
 
     Raises
     ------

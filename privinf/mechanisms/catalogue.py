@@ -1,4 +1,4 @@
-"""The catalogue of statistics, by name: what a site may be asked for."""
+"""The catalogue of statistics, by name, that a site may be queried for."""
 
 from __future__ import annotations
 

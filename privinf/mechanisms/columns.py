@@ -34,7 +34,7 @@ from privinf.wire import Labels
 
 
 class ColumnPasses:
-    """Some columns of one table, read as often as they are asked for; every pass checks what it reads.
+    """Columns of a table, read on every request; every pass checks its rows.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ColumnPasses:
     often : bool
         Whether more than one pass is needed: what can be read once alone is refused, before it is read.
     unit : str, optional
-        Column that tells whose row it is. Such tables are collected.
+        Column with the person of each row. Such tables are collected.
     max_rows : int
         How many rows one person may have.
 
@@ -177,7 +177,7 @@ def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleQuery:
-    """Which sums (a key of `SAMPLE_STATISTICS`) over which columns; `label` is for the ledger.
+    """A query for sums (a key of `SAMPLE_STATISTICS`) over columns; `label` is for the ledger.
 
     `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
     of the columns `by` is a cell, the last column's levels running fastest. `center`, user units, is what
@@ -193,7 +193,7 @@ class SampleQuery:
 
 @dataclass(frozen=True, slots=True)
 class SampleTotals:
-    """The un-noised sums of a question, by one pass over rows: in memory, of any table, or in a database."""
+    """The un-noised sums of a query by one pass over rows: in memory, of any table, or in a database."""
 
     schema: Schema
     query: SampleQuery
@@ -210,7 +210,7 @@ class SampleTotals:
 
     @property
     def statistic(self) -> SampleStatistic:
-        """What is added up."""
+        """The statistic whose sums are taken."""
         return SAMPLE_STATISTICS[self.query.kind]
 
     def over(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[EntrySums | Floats, int]:

@@ -139,9 +139,9 @@ class NoisyCDF:
 class OpenColumns:
     """Some columns of numbers of one table, of which distributions are released, by a pass over rows each.
 
-    `schema` declares them where missing values are imputed. With `unit`, the column that tells whose row it
-    is, one person has up to `max_rows`. What is wrong with the rows is a SchemaError or AlignmentError, for
-    the holder; a stream, which can be read only once, is refused.
+    `schema` declares them where missing values are imputed. With `unit`, the column with the person of each
+    row it is, one person has up to `max_rows`. What is wrong with the rows is a SchemaError or
+    AlignmentError, for the holder; a stream, which can be read only once, is refused.
 
     **Privacy.** Holds raw rows; replace-one, the number of rows is public. A person's rows add up: the
     sensitivity is multiplied by `max_rows`.

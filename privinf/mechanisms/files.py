@@ -38,7 +38,7 @@ R = TypeVar("R")
 EXACT_FLOATS: dict[str, Any] = (
     {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
 )
-# How columns without types are read: as they are declared (others as texts), as texts, or by their looks.
+# How columns without types are read: as declared (others as texts), as texts, or by their values.
 Types: TypeAlias = Schema | Literal["texts", "guessed"]
 
 

@@ -1,4 +1,4 @@
-"""Labels of rows: whose row one is, at which machine it is. They are of one type, and told apart by value.
+"""Labels of rows: the person or the site of each row. They have one type and are compared by value.
 
 A person whose id is the number 17 in one row and the text "17" in another would be two persons, so that
 columns of several types are refused. Numbers are one type: 17, 17.0 and Decimal(17) are one id. Texts are
@@ -29,7 +29,7 @@ BYTES = "bytes"
 DATES = "dates"
 TIMES = "times"
 ZONED = "times with a time zone"
-# Whole numbers that a float tells apart, by its bytes.
+# Whole numbers that floats represent exactly, by the size of the float in bytes.
 EXACT = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
 _KINDS_OF_TYPES: Mapping[type, str] = {
     datetime.time: "times of day",

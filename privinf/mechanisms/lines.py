@@ -72,7 +72,7 @@ class CheckedLines:
         return block
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the blocks: what parses files asks whether it could."""
+        """Yield the blocks; the parser of files checks `complete`."""
         return iter(self.read, b"")
 
     def _refuse(self, reason: str, line: int) -> None:

@@ -1,6 +1,6 @@
 """Release of second moments by the Gaussian mechanism (MomentOLS), at one curator or by every record.
 
-A curator's totals are the statistics that sites are asked for (`privinf.mechanisms.statistics.moments`).
+A curator's totals are the statistics of queries to sites (`privinf.mechanisms.statistics.moments`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ MOMENTS_EXAMPLE = (
 
 @error_boundaries
 class Moments:
-    """The holder's door of MomentOLS: raw rows in, noised second moments out.
+    """Release of a holder for MomentOLS: from raw rows to noised second moments.
 
     Parameters
     ----------
@@ -394,7 +394,7 @@ class Moments:
     def _queries(
         self, weight: float, public_bounds: Floats, q2: float, *, robust: bool, units: int = 0
     ) -> list[OwnSum]:
-        """Return the questions to the statistics, in scaled units; about local records each of weight 1."""
+        """Return the queries of the statistics in scaled units; local records each have weight 1."""
         design = self.design
         private = self.design.private
         args: dict[str, Any] = {

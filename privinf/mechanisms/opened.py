@@ -1,4 +1,4 @@
-"""OpenedRows: a holder's rows, read and checked once, so that nothing asked of them afterwards can fail."""
+"""OpenedRows: a holder's rows, read and checked once, so that no later query can fail."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from privinf.typing import ColumnLike, Floats, Label
 class OpenedRows:
     """Rows of one holder, opened against a schema.
 
-    What is wrong with the data is found here, once, and told to the holder alone: missing values (where they
-    are not imputed), infinities, undeclared levels, texts for numbers, a constant that is not all ones,
+    Defects of the data are found here, once, and reported to the holder alone: missing values (where
+    they are not imputed), infinities, undeclared levels, texts for numbers, a constant that is not all ones,
     lengths that differ, units with more rows than declared. Columns that cannot be opened are publicly
     unavailable from then on.
 
@@ -265,7 +265,7 @@ def _check_matrix(X: Floats, design: Design) -> None:
 
 
 def _declared(schema: Schema | Design) -> list[str]:
-    """Return the columns of a table that may be asked for."""
+    """Return the columns of a table that may be queried."""
     declared = schema.schema if isinstance(schema, Design) else schema
     design_columns = needed(schema) if isinstance(schema, Design) else []
     if declared is None:

@@ -1,8 +1,8 @@
 """Passes over a holder's rows, block by block, checked as they are read; and what a pass sums.
 
-Whoever sums over rows asks for `RowPasses.blocks` as often as it needs to: every pass yields all rows once,
-in blocks that are views of arrays where that is possible. What is wrong with a row is found where it is
-read, by the first pass, and told as `encode` tells it.
+Code that sums over rows calls `RowPasses.blocks` for every pass. A pass yields all rows
+once, in blocks that are views of arrays where that is possible. What is wrong with a row is found where it is
+read, by the first pass, and reported as by `encode`.
 """
 
 from __future__ import annotations
@@ -370,9 +370,9 @@ class RowPasses:
     def public_sizes(self) -> tuple[Floats, float]:
         """Return the largest size of each public column, and of their rows on the grid the squared norm.
 
-        A constant alone is known without a look. Others are public as they are; rounding them to the grid
-        lengthens a row by half a unit of each at most. No row of a later pass may be larger: the price counts
-        on it.
+        Only a constant is known without reading rows. Others are public as they are; rounding them to the
+        grid lengthens a row by half a unit of each at most. No row of a later pass may be larger: the price
+        counts on it.
         """
         public = np.flatnonzero(~self._design.private)
         if self._alone:
@@ -409,7 +409,7 @@ class OwnSum:
 
     @classmethod
     def from_statistic(cls, name: str, label: str, args: Args, layout: MomentLayout) -> OwnSum:
-        """Return the question to one of `MOMENT_OPS`; checks the arguments."""
+        """Return the query of one of `MOMENT_OPS`; checks the arguments."""
         return cls(op := MOMENT_OPS[name], label, args, op.record_sensitivity(args, layout.private, own=True))
 
     def over(self, passes: RowPasses, *, exact: bool) -> MomentSums | PlainSums:

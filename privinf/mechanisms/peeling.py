@@ -1,17 +1,17 @@
 """What peeling costs: from a level of privacy to noise scales and ledger lines. Reads no rows.
 
-*Gumbel* noise of scale b makes a pick the exponential mechanism: P(j) is proportional to exp(|v_j|/b). The
-log ratio of two neighbouring laws has a range of at most e0 = 2 lambda/b over j, so a pick costs e0^2/8 zCDP
-(and is e0-DP), k picks k e0^2/8. The values of what was picked are one Gaussian release with l2 sensitivity
-sqrt(k) lambda.
+*Gumbel* noise of scale b makes a selection the exponential mechanism: P(j) is proportional to exp(|v_j|/b).
+The log ratio of two neighbouring distributions has a range of at most e0 = 2 lambda/b over j, so a selection
+costs e0^2/8 zCDP (and is e0-DP), k selections k e0^2/8. The values of what was selected are one Gaussian
+release with l2 sensitivity sqrt(k) lambda.
 
-*Laplace* noise is the paper's: a pick with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
+*Laplace* noise is the paper's: a selection with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
 2 lambda sqrt(3 k log(1/delta))/epsilon the paper claims (epsilon, delta) for all of them.
 
 On a secure source's grid of step g two neighbours' scores differ by lambda + g. Gumbel numbers are rounded to
-the grid and ties go to the first: the probability of a pick is that of the ideal law times at most e^(g/b),
-at least e^(-g/b), so that the range above is at most 2 (lambda + 3 g)/b, which is what is charged. Discrete
-Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda + g)/b.
+the grid and ties go to the first: the probability of a selection is that of the ideal distribution times at
+most e^(g/b), at least e^(-g/b), so that the range above is at most 2 (lambda + 3 g)/b, which is what is
+charged. Discrete Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda + g)/b.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ PURE_WITHOUT_VALUES = (
     "delta=0 means pure epsilon-differential privacy, which needs values=False (no values "
     "are released) or method='laplace'"
 )
-GUMBEL_ROUNDINGS = 3.0  # grid steps charged to the sensitivity of a pick by Gumbel noise
-LAPLACE_ROUNDINGS = 1.0  # grid steps charged to the sensitivity of a pick by Laplace noise
+GUMBEL_ROUNDINGS = 3.0  # grid steps charged to the sensitivity of a selection by Gumbel noise
+LAPLACE_ROUNDINGS = 1.0  # grid steps charged to the sensitivity of a selection by Laplace noise
 
 
 @dataclass(frozen=True, slots=True)
 class PeelingCost:
-    """The price of a peeling, and the noise in units of the sensitivity that it buys.
+    """The cost of a peeling, and its noise in units of the sensitivity.
 
     Attributes
     ----------
     selection_scale : float
-        b/lambda of a pick; 0 without noise.
+        b/lambda of a selection; 0 without noise.
     selection : Loss
-        Loss of all picks together.
+        Loss of all selections together.
     values : Loss or None
         Loss of the values; None if they are not released.
     """
@@ -65,7 +65,7 @@ class PeelingCost:
 
     @property
     def rho(self) -> float:
-        """The price of picks and values in zCDP."""
+        """The price of selections and values in zCDP."""
         return _rho_of(self.selection) + (0.0 if self.values is None else _rho_of(self.values))
 
 
@@ -125,14 +125,14 @@ def _pure_cost(k: int, method: PeelingMethod, values: bool, epsilon: float) -> P
         return PeelingCost(2.0 * k / epsilon, PureLoss(epsilon), None)
     if method == "gumbel":
         raise ArgumentError(PURE_WITHOUT_VALUES)
-    # A pick costs 2 lambda/b and a value lambda/b.
+    # A selection costs 2 lambda/b and a value lambda/b.
     selection = float_down(exact(epsilon) * 2 / 3)
     rest = float_down(exact(epsilon) - exact(selection))
     return PeelingCost(3.0 * k / epsilon, PureLoss(selection), PureLoss(rest))
 
 
 def _gumbel_cost(k: int, values: bool, share: float, rho: float) -> PeelingCost:
-    """Split rho; k picks of e0 cost k e0^2/8, and b = 2 lambda/e0."""
+    """Split rho; k selections of e0 cost k e0^2/8, and b = 2 lambda/e0."""
     selection = float_down(exact(rho) * (1 - exact(share))) if values else rho
     mu = sqrt_down(2 * (exact(rho) - exact(selection))) if values else 0.0
     b = math.sqrt(k / (2.0 * selection))
@@ -140,7 +140,7 @@ def _gumbel_cost(k: int, values: bool, share: float, rho: float) -> PeelingCost:
 
 
 def _laplace_cost(k: int, values: bool, b: float) -> PeelingCost:
-    """Return what Laplace noise of scale b lambda really costs: k losses of two values each, as zCDP."""
+    """Return the exact cost of Laplace noise of scale b lambda: k losses of two values each, as zCDP."""
     return PeelingCost(b, _repeated(k, 2.0 / b), _repeated(k, 1.0 / b) if values else None)
 
 
@@ -149,7 +149,7 @@ def _repeated(k: int, epsilon: float) -> Loss:
 
 
 def _laplace_rho(k: int, values: bool, rho: float) -> PeelingCost:
-    """Return the Laplace peeling of so much zCDP; its price decreases in b."""
+    """Return the Laplace peeling at a given zCDP cost; its cost decreases in b."""
     from scipy.optimize import brentq  # a third of the import time of the package
 
     def excess(log_b: float) -> float:
@@ -194,13 +194,13 @@ def solve_peeling_scale(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeelingLines:
-    """What the ledger lines of one peeling have in common.
+    """Common fields of the ledger lines of one peeling.
 
     Attributes
     ----------
     method : {"gumbel", "laplace"}
     k : int
-        Picks.
+        Selections.
     source : NoiseSource
     label, unit, trust, derivation : str
     times : int
@@ -219,7 +219,7 @@ class PeelingLines:
     def entry(
         self, mechanism: str, loss: Loss, norm: str, grid_sensitivity: float, noise_model: str, scale: float
     ) -> LedgerEntry:
-        """Return one line; its noise is `law` at `scale`, none at 0."""
+        """Return one line; its noise is `noise_model` at `scale`, none at 0."""
         clear = scale == 0.0
         times = self.times
         secure = self.source.secure and not clear
@@ -254,7 +254,7 @@ class PeelingLines:
 def calibrated_peeling(
     lines: PeelingLines, cost: PeelingCost, sensitivity: float
 ) -> tuple[float, float, tuple[LedgerEntry, ...]]:
-    """Return the noise scales of picks and of values, 0 where these are not released, and the ledger lines.
+    """Return the noise scales of selections and of values (0 if not released), and the ledger lines.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def calibrated_peeling(
 
 
 def selection_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
-    """Return the noise scale and the ledger line of the picks."""
+    """Return the noise scale and the ledger line of the selections."""
     roundings = GUMBEL_ROUNDINGS if lines.method == "gumbel" else LAPLACE_ROUNDINGS
     scale, total = solve_peeling_scale(sensitivity, cost.selection_scale, roundings, lines.source)
     mechanism = Mechanisms.PEELING.format(method=lines.method)
@@ -277,7 +277,7 @@ def selection_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) 
 
 
 def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> tuple[float, LedgerEntry]:
-    """Return the noise scale and the ledger line of the values at the positions picked."""
+    """Return the noise scale and the ledger line of the values at the positions selected."""
     loss = cost.values
     k = lines.k
     source = lines.source

@@ -351,7 +351,7 @@ def _spooled(source: ArrowSource | StreamSource, folder: Path) -> Path:
     except Exception:  # of pyarrow: a type that Parquet does not have
         reason = "a column has a type that Parquet cannot store"
     finally:
-        if not complete:  # whoever stops it leaves no rows behind
+        if not complete:  # a stopped iteration leaves no rows behind
             _removed(Path(name))
     raise StorageError(
         f"the spool file in {folder} could not be written ({reason}): pass another folder as spool=, "

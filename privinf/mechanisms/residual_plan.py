@@ -22,7 +22,7 @@ UNITS_NOISE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentScale:
-    """How far a record's z reaches, and the noise of what is released of it.
+    """Bound of a record's z, and the noise of its released moments.
 
     Attributes
     ----------

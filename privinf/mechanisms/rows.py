@@ -221,7 +221,7 @@ def inputs_outside(design: Design, reader: Reader) -> Floats | None:
 
 
 def imputing(missing: Missing) -> dict[str, Any]:
-    """Return what the law of a release, or a site's description, says of the option: nothing by default."""
+    """Return the option's entries of a noise model or a site's description; none by default."""
     return {} if missing == "raise" else {"missing": missing}
 
 

@@ -1,4 +1,4 @@
-"""The holder's door of means and tests: raw rows in, noisy sums over groups, cells or pairs out, once."""
+"""Releases of a holder for means and tests: noisy sums over groups, cells or pairs of raw rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass delta=0
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SampleSums(Released):
-    """Noisy sums of one `SampleQuery`, and the law of their noise.
+    """Noisy sums of one `SampleQuery`, and their noise model.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class SampleSums(Released):
     scale : ndarray, shape (m,)
         Sd of the noise of each column of `sums`, independent in all entries; 0 without noise.
     noise : {"gaussian", "laplace"}
-        Its law.
+        Its distribution.
     nobs : int
         Number of records, public.
     middle, half : ndarray, shape (columns,)
@@ -127,7 +127,7 @@ def release_sample(
     noise: NoiseChoice = "auto",
     ledger: Ledger | None = None,
 ) -> SampleSums:
-    """Release the sums of a question once.
+    """Release the sums of a query once.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def release_sample(
     ------
     ArgumentError, SchemaError, SensitivityError, BudgetExceededError
     NotAvailableError
-        A person has several rows; no Laplace noise is known for the question.
+        A person has several rows; or Laplace noise is not available for the query.
 
     Notes
     -----
@@ -190,7 +190,7 @@ def release_sample(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a release may spend, by which law of noise, and whose account it is."""
+    """Budget of a release, distribution of its noise, and the ledger that pays."""
 
     weighted: Weighted
     loss: GaussianLoss | PureLoss
@@ -202,7 +202,7 @@ class Price:
     def from_options(
         cls, statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, ledger: Ledger | None
     ) -> Price:
-        """Check the words, before any row is read, and choose the law of the noise."""
+        """Check the options before any row is read, and choose the distribution of the noise."""
         check_words(words, WORDS)
         check_choice(noise, NoiseChoice, "noise")
         if not _laplace(statistic, words, noise, alone=ledger is None):
@@ -224,7 +224,7 @@ class Price:
 
     @property
     def laplace(self) -> bool:
-        """Whether the noise has Laplace's law."""
+        """Whether the noise is Laplace noise."""
         return isinstance(self.loss, PureLoss)
 
     def calibrated(
@@ -265,7 +265,7 @@ class Price:
 
 
 def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, *, alone: bool) -> bool:
-    """Say whether noise has Laplace's law."""
+    """Return whether noise is Laplace noise."""
     epsilon, delta = words.get("epsilon"), words.get("delta")
     in_epsilon = epsilon is not None and words.get("mu") is None and words.get("rho") is None
     if noise == "laplace":

@@ -1,7 +1,7 @@
 r"""The k largest of many numbers, and their values, under differential privacy.
 
-Peeling picks the largest of ``|v_j| + noise_j``, then the largest of the others with fresh noise, k times. v
-is a statistic of which replacing one record moves no entry by more than the sensitivity lambda.
+Peeling selects the largest of ``|v_j| + noise_j``, then the largest of the others with fresh noise, k times.
+v is a statistic of which replacing one record moves no entry by more than the sensitivity lambda.
 `privinf.mechanisms.peeling` says what that costs.
 """
 
@@ -36,17 +36,17 @@ class TopK(Released):
     Attributes
     ----------
     support : ndarray of int64, shape (..., k)
-        Positions, in the order in which they were picked.
+        Positions, in the order of selection.
     values : ndarray, shape (..., k), or None
         Noisy values at those positions; None for a selection alone.
     size : int
         Length of the vector that was peeled.
     scale : float
-        Scale of the noise of the picks; 0 without noise.
+        Scale of the noise of the selections; 0 without noise.
     values_sd : float
         Standard deviation of the noise of the values.
     entries : tuple of LedgerEntry
-        The lines that paid for it: the picks, and the values.
+        The ledger lines of the selections and of the values.
     delta : float or None
         The delta that was named, at which `privacy` states epsilon.
 
@@ -104,11 +104,11 @@ class Peeling:
     Attributes
     ----------
     scale : float
-        Scale of the Gumbel or Laplace noise of a pick.
+        Scale of the Gumbel or Laplace noise of a selection.
     values_scale : float
         Sd of the Gaussian, or scale of the Laplace noise, of the values; 0 without noise.
     entries : tuple of LedgerEntry
-        The picks, and the values where they are released.
+        The selections, and the values where they are released.
     """
 
     k: int
@@ -125,12 +125,12 @@ class Peeling:
         Parameters
         ----------
         candidates : ndarray of bool, broadcastable to v, optional
-            False for positions that must not be picked: a public choice.
+            False for positions that must not be selected: a public choice.
 
         Raises
         ------
         ArgumentError
-            There are fewer candidates than picks.
+            There are fewer candidates than selections.
 
         Notes
         -----
@@ -178,11 +178,11 @@ class NoisyTopK:
     Parameters
     ----------
     k : int
-        Number of picks.
+        Number of selections.
     sensitivity : float
         lambda: how far replacing one record can move any entry.
     epsilon, delta, mu, rho : float
-        What picks and values may spend together. ``rho``, or ``mu`` (which is rho = mu^2/2), in zCDP;
+        Total budget of selections and values: ``rho``, or ``mu`` (which is rho = mu^2/2), in zCDP;
         ``epsilon`` with ``delta``: for "gumbel" the rho that gives it, for "laplace" the paper's formula;
         ``delta=0``: pure epsilon, for "laplace", or for "gumbel" without values. Infinity: no noise.
     method : {"gumbel", "laplace"}
@@ -192,7 +192,7 @@ class NoisyTopK:
     values_share : float
         Share of rho for the values ("gumbel").
     absolute : bool
-        Whether the largest |v_j| are picked (default) or the largest v_j.
+        Whether the largest |v_j| are selected (default) or the largest v_j.
 
     Raises
     ------
@@ -202,9 +202,9 @@ class NoisyTopK:
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record. The selection is one ledger line, known in
-    zCDP only (`ConcentratedLoss`; pure where delta is 0 or there is one Laplace pick), and the values are
-    another. Positions in their order are public afterwards. Ties at the k-th place are broken by the noise
-    alone.
+    zCDP only (`ConcentratedLoss`; pure where delta is 0 or there is one Laplace selection), and the values
+    are another. Positions in their order are public afterwards. Ties at the k-th place are broken by the
+    noise alone.
 
     References
     ----------
@@ -324,7 +324,7 @@ class NoisyTopK:
             Numbers; in an array of objects, what is no number counts as 0. So do nan and infinities, and
             sizes beyond 2^24 times the noise count as that: no value stops a release that is paid for.
         candidates : ndarray of bool, shape (p,), optional
-            False for positions that must not be picked: a public choice.
+            False for positions that must not be selected: a public choice.
         label : str
             What was released, for the ledger.
         ledger : Ledger, optional
@@ -473,7 +473,7 @@ def _flags(candidates: Any, size: int, k: int) -> Flags:
 
 
 def _peel(scores: Floats, peeling: Peeling, source: NoiseSource) -> Integers:
-    """Return k positions along the last axis; -inf scores are never picked."""
+    """Return k positions along the last axis; -inf scores are never selected."""
     if peeling.scale == 0.0:
         return np.argsort(-scores, axis=-1, kind="stable")[..., : peeling.k].astype(np.int64)
     noise = source.gumbel if peeling.method == "gumbel" else source.laplace

@@ -1,7 +1,7 @@
 """Exact sums of products over rows: integers in doubles, multiplied by BLAS, added up in two words.
 
 Every value is put on its grid once, by its own record and public numbers alone: x in units of ``unit =
-reach 2^-20``, as ``floor(x / unit + 1/2)``, an integer of size at most 2^20 where ``|x| <= reach``. A
+bound 2^-20``, as ``floor(x / unit + 1/2)``, an integer of size at most 2^20 where ``|x| <= bound``. A
 product of two is at most 2^40, and the sum of 8,192 of them at most 2^53: every partial sum that BLAS can
 form, in any order, with fused multiplications or without, is an integer that a double holds. Nothing is
 rounded. The sums of blocks go into two 64-bit words an entry, ``high 2^32 + low`` with ``0 <= low <
@@ -16,8 +16,8 @@ how sums are merged, nor on the machine. They take 2^40 rows.
 >>> one.rows, one.total.integers()[0].tolist()
 (3, [54, 13, -1])
 
-**Error.** Rounding moves a mean by 2^-21 of its reach at most, and by about 2^-21 / sqrt(3 n) where values
-differ. Noise moves it by 1.4 reach / (n mu) or more, sampling by about reach / sqrt(n): the worst case is
+**Error.** Rounding moves a mean by 2^-21 of its bound at most, and by about 2^-21 / sqrt(3 n) where values
+differ. Noise moves it by 1.4 bound / (n mu) or more, sampling by about bound / sqrt(n): the worst case is
 below the noise up to n = 3 10^6 / mu, below a thousandth of the sampling error up to n = 4 10^6.
 """
 
@@ -35,9 +35,9 @@ from privinf.typing import Floats, Integers
 
 # Python's integers, of any size.
 Wide: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
-VALUE_BITS = 20  # binary digits of a value in units of its reach
+VALUE_BITS = 20  # binary digits of a value in units of its bound
 EXACT_BITS = 53  # binary digits of doubles, all of which a block's sums may have
-FULL_SCALE = 2.0**VALUE_BITS  # a value at its reach, in units of its grid
+FULL_SCALE = 2.0**VALUE_BITS  # a value at its bound, in units of its grid
 # Rows whose products of two values add up to no more than EXACT_BITS digits.
 BLOCK_ROWS = 1 << (EXACT_BITS - 2 * VALUE_BITS)
 _MOST_ROWS = 1 << 40  # of all blocks: 2^40 products of 2^40 are below what both words hold
@@ -138,7 +138,7 @@ class ExactSum:
         Raises
         ------
         SensitivityError
-            One has more than 62 binary digits; whoever asks can tell so before, from public numbers.
+            One has more than 62 binary digits; callers can check this in advance from public numbers.
         """
         mantissas, exponents = _dyadic(np.asarray(units) / grid)
         up = np.maximum(exponents + 1, 0).astype(object)

@@ -65,7 +65,7 @@ class FrameSource(Source):
 
 
 class ArrowSource(Source):
-    """A table that gives Arrow batches of columns as often as it is asked.
+    """A table that yields Arrow batches of columns on every request.
 
     Parameters
     ----------

@@ -8,15 +8,16 @@ integers F and W_b**, provided only that W_b >= F max rho over the block, which 
 
 In the tails (probability about 2^-64, see `_draw_tail`) a side is drawn by a coin, a cell of 2^m >= sigma
 points by a run of coins (cell c with probability 2^-(c+1)), a point of it uniformly, and accepted so that
-the multiple of rho(x) is again the same one. So the support is all integers: two shifted copies of the law
-have the same support, and the likelihood ratio is that of the ideal law everywhere.
+the multiple of rho(x) is again the same one. So the support is all integers: two shifted copies of the
+distribution have the same support, and the likelihood ratio is that of the ideal distribution everywhere.
 
 The decision U < F rho(x)/W_b is made in doubles where they settle it: numpy's value is within 2^-45 of the
 true one (its relative error is below (t + 4) 2^-51 at exponent t; t is at most 46 in the table, or else F rho
 is below 2^64 e^-t and the value with it), and MARGIN is 2^-42. Otherwise, once in 10^12 draws at
 sigma = 2^20, it is made in exact arithmetic with as many more bits of U as it takes.
 
-Given independent uniform bits, the law is the discrete Gaussian of the double `sigma`, without error.
+Given independent uniform bits, the distribution is the discrete Gaussian of the double `sigma`, without
+error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from privinf.noise.entropy import SYSTEM, WORD, Entropy, Words, uniform_below
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_number
 
-TAIL = 9.5  # sds that the table covers; any value above log 2 gives the same law
+TAIL = 9.5  # sds that the table covers; any value above log 2 gives the same distribution
 MARGIN = 2.0**-42  # error that doubles may have in the decision U < F rho(x)/W_b: 2^-45 is proved above
 GUIDE_BITS = 14  # first bits of a word by which the guide finds its block
 GUIDED = 1 << 13  # from so many proposals on, a guide to the table pays for itself

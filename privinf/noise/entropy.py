@@ -2,13 +2,13 @@
 
 Words come from ChaCha20 key streams. Those of `SYSTEM` have keys of the operating system, forgotten after
 use; a `Keystream` gives the same words whenever its key is opened again. From a `NoiseKey` the noise of every
-question follows; the stream key of a question is
+query follows; the stream key of a query is
 
-    HMAC-SHA256(key; "stream", question, roster, sum),
+    HMAC-SHA256(key; "stream", query, roster, sum),
 
 its arguments encoded so that different ones never have the same bytes. The **un-noised sum** is among them:
 noise that has covered one sum never covers another one, so that no two answers can be subtracted to take it
-off; **who answered** is among them, since sums over two rosters may be equal; and the **question**, with the
+off; **who answered** is among them, since sums over two rosters may be equal; and the **query**, with the
 scale of its noise.
 """
 
@@ -52,12 +52,13 @@ class SystemEntropy:
     Notes
     -----
     **Privacy.** Each thread has a key of its own, of 256 bits from ``os.urandom``: a new one after a MiB of
-    words and in every process, however it was forked (``os.fork`` is told of; what else forks is known by
+    words and in every process, however it was forked (a hook detects ``os.fork``; other forks are detected by
     its process id). Nothing of it is kept in the object, which may be pickled and shared. The words are
-    uniform and independent to whoever cannot tell ChaCha20 from a random function: privacy is computational,
-    not information-theoretic. A machine that is copied while it runs (a snapshot that is resumed twice) may
-    give the same words twice until the MiB is over; so may the state of any generator, the system's own on
-    older kernels too. Whoever reads the memory of the process can tell the MiB that its key is making.
+    uniform and independent to anyone who cannot tell ChaCha20 from a random function: privacy is
+    computational, not information-theoretic. A machine that is copied while it runs (a snapshot that is
+    resumed twice) may give the same words twice until the MiB is over; so may the state of any generator, the
+    system's own on older kernels too. Anyone who reads the memory of the process can recompute the MiB that
+    its key is making.
 
     References
     ----------
@@ -103,7 +104,7 @@ class Keystream:
 
     Notes
     -----
-    **Privacy.** Its words are uniform and independent to whoever lacks the key, as long as ChaCha20 is a
+    **Privacy.** Its words are uniform and independent to anyone without the key, as long as ChaCha20 is a
     pseudorandom function. Not pickled and not shown.
 
     Examples
@@ -242,7 +243,7 @@ class NoiseKey:
     Attributes
     ----------
     fingerprint : str
-        Public: 16 hexadecimal digits that tell one key from another, for ledger lines.
+        Public: 16 hexadecimal digits that identify the key in ledger lines.
 
     Raises
     ------
@@ -251,8 +252,8 @@ class NoiseKey:
 
     Notes
     -----
-    **Privacy.** To whoever lacks the key, the streams of different (question, roster, sum) are independent
-    and uniform, as long as HMAC-SHA256 and ChaCha20 are pseudorandom functions. Whoever has the key can
+    **Privacy.** To anyone without the key, the streams of different (query, roster, sum) are independent
+    and uniform, as long as HMAC-SHA256 and ChaCha20 are pseudorandom functions. Anyone who has the key can
     test guesses of a sum against its release: protect it as you protect the rows. Not shown and not pickled.
 
     Examples
@@ -272,7 +273,7 @@ class NoiseKey:
         self.fingerprint = self._code("fingerprint").hex()[:16]
 
     def stream(self, query_digest: str, roster: Sequence[str], total: Floats) -> bytes:
-        """Return the stream key of one question, those who answered it, and their un-noised sum.
+        """Return the stream key of one query, those who answered it, and their un-noised sum.
 
         Parameters
         ----------
@@ -285,7 +286,7 @@ class NoiseKey:
         return self._code("stream", *_sum_parts(query_digest, roster, total))
 
     def commitment(self, query_digest: str, roster: Sequence[str], total: Floats) -> str:
-        """Return what tells one answer to a question from another one, and nothing without the key."""
+        """Return a code that distinguishes answers to a query, and reveals nothing without the key."""
         return self._code("answer", *_sum_parts(query_digest, roster, total)).hex()
 
     def seal(self) -> bytes:

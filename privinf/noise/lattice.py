@@ -2,18 +2,19 @@
 
 Values are rounded to multiples of a power of two, g = `grid_step`, and discrete Gaussian noise with a sd of
 sigma = scale/g, between 2^20 and 2^21 steps, is added in integers. The sampler (`discrete_gaussian`) has no
-error, so the only difference to the Gaussian that is accounted is that of the two ideal laws. A Gaussian
-rounded to integers is post-processing, and at integer shifts exactly mu-GDP; its probability of x = z sigma
-is that of the discrete Gaussian times 1 + (z^2 - 1)/(24 sigma^2), up to terms in sigma^-4. For D numbers the
-two log-likelihoods differ by about D/(12 sigma^2) < D 2^-43, which is what epsilon may grow by: far below
-what reports print.
+error, so the only difference to the Gaussian that is accounted is that of the two ideal distributions. A
+Gaussian rounded to integers is post-processing, and at integer shifts exactly mu-GDP; its probability of x =
+z sigma is that of the discrete Gaussian times 1 + (z^2 - 1)/(24 sigma^2), up to terms in sigma^-4. For D
+numbers the two log-likelihoods differ by about D/(12 sigma^2) < D 2^-43, which is what epsilon may grow by:
+far below what reports print.
 
 `OpenDPNoise` draws from OpenDP's sampler on the same grid: a second secure source, which tests compare.
 
 Gumbel and discrete Laplace noise are a uniform number's inverse, found in doubles from 64 bits unless the
 result is near the middle between two grid points (Gumbel, G = -log(-log(1 - V))) or near a whole number
 (geometric, floor(-ratio log U)), or the uniform near an end: those, one in two thousand, are found in exact
-arithmetic with as many more bits as it takes. Given independent uniform bits their law is the ideal one.
+arithmetic with as many more bits as it takes. Given independent uniform bits their distribution is the ideal
+one.
 """
 
 from __future__ import annotations
@@ -128,9 +129,9 @@ class LatticeNoise:
     Notes
     -----
     **Privacy.** Adding the noise to integers whose l2 sensitivity is s steps is (s/sigma)-GDP at the sigma of
-    `perturb`, up to the difference of laws in the module docstring, and (s/sigma)^2/2-zCDP at any sigma,
-    exactly (Canonne, Kamath and Steinke, Theorem 4). `inflation` is what rounding to the grid adds to s.
-    All of it supposes uniform bits: with those of `SystemEntropy` it holds against whoever cannot tell
+    `perturb`, up to the difference of distributions in the module docstring, and (s/sigma)^2/2-zCDP at any
+    sigma, exactly (Canonne, Kamath and Steinke, Theorem 4). `inflation` is what rounding to the grid adds to
+    s. All of it supposes uniform bits: with those of `SystemEntropy` it holds against anyone who cannot tell
     ChaCha20 under a secret key from a random function, a computational assumption.
 
     References
@@ -258,8 +259,8 @@ class OpenDPNoise(LatticeNoise):
 
     Notes
     -----
-    **Privacy.** As `LatticeNoise`, with OpenDP's exact sampler. OpenDP asks that its vetted-by-contributors
-    features be switched on process-wide; making this source does so.
+    **Privacy.** As `LatticeNoise`, with OpenDP's exact sampler. OpenDP requires that its
+    vetted-by-contributors features be switched on process-wide; making this source does so.
     """
 
     name = NoiseSources.OPENDP

@@ -151,7 +151,7 @@ class SimulationNoise:
 
     Notes
     -----
-    **Privacy.** None: whoever knows the seed can remove the noise, and float noise leaks through low bits
+    **Privacy.** None: anyone who knows the seed can remove the noise, and float noise leaks through low bits
     (Mironov 2012). Results made with it are stamped.
     """
 

@@ -239,7 +239,7 @@ class Study:
         coefficient: str | None = None,
         estimator: str | None = None,
     ) -> pd.DataFrame:
-        """Return the changes of the plan that would reach a width or a power, each predicted by itself.
+        """Return the changes of the plan that would attain a width or a power, each predicted separately.
 
         Parameters
         ----------
@@ -259,9 +259,9 @@ class Study:
         Returns
         -------
         DataFrame
-            ``change``, ``width`` (the largest of the coefficients asked for), ``does``: more people, a larger
+            ``change``, ``width`` (the largest of the requested coefficients), ``does``: more people, a larger
             budget, bounds within four guessed sds of the means, the formula without each other term. Where a
-            power is asked for, ``width`` is that of intervals which, all of one width, had the power.
+            a power is requested, ``width`` is that of intervals which, all of one width, had the power.
 
         Notes
         -----
@@ -436,7 +436,7 @@ def plan_study(
     Returns
     -------
     Study
-        Predicted widths, power and identification of every estimator, and what would reach a goal.
+        Predicted widths, power and identification of every estimator, and changes that attain a goal.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is guessed of people before any row is seen, and the laws of columns that follow."""
+"""Guesses about people before any row is seen, and the resulting distributions of columns."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from privinf.validation import check_fraction, check_number, check_positive, sho
 KURTOSIS = 1.0  # excess kurtosis of residuals, about the median of 14 regressions (see `Guesses`)
 CALIBRATION_PEOPLE = 20_000  # simulated people by which correlations of columns are matched
 NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)  # normal numbers at which quantiles of a column are tabulated
-LONGEST_END = math.log(50.0)  # of a skewed column's law, in widths of the bounds
-NEAR = 0.03  # of a guessed correlation, its made-up one
+LONGEST_END = math.log(50.0)  # of a skewed column's distribution, in widths of the bounds
+NEAR = 0.03  # of a guessed correlation, its simulated one
 CHECKED = {
     "means": check_number,
     "sds": check_positive,
@@ -46,7 +46,7 @@ class Guesses:
         Default: the middle of the bounds.
     sds : mapping of str to float
         Of numeric columns, and of the response, with what the columns explain. Default:
-        ``sqrt((mean - low)(high - mean)/3)``, in the middle of the bounds that of a uniform law.
+        ``sqrt((mean - low)(high - mean)/3)``, in the middle of the bounds that of a uniform distribution.
     shares : mapping of str to mapping
         Prevalence of a factor's levels: level to share. Levels that are not named share what is left.
     correlations : mapping of str to mapping of str to float
@@ -66,7 +66,8 @@ class Guesses:
     spreads : mapping of str to float
         How the residual sd changes with a column: by the factor ``exp(spread)`` for each sd of it; default 0.
     skews : mapping of str to float
-        Skewness of numeric columns (of an exponential law 2); default: that of the beta law with mean and sd.
+        Skewness of numeric columns (of an exponential distribution 2); default: that of the beta distribution
+        with mean and sd.
 
     Raises
     ------
@@ -117,7 +118,7 @@ def _check_mapping(value: Any, name: str) -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDistribution:
-    """The law of one column, as a function of a standard normal number.
+    """The distribution of one column, as a function of a standard normal number.
 
     Attributes
     ----------
@@ -166,7 +167,7 @@ def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str
 
 
 def distribution_of(schema: Schema, name: str, guesses: Guesses) -> ColumnDistribution:
-    """Return the law of a column (ArgumentError if what is guessed of it cannot be)."""
+    """Return the distribution of a column (ArgumentError if the guesses about it are impossible)."""
     item = schema[name]
     if isinstance(item, Factor):
         if name in guesses.sds or name in guesses.means or name in guesses.skews:
@@ -223,7 +224,7 @@ def moments_of(name: str, low: float, high: float, guesses: Guesses) -> tuple[fl
 
 
 def _beta_quantiles(mean: float, sd: float) -> Floats:
-    """Return quantiles at `NORMAL_GRID` of the beta law on [0, 1] with this mean and sd."""
+    """Return quantiles at `NORMAL_GRID` of the beta distribution on [0, 1] with this mean and sd."""
     size = mean * (1.0 - mean) / sd**2 - 1.0
     if size < 0.02:  # two points
         return np.where(norm.cdf(NORMAL_GRID) > 1.0 - mean, 1.0, 0.0)
@@ -232,7 +233,7 @@ def _beta_quantiles(mean: float, sd: float) -> Floats:
 
 
 def _grid_moments(values: Floats) -> tuple[float, float, float]:
-    """Return mean, sd and skewness of a law by its quantiles at `NORMAL_GRID`."""
+    """Return mean, sd and skewness of a distribution by its quantiles at `NORMAL_GRID`."""
     weights = norm.pdf(NORMAL_GRID)
     weights = weights / weights.sum()
     mean = float(weights @ values)
@@ -241,11 +242,12 @@ def _grid_moments(values: Floats) -> tuple[float, float, float]:
 
 
 def _skewed_quantiles(mean: float, sd: float, skew: float) -> Floats:
-    """Return quantiles of a law on [0, 1] with this mean, sd and, as far as there is room, skewness.
+    """Return quantiles of a distribution on [0, 1] with this mean, sd and, as far as there is room, skewness.
 
-    A beta law whose upper end lies beyond 1, and that is put at 1 there: the farther the end, the longer the
-    tail, towards a gamma law's. Mean and sd of the beta law are moved until those at the bound are the
-    guessed ones. A law of less skewness than the beta law on [0, 1] is the mirror image of one of more.
+    A beta distribution whose upper end lies beyond 1, and that is put at 1 there: the farther the end, the
+    longer the tail, towards a gamma law's. Mean and sd of the beta distribution are moved until those at the
+    bound are the guessed ones. A distribution of less skewness than the beta distribution on [0, 1] is the
+    mirror image of one of more.
     """
     if skew >= _grid_moments(_beta_quantiles(mean, sd))[2]:
         return _long_tailed(mean, sd, skew)
@@ -254,7 +256,7 @@ def _skewed_quantiles(mean: float, sd: float, skew: float) -> Floats:
 
 
 def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
-    """Return these quantiles where the skewness is that of the beta law on [0, 1], or more."""
+    """Return these quantiles where the skewness is that of the beta distribution on [0, 1], or more."""
 
     def quantiles_to(log_end: float) -> Floats:
         end = math.exp(log_end)
@@ -276,7 +278,7 @@ def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
 
 
 def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> ColumnDistribution:
-    """Return the law of a factor, in the order of its levels."""
+    """Return the distribution of a factor, in the order of its levels."""
     texts = [str(level) for level in item.levels]
     named = {
         str(level): check_fraction(share, f"a share of {name!r}") for level, share in (guessed or {}).items()

@@ -1,4 +1,4 @@
-"""Made-up people: guesses become rows, with a response that follows the columns."""
+"""Simulated people: guesses become rows, with a response that follows the columns."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ CLUSTERED = (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Population:
-    """Made-up people, from whom any number of rows can be drawn.
+    """Simulated people, from whom any number of rows can be drawn.
 
     Attributes
     ----------
     schema, formula
-        What a fit is told; a response that is an expression has become a column of its own.
+        Schema of the fit; a response that is an expression has become a column of its own.
     design : Design
         Of this formula.
     guesses : Guesses
@@ -81,9 +81,9 @@ class Population:
 
     Notes
     -----
-    Columns are beta laws on their bounds with the guessed mean and sd (two points at the bounds where the sd
-    allows no other; where a skewness is guessed, with another end), joined by normal numbers whose
-    correlations are found so that the columns have the guessed ones. A
+    Columns are beta distributions on their bounds with the guessed mean and sd (two points at the bounds
+    where the sd allows no other; where a skewness is guessed, with another end), joined by normal numbers
+    whose correlations are found so that the columns have the guessed ones. A
     numeric response has the mean ``x'b`` and a `ResidualDistribution` around it.
     """
 
@@ -99,7 +99,7 @@ class Population:
     assumptions: tuple[str, ...]
 
     def rows(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
-        """Return `n` made-up rows: the columns that the formula reads, the response, and a unit a row."""
+        """Return `n` simulated rows: the columns that the formula reads, the response, and a unit a row."""
         frame = drawn(self.distributions, self.root, n, rng)
         item = self.schema[self.design.response]
         mean = inverse_link(self.design.matrix(frame) @ self.slopes, self.family)
@@ -263,7 +263,7 @@ def _response(
     return values
 
 
-# ---- the question
+# ---- cases
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -287,20 +287,20 @@ class StudyOptions:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Case:
-    """One question to the simulation.
+    """One case of the simulation.
 
     Attributes
     ----------
     people : Population
         Who is made up.
     schema, formula
-        What the fit is told: those of `people`, or tighter bounds and fewer terms.
+        Schema and formula of the fit: those of `people`, or tighter bounds and fewer terms.
     spending : mapping
         Words of a level, as every ``fit`` takes them.
     which : tuple of str
         Coefficients that are planned for.
     seed : int
-        Of rows and noise: the same for every question, so that answers differ by what was asked.
+        Seed of rows and noise: the same for every case, so that results differ only by the case.
     """
 
     people: Population
@@ -326,7 +326,7 @@ class Case:
 
 
 def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) -> Case:
-    """Return the checked question."""
+    """Return the case of checked arguments."""
     check_schema(schema)
     if check_count(n, "n", least=5) > LARGEST_STUDY:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""The response of made-up people: what guesses say of its coefficients, and the law of its residuals."""
+"""The response of simulated people: coefficients by the guesses, and the distribution of residuals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privinf.schema.declared import Factor
 from privinf.typing import Family, Floats
 
 LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
-SOLVED_FOR = 4_000  # people for whom the equations of the residuals' law are solved
+SOLVED_FOR = 4_000  # people by whom the distribution of the residuals is calibrated
 
 
 def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, float]:
@@ -112,7 +112,7 @@ def constant_for(predictor: Floats, mean: float, family: Family) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ResidualDistribution:
-    r"""The residuals of a numeric response: beta laws around the means, of variances that are mixed.
+    r"""The residuals of a numeric response: beta distributions around the means, with mixed variances.
 
     Attributes
     ----------
@@ -128,13 +128,13 @@ class ResidualDistribution:
 
     Notes
     -----
-    A response of mean m (as a share of its bounds) has a beta law of precision nu: variance
+    A response of mean m (as a share of its bounds) has a beta distribution of precision nu: variance
     ``m(1 - m)/(1 + nu)``, excess kurtosis ``6[(1 - 2m)^2 (1 + nu) - m(1 - m)(2 + nu)] / [m(1 - m)(2 + nu)(3 +
     nu)]``. Its sd is ``factor s sqrt(g)``, s that of the row (`row_sds`) and 1/g a chi-square over its
     degrees of freedom; no variance can pass m(1 - m)/1.01. Factor and mix solve two equations, the mean
-    variance and the fourth moment of e/s, over a pilot of people: bounded laws have shorter tails than a
-    normal one, and the degrees of freedom at which a normal law would have the guessed kurtosis leave half of
-    it out.
+    variance and the fourth moment of e/s, over simulated people: bounded distributions have shorter tails
+    than a normal one, and the degrees of freedom at which a normal distribution would have the guessed
+    kurtosis leave half of it out.
     """
 
     sd: float
@@ -165,7 +165,7 @@ class ResidualDistribution:
 def residual_distribution(
     sd: float, guesses: Guesses, frame: pd.DataFrame, places: Floats, width: float
 ) -> ResidualDistribution:
-    """Return the law of residuals that have the guessed sd and kurtosis, as far as bounds allow."""
+    """Return the distribution of residuals that have the guessed sd and kurtosis, as far as bounds allow."""
     plain = ResidualDistribution(sd=sd, spreads=guesses.spreads)
     variances = (plain.row_sds(frame) / width) ** 2
     u = (np.random.default_rng(2).permutation(len(places)) + 0.5) / len(places)
@@ -201,7 +201,7 @@ def _precision(places: Floats, variances: Floats) -> Floats:
 
 
 def _moments_of(places: Floats, nu: Floats) -> tuple[Floats, Floats]:
-    """Return variance and fourth central moment of beta laws."""
+    """Return variance and fourth central moment of beta distributions."""
     product = places * (1.0 - places)
     squares = product / (1.0 + nu)
     excess = 6.0 * ((1.0 - 4.0 * product) * (1.0 + nu) - product * (2.0 + nu))

@@ -1,4 +1,4 @@
-"""The estimators themselves, fitted to made-up people with made-up noise, and their intervals."""
+"""The estimators themselves, fitted to simulated people with simulated noise, and their intervals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """What an estimator serves, how it is fitted to made-up rows, and what its intervals rest on."""
+    """What an estimator serves, how it is fitted to simulated rows, and what its intervals rest on."""
 
     families: tuple[Family, ...]
     trusts: tuple[StudyTrust, ...]
@@ -141,7 +141,7 @@ class Cell:
     error : float
         The largest relative standard error of a median.
     identified : float
-        Share of fits that are not marked weak; nan where the estimator cannot do what was asked.
+        Share of fits that are not marked weak; nan where the estimator cannot fit the case.
     reason : str
         Why there is no interval, in the words of a fit that had none.
     """
@@ -178,7 +178,7 @@ class Cell:
 
 
 def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -> tuple[Cell, ...]:
-    """Return what each estimator gives on made-up rows and simulated noise, of `FEWEST` fits or more."""
+    """Return what each estimator gives on simulated rows and simulated noise, of `FEWEST` fits or more."""
     fits: dict[str, list[Floats | None]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -316,9 +316,9 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aim:
-    """A width, or a power, that one estimator is to reach for the coefficients of a case.
+    """A width, or a power, that one estimator should attain for the coefficients of a case.
 
-    A power is looked for as the `target` of intervals that, all of one width, had it.
+    A power is sought as the `target` width of intervals that, all of one width, had it.
     """
 
     estimator: str
@@ -328,7 +328,7 @@ class Aim:
 
     @classmethod
     def from_goal(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
-        """Return what a goal asks for; `names` of estimators, the first of which is the default."""
+        """Return a checked goal; the first of `names` (estimators) is the default."""
         width = goal.width
         effect = goal.effect
         coefficient = goal.coefficient
@@ -369,7 +369,7 @@ class Aim:
 
         def excess(t: float) -> float:
             width = self.width(moved(self.case, math.exp(t)))
-            # A power of 1 in all made-up fits is that of intervals without width.
+            # A power of 1 in all simulated fits is that of intervals without width.
             return 4.0 if math.isnan(width) else min(math.log(max(width / self.target, math.exp(-4.0))), 4.0)
 
         low, high = math.log(smallest), math.log(largest)
@@ -408,7 +408,7 @@ def _width_of(effect: float, power: float, alpha: float) -> float:
 
 
 def variants(case: Case) -> Iterator[tuple[str, Case]]:
-    """Yield tighter bounds, and the formula without each term that has none of the coefficients asked for."""
+    """Yield tighter bounds, and the formula without each term that has none of the requested coefficients."""
     import patsy
 
     sample = case.people.rows(20_000, np.random.default_rng(case.seed))

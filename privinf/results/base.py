@@ -91,7 +91,7 @@ class Results(FittedResult, UnavailableAttributes):
             Whether to leave out tests and explanations; warnings and what was spent stay.
         notes : {"main", "all"}
             "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
-            privacy claim among them. ``result.notes``, `report` and `to_dict` always have all of them.
+            privacy guarantee among them. ``result.notes``, `report` and `to_dict` always have all of them.
 
         Returns
         -------
@@ -214,7 +214,7 @@ class Results(FittedResult, UnavailableAttributes):
         }
 
     def to_maketables(self) -> TableEntry:
-        """Return the result as maketables asks for it: ``maketables.ETable([a.to_maketables()])``.
+        """Return the result with the interface of maketables: ``maketables.ETable([a.to_maketables()])``.
 
         Given as it is, a result is taken for one of statsmodels, without epsilon and cautions.
 

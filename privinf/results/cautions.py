@@ -1,7 +1,7 @@
 """The one place that warns of normal inference: every public member of a result does, unless named here.
 
 A class of results that inherits from `Cautious` has all its public methods and properties wrapped when it is
-made. A member that is new, in a model's own class too, therefore warns; whoever adds one that gives no
+made. A member that is new, in a model's own class too, therefore warns; anyone who adds one that gives no
 interval, test or p-value of the coefficients adds its name to `SILENT`.
 """
 
@@ -152,7 +152,7 @@ def _wrapped(function: FunctionType, subject: str) -> FunctionType:
 
 
 def _asks_for_scores(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
-    """Return whether a call asks for score inference: its argument ``method`` is "score"."""
+    """Return a function that tests whether a call requests score inference (``method="score"``)."""
     places = list(inspect.signature(function).parameters)
     place = places.index("method") - 1 if "method" in places else None
 

@@ -120,7 +120,7 @@ class Comparison:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class TableEntry:
-    """A fit as the library maketables asks for it, by its hook; made by `Results.to_maketables`.
+    """A fit with the interface of the library maketables; made by `Results.to_maketables`.
 
     Attributes
     ----------

@@ -94,7 +94,7 @@ class Context:
     point: Floats | None = None
 
     def __post_init__(self) -> None:
-        """Notes that imputed rows and the design's schema ask for come first."""
+        """Notes on imputed rows and the design's schema come first."""
         notes = ranked(self.notes)
         if self.design is not None and self.design.schema is not None:
             inputs = dict.fromkeys((*self.design.outcome.column.inputs, *self.design.inputs))

@@ -75,7 +75,7 @@ class BoundedContrasts(Contrasts):
     Parameters
     ----------
     contrasts : ContrastResults
-        What statsmodels made with one law for all rows.
+        Table of statsmodels, with one distribution for all rows.
     precision : Precision
         Of the k rows.
     alternative : {"two-sided", "greater", "less"}
@@ -127,7 +127,7 @@ class BoundedContrasts(Contrasts):
 
 
 class JointContrast(Contrasts):
-    """A joint test of restrictions, by the law at its worst: chi-square or F, noncentral where biased.
+    """A joint test of restrictions by a conservative chi-square or F distribution, noncentral if biased.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class JointContrast(Contrasts):
 
 
 class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
-    """statsmodels' results of an estimate on made-up rows, the unit vectors.
+    """statsmodels' results of an estimate on simulated rows, the unit vectors.
 
     Parameters
     ----------

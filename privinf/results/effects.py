@@ -19,7 +19,7 @@ from privinf.errors import NotAvailableError, SchemaError
 from privinf.results.base import Results
 from privinf.schema import Design
 
-# Beyond it, the law of the noise of second moments, an array of p^4 numbers, would fill the memory.
+# Beyond it, the distribution of the noise of second moments, an array of p^4 numbers, would fill the memory.
 MOST_COLUMNS = 120
 # Edges of the noise's spectrum by which a column must stand clear of it within the levels: below it 95%
 # intervals of columns that are correlated with the effects covered .76 (benchmarks/results/effects.md).

@@ -87,7 +87,7 @@ class Export:
         Warns
         -----
         WeakIdentificationWarning
-            Normal intervals are told and should not be trusted.
+            Normal intervals are reported but are not reliable.
         """
         check_fraction(alpha, "alpha")
         size = len(self.result.names)
@@ -320,7 +320,7 @@ class PortableTest(PortableTable):
         """Return one row an estimate, as `Results.tidy`.
 
         Columns ``term``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, of the level that the test
-        was asked for.
+        was requested.
 
         Returns
         -------
@@ -333,8 +333,8 @@ class PortableTest(PortableTable):
         """Return one row on the whole test.
 
         Columns ``title``, ``nobs``, ``null``, ``alternative``, ``statistic``, ``df``, ``df_denom`` (of an F
-        law), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to ``secure`` as
-        `Results.glance` has them. What there is not is nan, or an empty text.
+        distribution), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to
+        ``secure`` as `Results.glance` has them. What there is not is nan, or an empty text.
 
         Returns
         -------

@@ -86,7 +86,7 @@ class FitStatistics:
             return np.eye(p)
         if p == 1:
             raise NotAvailableError("fvalue: the model has no coefficient besides the constant")
-        first = int(np.flatnonzero(constant)[0])  # what v picks equals its first entry, the rest is zero
+        first = int(np.flatnonzero(constant)[0])  # what v selects equals its first entry, the rest is zero
         return np.delete(np.eye(p) - np.outer(constant, np.eye(p)[first]), first, axis=0)
 
     def scatter(self) -> float | str:

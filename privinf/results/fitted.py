@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelLabels:
-    """Names that statsmodels' tables ask the model for.
+    """Names that statsmodels' tables read from the model.
 
     Attributes
     ----------

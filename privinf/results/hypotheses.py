@@ -1,4 +1,4 @@
-"""Wald tests of linear restrictions, in statsmodels' words, with the law of each restriction."""
+"""Wald tests of linear restrictions, with statsmodels' arguments and the distribution of each restriction."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class HasInference(Protocol):
 class LinearTests:
     """Wald tests of linear restrictions on the coefficients of one estimate.
 
-    Statistics are statsmodels'; laws hold the noise: degrees of freedom by restriction, the worst under a
-    bias that the release does not rule out. A covariance that is passed as `cov_p` counts as one that
-    sampling gave: it takes `df_resid` degrees of freedom where `use_t`, and the same bias.
+    Statistics are statsmodels'; distributions account for the noise: degrees of freedom by restriction, the
+    worst under a bias that the release does not rule out. A covariance that is passed as `cov_p` counts as
+    one that sampling gave: it takes `df_resid` degrees of freedom where `use_t`, and the same bias.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class LinearTests:
         Notes
         -----
         The covariance of this fit holds the noise. A difference of residual sums of squares, as statsmodels
-        forms it from rows, would have the noise of both fits in it and no F law.
+        forms it from rows, would have the noise of both fits in it and no F distribution.
         """
         smaller = restricted._inference
         zero = left_out(self.inference.context, self.inference.names, smaller.context, smaller.names)

@@ -97,7 +97,7 @@ def must_read(*texts: str, columns: tuple[str, ...] = ()) -> tuple[Note, ...]:
 
 
 def main_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Return the notes that a summary prints unless it is asked for all of them.
+    """Return the notes that a summary prints unless it is requested all of them.
 
     Those that must be read come first, then those that explain the table, at most `MAIN_NOTES` together.
     """

@@ -55,7 +55,7 @@ class Prediction:
 
     The error of a mean is that of the estimate x'b, sampling and privacy noise together. The interval of a
     new observation adds its scatter around the mean: the released residual variance, taken as normal, or the
-    law of counts. Rows with missing values have NaN throughout.
+    distribution of counts. Rows with missing values have NaN throughout.
 
     Attributes
     ----------

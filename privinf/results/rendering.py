@@ -287,7 +287,7 @@ def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> 
 def _shortened(name: str, width: int) -> str:
     if len(name) <= width:
         return name
-    tail = (width - 3) * 2 // 3  # levels, which tell columns apart, stand at the end
+    tail = (width - 3) * 2 // 3  # levels, which distinguish columns, are at the end
     return f"{name[: width - 3 - tail]}...{name[len(name) - tail :]}"
 
 

@@ -229,7 +229,7 @@ def draws_dataset(draws: Floats, names: Names, **attributes: str | float) -> xr.
 def to_arviz(dataset: xr.Dataset, group: str = "posterior") -> Any:
     """Return ArviZ's container of the draws: InferenceData before version 1, DataTree from then on.
 
-    The group is called "posterior" because ArviZ's functions look there; the draws are from a sampling
+    The group is called "posterior" because ArviZ's functions read it; the draws are from a sampling
     distribution, as the attributes say. Pass probabilities explicitly: ArviZ's defaults changed.
     """
     try:

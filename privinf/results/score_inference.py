@@ -163,7 +163,7 @@ class ScoreTests:
         Warns
         -----
         WeakIdentificationWarning
-            Normal intervals were asked for and `identification` says that they should not be trusted.
+            Normal intervals were requested and `identification` says that they should not be trusted.
         """
         if check_choice(method, IntervalMethod, "method") == "wald":
             table = pd.DataFrame(self.inference.interval(alpha), index_of(self.inference.names))
@@ -243,7 +243,7 @@ class ScoreTests:
 
 @dataclass(frozen=True)
 class Uncentred:
-    """A linear system in coefficients ``c = T b``: what score sets ask of a `LinearScores`.
+    """A linear system in coefficients ``c = T b``, with the interface of `LinearScores` for score sets.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ WEAK = (
 
 
 class Coefficients(pd.Series):
-    """Coefficients that a caller's function gets: by name, or by position where it asks by number."""
+    """Coefficients for a caller's function, indexed by name or by position."""
 
     @property
     def _constructor(self) -> type[pd.Series]:

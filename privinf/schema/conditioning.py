@@ -29,7 +29,7 @@ from privinf.typing import Flags, Floats
 EXACT = 1e-9  # how far a column may be from its sum, against its size
 ROUNDED_OFF = 1e-12  # what rounding leaves of a coefficient that is zero
 CELLS_AT_MOST = 2_000  # of the factors of one column
-MADE_UP_AT_MOST = 1_000_000  # of made-up rows, so that a map takes no more than a second
+MADE_UP_AT_MOST = 1_000_000  # of simulated rows, so that a map takes no more than a second
 FARTHEST_SIZE = 1e100  # sizes of columns are between 1 over this and this
 REPEATED = 1e13  # condition number of a basis from which on its columns repeat one another
 
@@ -137,7 +137,7 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
     Notes
     -----
     A column is a sum of internal columns of its own inputs, the constant among them. Its coefficients are
-    solved for on made-up rows within the bounds, with every cell of its factors, and are exact up to
+    solved for on simulated rows within the bounds, with every cell of its factors, and are exact up to
     rounding; the schema and the columns alone decide them.
     """
     p = len(raw)
@@ -168,7 +168,7 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
 
 
 def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader | None:
-    """Return made-up rows of some columns within their bounds; None where they would be too many."""
+    """Return simulated rows of some columns within their bounds; None where they would be too many."""
     factors = {name: item for name in inputs if isinstance(item := schema[name], Factor)}
     cells = int(np.prod([len(item.levels) for item in factors.values()], dtype=float))
     if cells > CELLS_AT_MOST:

@@ -237,7 +237,7 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
 
 
 def _refuse_listed_bounds(value: Sequence[Any] | np.ndarray[Any, Any]) -> None:
-    """Raise SchemaError for two numbers in a list that look like bounds: levels 0 and 1 do not."""
+    """Raise SchemaError for two numbers in a list that may be meant as bounds; levels 0 and 1 pass."""
     if len(value) != 2 or not all(isinstance(end, (int, float, np.number)) for end in value):
         return
     low, high = map(float, value)

@@ -28,7 +28,7 @@ LEARNERS = (*SHIFTS, *BASES, "cc", "te")  # all of patsy's functions that learn 
 
 @dataclass(frozen=True, slots=True)
 class _Stub:
-    """A patsy factor that answers with made-up public values: patsy needs only its type and levels."""
+    """A patsy factor that answers with simulated public values: patsy needs only its type and levels."""
 
     code: str
     answer: Any
@@ -159,7 +159,7 @@ def term_name(text: str) -> str:
 
 
 def refuse_response(formula: str, schema: Schema, columns: Sequence[Column], response: Column) -> None:
-    """Raise SchemaError where a column is the response itself, or tells which of its levels a row has."""
+    """Raise SchemaError where a column is the response itself, or determines the response's level."""
     inputs = response.inputs
     declared = schema[inputs[0]] if len(inputs) == 1 and inputs[0] in schema else None
     categorical = isinstance(declared, Factor) and declared.categorical

@@ -304,8 +304,8 @@ class Schema:
 
         Notes
         -----
-        **Privacy.** Returns values of rows, without noise and without a charge: a check for whoever holds the
-        rows, to be shown to nobody else. Errors of fits name the column and no value.
+        **Privacy.** Returns values of rows, without noise and without a charge: a check for the holder of
+        the rows, to be shown to nobody else. Errors of fits name the column and no value.
 
         Examples
         --------

@@ -403,11 +403,11 @@ def inputs_of(columns: Sequence[Column]) -> tuple[str, ...]:
 def constant_direction(
     columns: tuple[Column, ...], constant: int | None, schema: Schema | None
 ) -> Floats | None:
-    """Return v with ``x'v = 1`` in every row, shape (p,), or None where the columns do not tell of one.
+    """Return v with ``x'v = 1`` in every row, shape (p,), or None where the columns imply no such v.
 
     Notes
     -----
-    v picks the constant, or all levels of a factor (all cells of several) in a formula without constant.
+    v selects the constant, or all levels of a factor (all cells of several) in a formula without constant.
     """
     if constant is not None:
         return np.asarray(np.arange(len(columns)) == constant, dtype=np.float64)

@@ -202,7 +202,7 @@ def _read_archive(
 
 
 def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
-    """Refuse members that are packed, or that claim more bytes than the file has."""
+    """Refuse members that are compressed, or that declare more bytes than the file has."""
     members = archive.infolist()
     if MANIFEST not in archive.namelist():
         raise StorageError(f"{path} is not a privinf file, because it has no manifest (list of contents)")
@@ -311,7 +311,7 @@ class HashingWriter:
         return self._stream.write(block)
 
     def flush(self) -> None:
-        """Do nothing: whoever opened the stream flushes it."""
+        """Do nothing: the opener of the stream flushes it."""
 
     close = flush
 

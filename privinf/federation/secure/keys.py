@@ -155,7 +155,7 @@ class IdentityKey:
 
         Notes
         -----
-        **Privacy.** Whoever knows the key can answer for its site.
+        **Privacy.** Anyone who knows the key can answer for its site.
         """
         return bytes(self._secret.private_bytes_raw())
 

@@ -3,22 +3,23 @@
 Sites u and v that are joined in the graph share the mask m_uv = ChaCha20(HKDF(X25519(sk_u, pk_v), info)), a
 vector of uniform 64-bit words; the one whose name sorts later adds it and the other takes it away. `info` is
 the SHA-256 of the **whole** query (statistic, arguments, roster, position in the session, charges): no two
-questions share a mask, and sites that were asked different questions get a sum of uniform garbage.
+queries share a mask, and sites with different queries get a sum of uniform garbage.
 
 Up to `COMPLETE` sites the graph is complete. Beyond, it is a circle in a pseudorandom order on which
 everybody is joined to the m nearest on each side (a Harary graph of degree k = 2m, as in Bell et al.).
-Whoever sees all messages and knows c sites' keys learns the sum over every connected component of the other
-sites, and nothing else. These fall apart only if m consecutive sites of the circle are all among the c, so
+Anyone who sees all messages and knows c sites' keys learns the sum over every connected component of the
+other sites, and nothing else. These fall apart only if m consecutive sites of the circle are all among the c,
+so
 
     P(not connected) <= n c (c-1)...(c-m+1) / (n (n-1)...(n-m+1)),
 
 and `degree` takes the smallest m that makes it at most 2^-100. The order is fixed by the SHA-256 of the
-pinned roster and the names that take part. So small a probability keeps it out of reach to search, by trial
+pinned roster and the names that take part. So small a probability makes it infeasible to search, by trial
 of keys or of rosters with faked drop-outs, for a graph that cuts a site off. Drop-outs need no further
 degree: a sum that lacks a site is not unmasked; the graph is drawn again for the sites that are left. The c
 sites must have been chosen without regard to the graph; `degree` never counts with fewer than a tenth of all.
 
-`plan_sum` says, before anybody is asked, which noise the sites add, on which grid, and what the sum costs.
+`plan_sum` determines, before any query, the noise of the sites, the grid, and the cost of the sum.
 
 References
 ----------
@@ -264,7 +265,7 @@ def plan_sum(
             "grid": grid,
             "sites": sites,
             "colluding": colluding,
-            "threshold": sites,  # how many must answer: all; a word that digests of questions hold
+            "threshold": sites,  # number of sites that must answer: all; digests of queries contain this key
         },
         loss=loss,
         source=source,

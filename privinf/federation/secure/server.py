@@ -7,13 +7,13 @@ goes to each site and one back.
 **What is trusted.** The server and up to ``max_colluding`` sites may pool all that they see, and may ask what
 they like. The sites' code is trusted, as are their key files, the pinned roster and the primitives of the
 package cryptography (X25519, HKDF-SHA256, ChaCha20). Then what they learn of the other sites' rows is the sum
-over all those sites with at least the promised noise, for each question that a site's policy, budget and
-order of questions let pass: the price in the ledgers is that of **every** such view, colluders' shares of
+over all those sites with at least the promised noise, for each query that a site's policy, budget and
+order of queries allow: the price in the ledgers is that of **every** such view, colluders' shares of
 the noise taken off.
 
 **What it does not do.**
 
-- No forward secrecy: whoever gets hold of a site's identity key and of old messages can unmask them (what
+- No forward secrecy: anyone who gets hold of a site's identity key and of old messages can unmask them (what
   he then sees still has the site's own noise, a share of the promised one).
 - A server that fakes a drop-out gets the sum with and without a site, and so that site's sum up to the noise
   of two releases. Both are charged; the record's guarantee holds, the secrecy of the site's own total is
@@ -90,7 +90,7 @@ class MaskedSum:
 
 
 def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, int]) -> MaskedSum:
-    """Ask the roster of a query once and unmask the sum.
+    """Query the roster once and unmask the sum.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
     PrivinfError
         A site refuses; the message names it.
     AlignmentError
-        A site's answer does not fit the question.
+        A site's answer does not fit the query.
 
     Notes
     -----
@@ -156,7 +156,7 @@ class SecureServer(TrustedServer):
         add more: the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each
         site relies on its own noise alone, and its own sum is hidden by nothing else.
     missing : {"raise", "continue"}
-        When a site does not answer: stop, or ask the others again, with fresh noise and a new charge.
+        When a site does not answer: stop, or query the others again, with fresh noise and a new charge.
     retries : int
         How often that may happen in one sum.
     grid_bits : int
@@ -170,7 +170,7 @@ class SecureServer(TrustedServer):
     design : Design, optional
         Columns and bounds, sent to the sites first: for sites that hold a table and a schema.
     relation : {"replace-one", "zero-out"}
-        Neighboring relation of all claims. Under "zero-out" a record is replaced by one that contributes
+        Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
         nothing: the sensitivity is about half as large, the promise is weaker, and the sites' policy must
         allow it.
 
@@ -184,7 +184,7 @@ class SecureServer(TrustedServer):
     Notes
     -----
     **Privacy.** The module's docstring states what is trusted. Noise is drawn at the sites. A release is
-    charged here before any site is asked, and at every site before a row is read, again for every attempt.
+    charged here before any site is queried, and at every site before a row is read, again for every attempt.
     `NoisySum.scale` counts the noise of all sites; the price counts only that of the honest ones.
 
     References
@@ -290,7 +290,7 @@ class SecureServer(TrustedServer):
             A site did not answer and ``missing="raise"``, more sites were silent than `retries` allow, or no
             rows can have the total. What was charged stays charged.
         ArgumentError
-            An argument of the statistic is wrong; nothing was charged or asked.
+            An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
             The ledger's limit, or a site's, would be passed.
         SensitivityError
@@ -298,7 +298,7 @@ class SecureServer(TrustedServer):
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is asked, and again by every attempt.
+        **Privacy.** The price is charged before any site is queried, and again by every attempt.
         """
         return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -312,7 +312,7 @@ class SecureServer(TrustedServer):
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> PlannedQuery:
-        """Return what `vector_sum` would ask first, with its ledger line; nothing is charged or asked.
+        """Return the first query of `vector_sum`, with its ledger line; nothing is charged or sent.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class SecureServer(TrustedServer):
             self._largest_site(record_sensitivity, names),
             record_sensitivity.bound,
         )
-        # Sites know a question by its digits too: with others it is another one, with noise of its own.
+        # The digits are part of a query: with other digits it is another query, with its own noise.
         return PlannedQuery(with_query_digest(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
@@ -389,8 +389,8 @@ class SecureServer(TrustedServer):
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped.
 
-        A site that has answered the question sends the very words that it sent before, at no charge, so that
-        the sum and its noise are the same. Other sites, asked after some have fallen silent, need other
+        A site that has answered the query sends the identical reply again, at no charge, so that
+        the sum and its noise are the same. Other sites, queried after some have fallen silent, need other
         masks: that is a release of its own, and charged.
 
         Parameters
@@ -405,7 +405,7 @@ class SecureServer(TrustedServer):
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is asked, and again by every attempt.
+        **Privacy.** The price is charged before any site is queried, and again by every attempt.
         """
         check_query_digest(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()
@@ -427,7 +427,7 @@ class SecureServer(TrustedServer):
         )
 
     def _check_selections(self) -> None:
-        """Refuse: peeling looks at un-noised sums, which nobody sees here."""
+        """Refuse: peeling needs un-noised sums, which nobody sees here."""
         raise NotAvailableError(
             "selecting entries is not available for secure sums; release the whole vector, or use "
             "a TrustedServer"
@@ -490,7 +490,7 @@ class SecureServer(TrustedServer):
         return remaining
 
     def _round(self, query: Query, names: list[str]) -> list[Reply]:
-        """Ask for descriptions, and read from them which roster is pinned."""
+        """Query descriptions, and read the pinned roster from them."""
         replies = super()._round(query, names)
         pinned = {reply.site: reply.facts.get("roster") for reply in replies}
         first, common = next(iter(pinned.items()))

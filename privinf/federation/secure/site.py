@@ -1,4 +1,4 @@
-r"""A site's part in a secure sum: check what is asked, quantise, add its share of the noise, mask.
+r"""A site's part in a secure sum: check the query, quantize, add its share of the noise, mask.
 
 **Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits, towards zero
 or inside the clip, so that no clip is passed and sums over a site's rows have no rounding. The site's sum is
@@ -42,16 +42,16 @@ from privinf.wire import Mechanisms, Norms, readable
 LEAST_SIGMA = 4.0  # steps of the grid: the least sd of the whole noise that a site accepts, see *Noise*
 GAUSSIAN_SIGMA = 2.0**20  # steps of the grid from which on the noise is as good as mu-GDP
 NOISE_SDS = 64.0  # sds of its noise that a sum has room for, see *Range*
-MOST_GRID = 2.0**1000  # largest step of the grid that a question may state
-# The one protocol of this package, as a question names it.
+MOST_GRID = 2.0**1000  # largest step of the grid that a query may state
+# The one protocol of this package, as a query names it.
 KIND = "masked"
-# What a question states about a secure sum.
+# Terms of a secure sum, as a query states them.
 TERMS = frozenset({"kind", "roster", "pinned", "max_colluding", "grid", "seed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumTerms:
-    """What a query asks of every site on its roster.
+    """Terms of a query for every site on its roster.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ def check_terms(
     Raises
     ------
     NotAvailableError
-        The policy asks for more sites, for more of them that may collude, or for other noise.
+        The policy requires more sites, more colluding sites, or other noise.
     ArgumentError
         The ledger line states too little, or a loss that the grid is too coarse for.
     """

@@ -275,7 +275,7 @@ def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | 
     """Return how the response is sent, and the design with which it is released.
 
     A response sent as a code, or in clear, has no units of its own: the design's response then has centre 0
-    and scale 1, and only the law of the release says how it was sent.
+    and scale 1, and only the noise model of the release states how it was sent.
 
     Raises
     ------
@@ -331,7 +331,7 @@ def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Le
 
 
 def _automatic(design: Design, levels: tuple[Level, ...] | None) -> LabelKind:
-    """Return the way that the declarations ask for."""
+    """Return the channel that the declarations require."""
     name = design.response
     schema = design.schema
     if schema is not None and name in schema and schema[name].public:

@@ -99,7 +99,7 @@ class LocalExamples:
     max_rows.
 
     Where we differ from the paper: sensitivity is the diameter of the bounded set; totals are by exact
-    composition instead of eps_x + eps_y; binary features are not Gaussian unless asked for.
+    composition instead of eps_x + eps_y; binary features are Gaussian only on request.
 
     References
     ----------
@@ -217,9 +217,9 @@ class LocalExamples:
             Of kind "local-examples".
             Arrays ``features`` (n, d), private columns in design order: noisy scaled numbers, and 0/1
             indicators of the levels as sent; ``labels`` (n,): level codes as sent, noisy scaled numbers, or
-            the clear response; ``public`` (n, q); ``groups`` (n,) where a unit has several rows. The law
-            has ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns), ``responses``,
-            ``label``, and ``units``: centre and scale of the design columns as they were sent.
+            the clear response; ``public`` (n, q); ``groups`` (n,) where a unit has several rows. The
+            noise model has ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns),
+            ``responses``, ``label``, and ``units``: centre and scale of the design columns as they were sent.
 
         Raises
         ------

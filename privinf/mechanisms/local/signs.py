@@ -1,6 +1,6 @@
 """One sign from each machine: what an untrusted server may see of many coordinates.
 
-A machine is asked about one coordinate, chosen without looking at any data, and answers with the sign of its
+A machine answers about one coordinate, chosen without any data, with the sign of its
 mean there through randomized response. Whatever its rows are, that answer is epsilon-DP for all of them.
 """
 
@@ -32,7 +32,7 @@ class SignAnswers(Released):
     Attributes
     ----------
     coordinates : ndarray of int, shape (m,)
-        Which coordinate each machine was asked about; public.
+        Coordinate about which each machine answered; public.
     answers : ndarray of int, shape (m,)
         1 for a positive sign, 0 for a negative one, after randomized response.
     sizes : ndarray of int, shape (m,)
@@ -70,9 +70,9 @@ class SignChannel:
     Notes
     -----
     **Privacy.** Local: the server is not trusted. Neighbours differ in **all** rows of one machine, so that
-    the claim holds for one row too; nothing is assumed of the rows. The answer about the asked coordinate is
-    epsilon-DP, and one answer is all that leaves a machine: signs of all p coordinates at epsilon/p each
-    would have p^2 instead of p in the variance.
+    the guarantee holds for one row too; nothing is assumed of the rows. The answer about the chosen
+    coordinate is epsilon-DP, and one answer is all that leaves a machine: signs of all p coordinates at
+    epsilon/p each would have p^2 instead of p in the variance.
 
     The debiased answer ``(2 z - 1)/(1 - 2 lie)`` has mean ``2 P(sign > 0) - 1`` and variance at most
     ``coth^2(epsilon/2)``; p coordinates share m machines, so that a coordinate's mean answer has variance
@@ -104,7 +104,7 @@ class SignChannel:
         rng: RngLike = None,
         source: SourceName = "lattice",
     ) -> SignAnswers:
-        """Ask every machine about one coordinate and return the answers.
+        """Query every machine about one coordinate and return the answers.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class SignChannel:
 
 
 def assign_coordinates(machines: int, p: int, public_seed: RngLike = None) -> Integers:
-    """Return a coordinate for each machine: at random, each asked equally often up to one.
+    """Return a random coordinate for each machine; numbers of machines by coordinate differ by at most one.
 
     Examples
     --------

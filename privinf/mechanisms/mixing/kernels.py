@@ -140,7 +140,7 @@ class HadamardKernel:
 
 @dataclass(frozen=True, slots=True)
 class SketchKernel:
-    """One +-1 a record: the high half of record i's word picks the row, its lowest bit the sign."""
+    """One +-1 a record: the high half of record i's word selects the row, its lowest bit the sign."""
 
     k: int
     seed: int

@@ -97,7 +97,7 @@ class MixingMatrix:
 
     @property
     def touched(self) -> int:
-        """Mixed rows that one record reaches."""
+        """Mixed rows that one record changes."""
         return 1 if self.kind == "countsketch" else self.k
 
     def entries(self, positions: ArrayLike) -> NDArray[np.int8]:

@@ -47,7 +47,7 @@ from privinf.wire import Labels
 
 @error_boundaries
 class GaussianRows(PartyMechanism):
-    """The holder's door of DGMOLS and BGMOLS: every row of the party's columns, with noise.
+    """Release of a holder for DGMOLS and BGMOLS: every row of the party's columns, with noise.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class GaussianRows(PartyMechanism):
 
 @error_boundaries
 class RandomMixing(PartyMechanism):
-    """The holder's door of RMGMOLS: k random sums over all people of the party's columns, with noise.
+    """Release of a holder for RMGMOLS: k random sums over all people of the party's columns, with noise.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class RandomMixing(PartyMechanism):
     Notes
     -----
     **Privacy.** Reads every row once, clipped to the public bounds; mu = diameter / tau for replacing one
-    person's row of this party. B is public: another party, or the analyst, knows it, and the claim holds
+    person's row of this party. B is public: another party, or the analyst, knows it, and the guarantee holds
     given B and given all other columns. A person's total adds all parties (`PrivacyReport.parties`).
 
     References

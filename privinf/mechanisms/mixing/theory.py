@@ -47,7 +47,7 @@ class PrintablePlan(Protocol):
 
     @property
     def kind(self) -> str:
-        """Law of the mixing matrix."""
+        """Distribution of the mixing matrix."""
 
     @property
     def method(self) -> str:

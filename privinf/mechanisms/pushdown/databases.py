@@ -29,7 +29,7 @@ Layer: TypeAlias = list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one database writes what is asked of it.
+    """SQL dialect of one database.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class PushedSource(Source):
 
     Notes
     -----
-    **Privacy.** What `ask` returns are un-noised sums over records: it never leaves the mechanisms.
+    **Privacy.** `ask` returns un-noised sums over records, which never leave the mechanisms.
     """
 
     __slots__ = ("_ask", "dialect", "kinds", "name")

@@ -36,14 +36,14 @@ from privinf.schema.reading import INFINITE, MISSING_VALUES, NO_DECLARED_LEVEL, 
 from privinf.schema.terms import Column
 from privinf.typing import Floats, Missing
 
-MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may tell apart
+MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may distinguish
 ALL_ROWS = "COUNT(*)"
 GAP = -2  # in place of a level's place: the row has no value
 UNDECLARED = -1  # in place of a level's place: the schema has no such level
 
 
 class TableQuery:
-    """What is asked of columns of a table, numbers without a schema, and what is refused of its rows."""
+    """SQL of columns of a table (numbers where there is no schema), with the checks that refuse rows."""
 
     __slots__ = ("_factors", "_missing", "_names", "_schema", "_source", "dialect", "strict", "value_names")
 
@@ -283,7 +283,7 @@ class TableQuery:
 
 
 class DesignQuery(TableQuery):
-    """What is asked of a table, by a design whose one public column is the constant."""
+    """SQL of a table by a design whose one public column is the constant."""
 
     __slots__ = ("_design",)
 

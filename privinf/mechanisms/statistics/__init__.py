@@ -1,1 +1,1 @@
-"""What a record adds to a sum that sites are asked for, with its sensitivity and its range."""
+"""Contributions of a record to the sums of queries, with their sensitivities and ranges."""

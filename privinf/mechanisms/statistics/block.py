@@ -31,7 +31,7 @@ ENTRIES = 1 << 18  # numbers a block: a copy of it stays in the cache where all 
 NARROW_ENTRIES = 1 << 21  # numbers a block where a few columns are multiplied: larger products are better
 # Size of arguments, columns in their units and responses: no product in a statistic passes 1e300.
 LARGEST = 1e30
-SMALLEST = 1e-30  # least positive argument: no clip falls below what doubles can tell from zero
+SMALLEST = 1e-30  # least positive argument: no clip falls below the smallest double that is not zero
 SEEDS = frozenset({"seed", "probe_seed"})  # arguments that may pass LARGEST
 
 
@@ -64,7 +64,7 @@ class SiteBlock:
     lent : bool
         Whether the arrays are the caller's own, who can write into them.
     batch : BatchPass or None
-        What picks the rows of a batch, and holds them to those of the first pass.
+        Selects the rows of a batch, and checks that they are those of the first pass.
     inputs : ndarray, shape (rows, m), or None
         1 where an input of derived columns (`Design.clipped_inputs`) lies outside its bounds, else 0.
     """
@@ -285,7 +285,7 @@ def rounded(values: Floats, unit: float, bound: float) -> tuple[Floats, float]:
 
 
 def cut_sum(values: Floats, top: float, args: Args) -> Floats:
-    """Return the sum over rows of numbers of size at most `top`, cut to the digits asked for, in place."""
+    """Return the sum over rows of numbers of size at most `top`, cut to the requested digits, in place."""
     steps, unit = cut(values, unit_of(top, digits(args)[0]))
     return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
 
@@ -302,7 +302,7 @@ def exact_bits(rows: int) -> int:
 
 
 def check_bits(args: Args, rows: int) -> int:
-    """Return the digits asked for; SensitivityError if a sum over `rows` would not be exact with them."""
+    """Return the requested digits; SensitivityError if a sum over `rows` would not be exact with them."""
     bits = whole_number(args, "bits", default=0)
     if bits < 0 or (bits > 0 and bits > exact_bits(rows)):
         raise SensitivityError(

@@ -80,7 +80,7 @@ def _score(rows: RowReader) -> tuple[Product]:
 
 
 def _predictors(rows: RowReader) -> tuple[Floats, Floats]:
-    """Return x'theta and the columns whose scores are asked for, shape (k, rows)."""
+    """Return x'theta and the columns whose scores are requested, shape (k, rows)."""
     placed = rows.read()
     eta = placed.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
     x = placed.columns()

@@ -207,7 +207,7 @@ class MomentSums:
     half_ranges : ndarray, shape (k,)
         Largest sizes of the public columns, or of the constant.
     pairs : tuple of ndarrays
-        Rows, columns and isometric factors of the entries that are asked for, of the upper triangle: public
+        Rows, columns and isometric factors of the entries that are requested, of the upper triangle: public
         columns, response, private ones.
     residual : bool
         Whether these are the residual moments.
@@ -358,7 +358,7 @@ class MomentSums:
         return self._sums
 
     def merge(self, other: MomentSums) -> None:
-        """Add the rows of another accumulator of the same question."""
+        """Add the rows of another accumulator of the same query."""
         self._sums.merge(other._sums)
 
     def floats(self) -> Floats:

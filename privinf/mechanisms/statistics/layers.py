@@ -47,7 +47,7 @@ from privinf.wire import Derivations, Statistics
 
 
 def outer_sensitivity(columns: int, top: float) -> RecordSensitivity:
-    """Return the reach of sum a a' of rows with norm at most `top`."""
+    """Return the sensitivity of sum a a' of rows with norm at most `top`."""
     q = top**2
     shape = (columns * (columns + 1) // 2,)
     derivation = Derivations.RANK_ONE

@@ -81,10 +81,10 @@ class RecordSensitivity:
         return 1 if self.unit == "client" else rows
 
     def of_clients(self, rows: int, clip: float) -> RecordSensitivity:
-        """Return the reach if the unit is a site of at most `rows` records, its total of norm up to `clip`.
+        """Return the sensitivity if the unit is a site of at most `rows` records.
 
-        Its records are so many replacements, one after the other; and two totals in a ball of radius C are
-        2C apart at most.
+        Replacing a site replaces its records one after the other; and two totals in a ball of radius C = `clip`
+        are at most 2C apart.
         """
         norm = None if self.norm is None else min(rows * self.norm, clip)
         derivation = Derivations.OF_SITE.format(rows=rows, derivation=self.derivation)
@@ -102,7 +102,7 @@ class RecordSensitivity:
         )
 
     def times(self, factor: float) -> RecordSensitivity:
-        """Return the reach if the unit is so many records, or its records weigh so much."""
+        """Return the sensitivity if the unit has several records, or weighted records."""
         return replace(
             self,
             l2=self.l2 * factor,
@@ -128,7 +128,7 @@ class RecordSensitivity:
         )
 
     def rounded(self, bits: int) -> RecordSensitivity:
-        """Return the reach of a sum whose entries are rounded to so many digits below a record's largest."""
+        """Return the sensitivity of a sum rounded to a number of digits below a record's largest entry."""
         unit = unit_of(self.bound, bits)
         apart = unit * math.sqrt(self.size)
         return replace(
@@ -145,7 +145,7 @@ class RecordSensitivity:
 
     @classmethod
     def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> RecordSensitivity:
-        """Return the reach of vectors with every entry in [-bound, bound]."""
+        """Return the sensitivity of vectors with every entry in [-bound, bound]."""
         norm = bound * math.sqrt(math.prod(shape))
         return cls(
             shape=shape, l2=2.0 * norm, linf=2.0 * bound, bound=bound, derivation=derivation, norm=norm
@@ -153,13 +153,13 @@ class RecordSensitivity:
 
     @classmethod
     def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> RecordSensitivity:
-        """Return the reach of vectors with every entry in [0, bound]."""
+        """Return the sensitivity of vectors with every entry in [0, bound]."""
         norm = bound * math.sqrt(math.prod(shape))
         return cls(shape=shape, l2=norm, linf=bound, bound=bound, derivation=derivation, norm=norm)
 
     @classmethod
     def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> RecordSensitivity:
-        """Return the reach of vectors of norm at most `radius`."""
+        """Return the sensitivity of vectors of norm at most `radius`."""
         return cls(
             shape=shape, l2=2.0 * radius, linf=2.0 * radius, bound=radius, derivation=derivation, norm=radius
         )
@@ -177,14 +177,14 @@ class Accumulator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteOp:
-    """A statistic that a site may be asked for.
+    """A statistic that a site may be queried for.
 
     Attributes
     ----------
     name : str
     function : callable (block, args) -> ndarray
         The sum over the block; a function of the rows, one at a time, and of public arguments.
-    sensitivity : callable (args, columns) -> Reach
+    sensitivity : callable (args, columns) -> RecordSensitivity
         Exact replace-one sensitivity of the sum; checks the arguments.
     arguments : tuple of str
         Names that `args` may hold: plain arrays, numbers and texts.
@@ -196,11 +196,11 @@ class SiteOp:
         Name of a public partition of the records of one site, and of the class that the sum is over; None
         where it is over all.
     own : tuple of str
-        More names that `args` may hold, where a holder asks about its rows in its own process. They state
-        facts about these rows, which nobody checks, so that no question of others may hold them.
+        More names that `args` may hold where a holder queries its rows in its own process. They state
+        facts about these rows, which nobody checks, so that no query of others may hold them.
     sums : callable (block, args) -> Accumulator, optional
         The exact sum of records on their grid, for the bounds of a block whose rows are not read. Without it
-        `function` cuts to the digits asked for.
+        `function` cuts to the requested digits.
 
     Notes
     -----
@@ -247,7 +247,7 @@ class SiteOp:
     ) -> RecordSensitivity:
         """Return how far one record, or one site of `rows` records, can move the sum; checks `args`.
 
-        `own` says that the holder itself asks, in its own process: a site answering others never does.
+        `own` marks a query of the holder itself in its own process; a site never sets it for others.
 
         Raises
         ------
@@ -287,20 +287,21 @@ class SiteOp:
     def checked(
         self, args: Args, public: SiteBlock, rows: int, *, bounded: bool = False
     ) -> RecordSensitivity:
-        """Return the reach of a question that `total` will answer, whatever stands in a site's rows.
+        """Return the sensitivity of a query that `total` will answer, whatever the site's rows contain.
 
-        Beside the checks of `reach`, the digits are checked for so many rows and the statistic is computed
-        once on made-up rows, so that whatever it could raise for its arguments is raised here.
+        In addition to the arguments, the digits are checked for the number of rows and the
+        statistic is computed once on simulated rows, so that whatever it could raise for its arguments is
+        raised here.
 
         Parameters
         ----------
         args : mapping
         public : SiteBlock
-            Made-up rows within the public bounds (`block.made_up`).
+            Simulated rows within the public bounds (`block.made_up`).
         rows : int
             Number of the site's rows.
         bounded : bool
-            Whether the sum will be rounded to integers, so that the made-up rows must keep to the bound.
+            Whether the sum will be rounded to integers, so that the simulated rows must keep to the bound.
 
         Raises
         ------
@@ -342,7 +343,7 @@ class SiteOp:
     ) -> Floats:
         """Return the sum over all rows, block by block; finite, whatever stands in them.
 
-        Raises only what `checked` raises, for the arguments, and nothing with the reach that it returned.
+        Raises only errors of `checked` about the arguments, and none with the sensitivity that it returned.
         """
         record_sensitivity = (
             self.record_sensitivity(args, rows.features.shape[1])
@@ -357,7 +358,7 @@ class SiteOp:
     def rounded(
         self, sums: Accumulator, args: Args, record_sensitivity: RecordSensitivity, rows: int
     ) -> Floats:
-        """Return an exact sum over so many rows, rounded to digits of a record's entry, and held in reach."""
+        """Return an exact sum over rows, rounded to digits of a record's entry and kept within its range."""
         unit = unit_of(entry := record_sensitivity.entry or record_sensitivity.bound, digits(args)[0])
         largest_step = math.floor(rows * entry / unit)
         return np.asarray(np.clip(sums.steps(unit), -largest_step, largest_step) * unit, dtype=np.float64)
@@ -402,7 +403,7 @@ class PlainSums:
 
 
 def clipped_total(total: Floats, args: Args) -> Floats:
-    """Return a site's total; where asked shrunk to the norm `client_clip`, and cut to as many digits."""
+    """Return a site's total; on request shrunk to the norm `client_clip` and cut to the digits."""
     if "client_clip" not in args:
         return total
     clip = float(args["client_clip"])

@@ -24,7 +24,7 @@ BETWEEN_MARKS = np.array([0.5])
 
 
 def _marks(rows: RowReader) -> tuple[Counts, ...]:
-    """Return the number of marks of every column asked for."""
+    """Return the number of marks of every requested column."""
     args = rows.args
     marks = rows.outside(
         np.asarray(args["columns"], dtype=np.int64),

@@ -4,7 +4,7 @@ Batches are drawn by the places of records, and the releases of different batche
 record pays for its own batch alone. That is right only if a record is in the same batch in every pass. So the
 first pass keeps a digest of the rows of every batch, in their order, and each later pass over a batch must
 read the same rows. What is released is then a function of the table that the first pass read. Only the rows
-of the batch that is asked for are hashed again.
+of the requested batch are hashed again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BatchDigests:
 
 
 class BatchPass:
-    """One pass over all rows for one batch: its rows are picked and hashed, and compared at the end.
+    """One pass over all rows for one batch: its rows are selected and hashed, and compared at the end.
 
     Made by `BatchDigests.batch`. Blocks come in the order of the rows, each once, of any size.
 

@@ -10,9 +10,9 @@ Replacing one record moves the sum by f(z) - f(z'), so that
   q = max(m, 1 - m) >= abs(e): every entry in [-B, B], 2B, attained by opposite columns far out. The clip is a
   function of x alone: at the right mean a product has the mean zero, however skewed its column and however
   rare the response (clipping x_j e itself would cut one side of a rare response);
-- ``column_products``: sum clip(x_j, c) clip(x_k, c), forms T'x_A in the place of x_j if asked: l_inf 2 c^2;
-- ``union_gram``: sum a a', a = clip(x_A, c) or clip(T'x_A, c), shrunk to |a| <= D if asked, q^2 = min(m c^2,
-  D^2) for m entries. Its
+- ``column_products``: sum clip(x_j, c) clip(x_k, c), forms T'x_A in the place of x_j on request: l_inf 2 c^2;
+- ``union_gram``: sum a a', a = clip(x_A, c) or clip(T'x_A, c), shrunk to |a| <= D on request, q^2 = min(m
+  c^2, D^2) for m entries. Its
   isometric upper triangle (sqrt 2 above the diagonal) has the Frobenius norm as its l2 norm:
   ||aa' - bb'||^2 = |a|^4 + |b|^4 - 2 (a'b)^2 <= 2 q^4, with equality for orthogonal a and b of full length
   (q^2 for a single column, where (a^2 - b^2)^2 <= q^4);
@@ -20,7 +20,7 @@ Replacing one record moves the sum by f(z) - f(z'), so that
   the identity it is the clipped gradient, with a preconditioner the preconditioned one, with columns
   w_j / sqrt(w_jj) the joint score of several targets;
 - ``slopes``: sum (u_j x_j)_j 1(|r| < R) with |x_j| <= c: a vector of norm at most c C (or D, to which it is
-  shrunk if asked): l2 2 min(cC, D);
+  shrunk on request): l2 2 min(cC, D);
 - ``score_variances``: sum (u_j^2 psi_R(r)^2)_j, nonnegative with sum at most C^2 R^2: l2 sqrt 2 C^2 R^2 for
   two orthogonal u, C^2 R^2 for one target;
 - ``residual_histogram``: counts of |r|: one count moves: l2 sqrt 2;

@@ -160,7 +160,7 @@ class EntrySums:
         self._total.add_integers(sums)
 
     def merge(self, other: EntrySums) -> None:
-        """Add the records of another accumulator of the same question."""
+        """Add the records of another accumulator of the same query."""
         self.rows = added_rows(self.rows, other.rows)
         self._total.merge(other._total)
 

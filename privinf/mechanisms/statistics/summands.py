@@ -155,7 +155,7 @@ def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
 
 
 class RowDirections:
-    """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are asked for."""
+    """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are requested."""
 
     __slots__ = ("_steps", "length", "vectors")
 

@@ -13,7 +13,7 @@ are added up entry by entry, right to (k + 3) 2^-53; rounding moves an entry by 
 sqrt(k)/2: no integer vector is longer than 2^20, and |l| <= L as 2^32 units are whole. So what a record adds
 is l d with |l| <= L, |d| <= 1, or s s' with |s| <= S, *whatever* numbers the statistic made of it: its
 sensitivity is that of all such vectors, and neither a table of means nor a grid of coefficients, which decide
-which of them a record adds, can pass it. (Only the diameter of logistic scores asks for more: see `glm`.)
+which of them a record adds, can pass it. (Only the diameter of logistic scores needs more: see `glm`.)
 
 **The same bits.** On rows there are comparisons, + - x / sqrt and floor, number by number, and products of
 integers that are exact: linear forms of rows have rows on their grid (`ColumnGrid`; rows with a column beyond
@@ -276,7 +276,7 @@ class TermSums:
             sums.update(*(group.T for group in term.integers(self._reader.room)))
 
     def merge(self, other: TermSums) -> None:
-        """Add the rows of another accumulator of the same question."""
+        """Add the rows of another accumulator of the same query."""
         for sums, other_sums in zip(self.parts, other.parts, strict=True):
             sums.merge(other_sums)
 
@@ -301,7 +301,7 @@ def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
 
 
 def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:
-    """Return the sum over a block: of records on their grid where digits are asked for, else in doubles."""
+    """Return the sum over a block: of records on their grid where digits are requested, else in doubles."""
     if digits(args)[0]:
         sums = TermSums(terms, block, args)
         sums.update(block)

@@ -1,4 +1,4 @@
-r"""Sums for a second look at least squares: at residuals, in coordinates learnt from an earlier release.
+r"""Sums of the one-step fit of least squares: of residuals, in coordinates learnt from an earlier release.
 
 z stands for (clip(x, bounds) - center) / scale, with its constant 1, e = (clip(y) - intercept) k - z'theta
 for the residual (k the public `response_factor`), clipped to +-E where `residual_clip` says so, and v = M z
