@@ -83,8 +83,8 @@ class RecordSensitivity:
     def of_clients(self, rows: int, clip: float) -> RecordSensitivity:
         """Return the sensitivity if the unit is a site of at most `rows` records.
 
-        Replacing a site replaces its records one after the other; and two totals in a ball of radius C = `clip`
-        are at most 2C apart.
+        Replacing a site replaces its records one after the other; and two totals in a ball of radius C are
+        at most 2C apart.
         """
         norm = None if self.norm is None else min(rows * self.norm, clip)
         derivation = Derivations.OF_SITE.format(rows=rows, derivation=self.derivation)
