@@ -73,7 +73,7 @@ class FitPlan:
         Of the final release; all columns without one.
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
-    looks : LeastSquaresOptions or None
+    least_squares : LeastSquaresOptions or None
         Where the fit is one of least squares by a one-step fit, and has no rounds.
     curved : bool
         Whether it is one of a logistic or Poisson model in whitened units.

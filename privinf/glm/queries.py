@@ -104,7 +104,7 @@ class LeastSquaresOptions:
         Least squares, or the root of the clipped scores.
     robust : bool
         Whether a meat is released; else the errors are taken to have equal variance.
-    adapt : bool
+    adapt_bounds : bool
         Whether rows are weighted by narrower bounds.
     """
 

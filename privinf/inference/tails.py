@@ -132,7 +132,7 @@ def tail_of(
     rows : int
     top : float
         Largest possible term.
-    detected : float
+    visible_sds : float
         The power law begins at the last threshold whose count, made nonincreasing (`decreasing`), passes so
         many sds: the last one, so that a gap does not hide what lies beyond it.
     flattest : float

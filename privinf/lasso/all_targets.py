@@ -1,4 +1,4 @@
-"""Debiasing every column: products with the selected columns stand for neighbors, scores of all p."""
+"""Debiasing of all columns: scores of all p, with products with the selected columns as neighbors."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
 
     Notes
     -----
-    **Privacy.** Spends the prices in `budget`. Scores of two columns outside the fit are taken to be
-    uncorrelated, which is conservative for simultaneous intervals: nothing is released of their correlation.
+    **Privacy.** Spends the prices in `budget`. The correlation of the scores of two columns outside
+    the fit is not released. It is set to 0, which is conservative for simultaneous intervals.
     """
     p = len(sums.units.scale)
     selected = np.array(fit.selected)
@@ -97,7 +97,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
                 Labels.MEAN_OF_RESIDUALS,
             )
         released = _release(sums, score, np.sqrt(residual_squares), (selected, rest), budget, bar.update)
-    # What is left of the means of columns and of residuals adds their product, shrunk as a score is.
+    # The remaining means of columns and of residuals add their product to a score, shrunk as the score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
     shrunk = np.abs(released.slope) / np.sqrt(residual_squares)
     released = with_noise(released, centre_sd * np.sqrt(centers**2 @ columns**2) * shrunk)

@@ -19,7 +19,7 @@ coordinates, which depends on the units of the columns.
 **The noise of the maximum.** A draw is released as X = |V_J + Z_J + t z|: J is selected with Gumbel noise of
 scale b among m targets, z is standard normal. A selection shortens the maximum: given the scores, the
 shortfall D has P(D <= y) >= 1 / (1 + (m - 1) exp(-y / b)) for y >= 0. Noise of the value widens it in the
-tail. Leaving both as they are is therefore **not** known to be conservative. What holds for every d >= 0 is
+tail. Ignoring both is therefore **not** known to be conservative. What holds for every d >= 0 is
 
     P(X > x) >= P(U > x + d) pi(d),    pi(d) = E[ 1(d + t z >= 0) / (1 + (m - 1) exp(-(d + t z) / b)) ],
 
@@ -58,7 +58,7 @@ RESIDUAL_CLIP = 1.0  # R, in standard deviations of the residuals
 GAUSSIAN_BOUND = 3.0  # Gaussian multipliers are clipped here, so that a record's part is bounded
 VARIANCE_SHARE = 0.05  # share of the price for each of two releases of variances
 VALUES_SHARE = 0.7  # v, share of a draw's price for the value: the noise of the selection costs less
-_NORMAL = ndtri((np.arange(2000) + 0.5) / 2000)  # quantiles that stand for the standard normal z in pi(d)
+_NORMAL = ndtri((np.arange(2000) + 0.5) / 2000)  # quantiles that represent the standard normal z in pi(d)
 _SHIFTS = np.linspace(0.0, 8.0, 161)  # values of d that are tried, in units of b + t
 
 
@@ -204,7 +204,7 @@ def bootstrap_draws(
     draws : int
         q.
     rho : float
-        What all of it costs, zCDP.
+        Total price, zCDP.
     multipliers : {"rademacher", "gaussian"}
         Gaussian ones are clipped at 3 and need three times the noise.
     public_seed : int

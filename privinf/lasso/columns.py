@@ -1,4 +1,4 @@
-r"""Nodewise regressions of named targets: double selection, a regression on the neighbors, its marks.
+r"""Nodewise regressions of named targets: double selection, a regression on the neighbors, its diagnostics.
 
 For targets j = 1, ..., k after a sparse fit the neighbors of each target, columns that explain it next to
 those of the fit, are selected by peeling ``|sum clip(e_j, c) clip(x_k, c)|``, e_j what the fit's columns
@@ -8,7 +8,8 @@ public rule chooses their number (`neighbor_count`).
 
 One Gram matrix of the k residuals and the k targets, in their units, gives the scores' correlation and the
 share of each target that is explained, ``R2_j = 1 - E e_j^2 / E x_j^2``. Where even the smallest quarter
-of the selected neighbors explains a material part, there are likely more of them than were selected.
+of the selected neighbors explains a material part, more neighbors than the selected ones are likely to
+matter.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ STEADY = 0.125  # largest noise of all coefficients of a regression, relative to
 START = 0.1  # share of the columns' price for the Gram matrix before the selections
 SIZES = 0.05  # share for the sizes of the neighbors
 FORMS = 0.06  # share for the Gram matrix of residuals and targets at the end
-REGRESSIONS = 1.0 - START - SIZES - FORMS  # what is left, for the regressions on the neighbors
+REGRESSIONS = 1.0 - START - SIZES - FORMS  # the rest, for the regressions on the neighbors
 FORMS_ROOM = 4.0  # residuals and targets are shrunk to the root of this many times k + 2
 MATERIAL = 0.02  # share of the target that the smallest quarter of its neighbors may explain; more is marked
 OUT = 3.0  # sds of its noise that the share must also exceed to be marked
@@ -87,7 +88,7 @@ class TargetColumns:
 
 
 def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
-    """Return how many neighbors every target is given.
+    """Return the number of neighbors of every target.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def detectable_correlation(n: int, columns: int, selections: int, rho: float, bo
     Parameters
     ----------
     n, columns : int
-    picks : int
+    selections : int
         Neighbors of every target; 0: nothing is sought.
     rho : float
         Price of one target's selections, zCDP.
@@ -136,8 +137,8 @@ def detectable_correlation(n: int, columns: int, selections: int, rho: float, bo
 
     Notes
     -----
-    **Privacy.** A function of public numbers. If no more columns are correlated as much than there are
-    selections.
+    **Privacy.** A function of public numbers. It holds if no more columns than selections have such a
+    correlation.
     """
     if selections < 1:
         return 1.0
@@ -168,7 +169,7 @@ def target_columns(
 
     Notes
     -----
-    **Privacy.** Spends the prices in `budget` of neighbors, gram and sizes.
+    **Privacy.** Spends the prices `neighbors`, `gram` and `sizes` of `budget`.
     """
     k = len(targets)
     rho = budget.gram
@@ -213,7 +214,7 @@ def _effects(regressions: Sequence[ColumnRegression]) -> Floats:
 
 
 def known_error(fit: SparseFit, regressors: Sequence[int], n: int) -> float:
-    """Return E abs(d~)^2 of a fit that selected what matters: so much for each of them in `regressors`."""
+    """Return E abs(d~)^2 of a fit whose selected columns are the signals, for those in `regressors`."""
     count = len(set(fit.selected) & set(regressors))
     return count * (fit.efficiency * fit.scale**2 / n + fit.step_sd**2)
 
@@ -226,7 +227,7 @@ def _near(
     excluded: Sequence[int],
     budget: DebiasingBudget,
 ) -> list[list[int]]:
-    """Return the neighbors of every target, selected by products with what the fit's columns leave of it."""
+    """Return the neighbors of every target, selected by products with its residual on the fit's columns."""
     p = len(sums.units.scale)
     k = len(targets)
     allowed = np.ones((k, p), dtype=bool)
@@ -304,10 +305,10 @@ def _marks(
 def _last_quarter(
     regression: ColumnRegression, chosen: Sequence[int], variance: float
 ) -> tuple[float, float]:
-    """Return what the smallest quarter of neighbors explains next to the others, and the sd of its error.
+    """Return the share that the smallest quarter of neighbors adds to the others, and the sd of its error.
 
-    Of columns Q it is ``g_Q' (P_QQ)^-1 g_Q``, P = TT' the inverse Gram matrix; their error adds so many times
-    the `variance` of a whitened coordinate.
+    Of columns Q it is ``g_Q' (P_QQ)^-1 g_Q``, P = TT' the inverse Gram matrix; their error adds the
+    `variance` of a whitened coordinate for each of them.
     """
     count = len(chosen) // 4
     if count == 0:

@@ -79,7 +79,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScoreRelease:
-    """What was released of the scores of k targets: means over n records and the sd of their noise.
+    """Released scores of k targets: means over n records and the sds of their noise.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Debiased:
 
 
 class HiddenByNoise(NotAvailableError):
-    """The noise hides what was paid for. Fits catch it and return what else they bought, with this text."""
+    """The noise hides a paid release. Fits catch this error and return their other releases with its text."""
 
 
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
@@ -184,8 +184,8 @@ def steadied(values: Floats, noise_sd: float) -> Floats:
     Notes
     -----
     **Privacy.** Post-processing. With ``f = max(0, 1 - noise_sd^2 / Var(values))`` the result is
-    ``mean + f (values - mean)``, at least a quarter of the mean: numbers whose differences stand out of the
-    noise stay as they are, differences that are noise go.
+    ``mean + f (values - mean)``, at least a quarter of the mean: differences that stand out of the
+    noise are kept, and differences that are noise are removed.
     """
     mean = float(np.mean(values))
     share = _usable_share(values, noise_sd)
@@ -267,7 +267,7 @@ def _projected(matrix: Floats) -> Floats:
 
 
 def _unit_diagonal(matrix: Floats) -> Floats:
-    # A square that noise has made negative says nothing: its correlations are taken to be 0.
+    # A square that is negative because of noise is uninformative: its correlations are set to 0.
     spread = np.sqrt(np.where(np.diag(matrix) > 0.0, np.diag(matrix), np.inf))
     scaled = matrix / np.outer(spread, spread)
     np.fill_diagonal(scaled, 1.0)

@@ -65,7 +65,7 @@ class Outside:
 
     @property
     def cut(self) -> Flags:
-        """Which targets have so many that their coefficients are others, beyond the noise, shape (k,)."""
+        """Which targets have so many, beyond the noise, that their coefficients change, shape (k,)."""
         return np.asarray(self.shares > max(MOST_OUTSIDE, SURE * self.sd))
 
 
@@ -83,9 +83,9 @@ class DebiasedFit:
     columns : ndarray, shape (size of the union, k)
         Nodewise regressions w_j / sqrt(w_jj).
     radii : tuple of float
-        C and R in units of the residuals' scale; infinite where products are clipped as wholes.
+        C and R in units of the residuals' scale; infinite where products are clipped as a unit.
     bias : ndarray, shape (k,), or None
-        What intervals must allow for.
+        Bias that intervals allow for.
     clip : Clip or None
         Where scores of the mean were clipped.
     marks : NodewiseDiagnostics or None
@@ -93,7 +93,7 @@ class DebiasedFit:
         neighbors.
     outside : Outside or None
         Values of the targets outside their bounds.
-    above_noise : ndarray of bool, shape (number of targets that were asked for,), or None
+    above_noise : ndarray of bool, shape (number of requested targets,), or None
         Targets that have coordinates; the noise hides the slopes of the others. None: all have.
     """
 
@@ -132,13 +132,13 @@ def debias(
     fit : SparseFit
     targets : sequence of int
     budget : DebiasingBudget
-    neighbours : int, optional
-        Selected for every target, next to the columns of the fit; by default
-        `privinf.lasso.columns.neighbor_count` decides.
+    neighbors : int, optional
+        Number selected for every target, in addition to the columns of the fit. Default:
+        `privinf.lasso.columns.neighbor_count`.
     excluded : sequence of int
         Columns that may not be neighbors.
     target : {"mean", "robust"}
-        Which scores.
+        Target of the scores.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def debias(
             fit.selected, fit.selected_beta, bound, budget.center, Labels.MEAN_OF_RESIDUALS
         )
     centers = np.array([sums.center_sd.get(j, 0.0) for j in precision.union])
-    # What is left of both means, u's and the residual's, adds their product to a score.
+    # The remaining means of u and of the residual add their product to a score.
     product = centre_sd * np.sqrt(centers**2 @ precision.standard**2)
     if target == "mean":
         scores = mean_scores(
@@ -254,10 +254,10 @@ def _scores(
 
 
 def slope_norm(radii: ClipRadii, targets: int, max_abs: float, n: int, rho: float) -> float:
-    """Return where the products u_j x_j are shrunk, for abs(u) <= C and abs(x_j) <= reach.
+    """Return where the products u_j x_j are shrunk, for abs(u) <= C and abs(x_j) <= max_abs.
 
     A column of many zeros and rare large values has most of its slope in the large ones: nothing is cut
-    below ``C reach`` unless the noise of a slope would be too large against the slope of normal columns.
+    below ``C max_abs`` unless the noise of a slope would be too large against the slope of normal columns.
     """
     if math.isinf(rho):
         return math.inf

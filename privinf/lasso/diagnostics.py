@@ -47,16 +47,16 @@ class NodewiseDiagnostics:
 
     Attributes
     ----------
-    picked : tuple of int, length k
-        Neighbors of each target next to the columns of the fit.
+    selected : tuple of int, length k
+        Number of neighbors of each target, in addition to the columns of the fit.
     explained : ndarray, shape (k,)
         Share of the target's mean square that the other columns of its nodewise regression explain.
     explained_sd : ndarray, shape (k,)
         Its noise.
     last : ndarray, shape (k,)
         Share that the smallest quarter of the selected neighbors adds to the others.
-    exhausted, unsettled, heavy : ndarray of bool, shape (k,)
-        Whether that is material, beyond noise; the regression did not get there; its clips hide a tail.
+    exhausted, not_converged, heavy : ndarray of bool, shape (k,)
+        Whether `last` is material beyond its noise; the regression did not converge; its clips hide a tail.
     """
 
     selected: tuple[int, ...]

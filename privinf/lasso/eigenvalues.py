@@ -3,11 +3,11 @@ r"""Restricted eigenvalues (Algorithm 5) and the noise variance (Algorithm 4): m
 Eigenvalues are those of S = mean x x', columns in units of their typical sizes. Only columns whose sizes were
 released should take part: in declared units one with a generous bound makes a small eigenvalue. n_1 public
 random unit vectors v_k with s nonzero entries each are tried; the largest (smallest) mean Pi_A(v_k'x)^2 is
-selected with noise and released with noise. One record moves a mean by A^2/N. The vectors found are feasible
-points of the two extremal problems: up to noise the largest restricted eigenvalue is at least, the smallest
-at most, what is released. The paper's Lemma 4.2 closes the gap with a covering of the sphere, exponentially
-many vectors: with s = 5, among 29 of 100 columns of an AR(.5) design, 400 vectors found .66 and 1.75, where
-.36 and 2.26 are true of all columns.
+selected with noise and released with noise. One record moves a mean by A^2/N. The selected vectors are
+feasible points of the two extremal problems: up to noise, the largest restricted eigenvalue is at least, and
+the smallest at most, the released number. The paper's Lemma 4.2 closes the gap with a covering of the sphere,
+exponentially many vectors. With s = 5, among 29 of 100 columns of an AR(0.5) design, 400 vectors gave 0.66
+and 1.75, where the values for all columns are 0.36 and 2.26.
 
 The noise variance is the mean of Pi_R(y - x'b)^2, one record moving it by R^2/N.
 
@@ -162,7 +162,7 @@ def restricted_eigenvalues(
     rho : float
         Price, zCDP: half for each extreme, of which half for the selection.
     columns : sequence of int, optional
-        Among which; default: all.
+        Columns that vectors may use; default: all.
     vectors : int
         n_1.
     public_seed : int

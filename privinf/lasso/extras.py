@@ -1,4 +1,4 @@
-"""What a debiased lasso can release next to its coordinates, and what its results make of it."""
+"""Optional releases of a debiased lasso in addition to its coordinates, and their results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ExtrasPlan:
     eigenvalues, noise_variance, bias_bound : bool
         The bias bound needs the eigenvalues.
     bootstrap_share, eigenvalues_share, noise_variance_share : float
-        Shares of the whole budget; zero for what was not requested.
+        Shares of the total budget; zero for extras that were not requested.
     public_seed : int
         Of multipliers and directions.
     """
@@ -77,11 +77,11 @@ class ExtrasPlan:
         return self.bootstrap_share + self.eigenvalues_share + self.noise_variance_share
 
     def basic(self, rho: float) -> float:
-        """Return what is left of a budget for selection, refit and debiasing."""
+        """Return the budget that remains for selection, refit and debiasing."""
         return rho * (1.0 - self.share)
 
     def price(self, share: float, rho: float) -> float:
-        """Return the price of one extra out of the whole budget."""
+        """Return the price of one extra out of the total budget."""
         return share * rho * ROUNDING
 
 
@@ -103,16 +103,16 @@ def check_extras(
         Draws of the private bootstrap, at least 20; each takes an equal part of its price.
     bootstrap_multipliers : {"rademacher", "gaussian"}
     restricted_eigenvalues, noise_variance, bias_bound : bool
-        The bias bound requests the eigenvalues too.
+        The bias bound includes the eigenvalues.
     extra_shares : mapping, optional
-        Shares of the whole budget, of any of "bootstrap" (.15), "eigenvalues" (.05) and "noise_variance"
-        (.03); those of the basic fit are scaled down to what is left.
+        Shares of the total budget, of any of "bootstrap" (.15), "eigenvalues" (.05) and "noise_variance"
+        (.03); those of the basic fit are scaled down to the rest.
     public_seed : int
 
     Raises
     ------
     ArgumentError
-        A value is out of range, a share is given for what is not requested, or nothing is left.
+        A value is out of range, a share belongs to an extra that is not requested, or no budget remains.
     """
     if bootstrap_draws is not None:
         check_count(bootstrap_draws, "bootstrap_draws", least=LEAST_DRAWS)
@@ -163,7 +163,7 @@ def _shares(extra_shares: Mapping[str, float] | None, requested: Mapping[str, bo
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Extras:
-    """What was released next to the coordinates; None for what was not requested.
+    """Extra releases in addition to the coordinates; None for those that were not requested.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class Extras:
     bias_bound : ndarray, shape (number of targets,), or None
         Units of the sums.
     reasons : mapping of str to str
-        Why the noise left nothing of what was requested and paid for, by name.
+        By name of an extra: why the noise leaves no result although it was paid for.
     """
 
     bootstrap: PrivateDraws | None = None
@@ -205,7 +205,7 @@ def run_extras(
     debiased : DebiasedFit
     plan : ExtrasPlan
     rho : float
-        The **whole** budget of the fit, zCDP; the basic fit gets ``plan.basic(rho)``.
+        The **total** budget of the fit, zCDP; the basic fit gets ``plan.basic(rho)``.
 
     Notes
     -----

@@ -207,7 +207,7 @@ def _results_without_intervals(
     target: ScoreTarget,
     vectors: VectorServer | None,
 ) -> LassoResults:
-    """Return what a joint fit bought of which no target is debiased: its sparse fit, and the reason."""
+    """Return the results of a joint fit without debiased targets: its sparse fit, and the reason."""
     fit = joint.fit
     settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
     settings["target"] = target

@@ -2,19 +2,20 @@ r"""Scores of named targets whose root is the mean: clipped by counts of their t
 
 With first coefficients b0, residuals r = y - x'b0 of size s, standardized precision scores u = T'x in R^k
 (as in `privinf.lasso.coordinates`), t = |u| |r| / s and q = sign(r) u / |u|, so that u r = s q t, the joint
-clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: for errors that are skewed with a size that goes
-along with x that is another b than the one of the mean, however many the rows. Here tail counts of t,
+clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: if errors are skewed and their size
+depends on x, this is another b than that of the mean, for any number of rows. Here tail counts of t,
 released by the square root of running sums (`privinf.mechanisms.statistics.summands`), choose C and tau = C/3
 (`privinf.inference.tails.two_threshold_clip`: C minimizes the noise and half of the squared excess together),
-and what is released is
+and the releases are
 
     S1 = sum q min(t, tau),   S2 = sum q clip(t - tau, 0, C - tau),
     kappa_j = mean u_j x_j psi',   psi' = 1, w, 0 for t <= tau, t <= C and beyond,
     M = mean u~ u~',   u~ = q [min(t, tau) + w clip(t - tau, 0, C - tau)],
 
-each with Gaussian noise. S2, weighted by w = 1 + .6 lambda, stands for what lies beyond C, lambda the excess
-beyond over that in the upper part: symmetric tails cost next to nothing, one-sided ones are corrected.
-A record's s u~_j has the derivative -u_j x_j psi' in b_j (t moves as u r does), so that one Newton step is
+each with Gaussian noise. S2, weighted by w = 1 + .6 lambda, extrapolates to the tail beyond C, lambda the
+excess beyond C over that between tau and C: symmetric tails cost next to nothing, one-sided ones are
+corrected. A record's s u~_j has the derivative -u_j x_j psi' in b_j (t moves as u r does), so that one Newton
+step is
 
     b_j = b0_j + s_j / kappa_j,   s_j = s (S1_j + w S2_j) / n,
 
@@ -22,9 +23,9 @@ whose covariance is, W = diag(s / kappa),
 
     W (M / n + sigma_S^2 I) W + diag((s_j / kappa_j^2)^2 sigma_kappa^2) + that of the nodewise regressions,
 
-sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both parts. M is released whole and
-shrunk towards a multiple of the correlation of u, which it is where errors do not depend on x. Up to .7
-lambda of the upper part may be wrong; intervals allow for the bias
+sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both parts. M is released as a full
+matrix and shrunk towards a multiple of the correlation of u, which it is where errors do not depend on x. Up
+to .7 lambda of the upper part may be wrong; intervals allow for the bias
 
     B_j = .7 lambda min(|S2_j| + sd_2, X(tau) - X(C)) s / (n kappa_j).
 
@@ -66,7 +67,7 @@ SLOPE_NOISE = 0.06
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanScores:
-    """What was released of the scores of k targets.
+    """Released scores of k targets.
 
     Attributes
     ----------
@@ -203,7 +204,7 @@ def mean_scores(
 
 
 def _clip(forms: _Forms, rho: float) -> tuple[Clip, float]:
-    """Return where the scores are clipped, and what is left of their price."""
+    """Return the clipping thresholds of the scores, and the rest of their price."""
     k = len(forms.targets)
     n = forms.sums.n
     if math.isinf(rho):
@@ -227,7 +228,7 @@ def _slope_norm(forms: _Forms, rho: float) -> float:
     """Return D: nothing is cut below the largest product, unless its noise would be too large.
 
     A cut slope is too small, by a tenth and more for rare columns. Without a cut it is E u_j x_j, the size of
-    what is left of x_j: the inverse of its own entry of T.
+    the residual of x_j: the inverse of its own entry of T.
     """
     targets = list(forms.targets)
     diagonal = forms.transform[positions(targets, forms.union), np.arange(len(targets))]

@@ -14,15 +14,15 @@ debiased coordinate by ``z'd~ / E e_j^2``, ``d~ = T'Gd``, with the variance
     t^2 |d~|^2 / (E e_j^2)^2.                                                             (noise of w_j)
 
 **Tails.** The end point solves mean[v psi_R(e_j)] = 0, which leaves ``L = mean e_j v`` where e_j has a long
-tail that goes along with v, as products and rare levels have: L'd~ then moves the coordinate, however many
-the rows. Counts of ``|v| |e_j|`` above public thresholds, from `FAR` times its size on, show the mean X of
-what lies beyond, and abs(L) is at most about X (.25 to .45 of it in five real tables). Half of X stands for
-it, in a direction unrelated to d~: ``h^2 = (X / 2)^2 / q`` is added to t^2.
+tail that depends on v, as for products and rare levels: L'd~ then moves the coordinate, for any number of
+rows. Counts of ``|v| |e_j|`` above public thresholds, from `FAR` times its size on, show the mean X of
+the tail, and abs(L) is at most about X (0.25 to 0.45 of it in five real tables). Half of X represents it,
+in a direction unrelated to d~: ``h^2 = (X / 2)^2 / q`` is added to t^2.
 
-**Preconditioner.** Of the noisy Gram matrix only entries are kept that stand out of their noise. The noise of
-d kept entries a row has eigenvalues of up to g sqrt(2 d), g its sd on the diagonal: where the smallest
-eigenvalue is not well above, a second matrix, of v = T'x in the eigenvectors' coordinates, shows how far T
-was off, and corrects it. Where it is, its price goes to the steps.
+**Preconditioner.** Only those entries of the noisy Gram matrix are kept that stand out of their noise. The
+noise of d kept entries a row has eigenvalues of up to g sqrt(2 d), g its sd on the diagonal: where the
+smallest eigenvalue is not well above, a second matrix, of v = T'x in the eigenvectors' coordinates, shows the
+error of T and corrects it. Otherwise its price goes to the steps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GRAM_SHARE = 0.26  # share of a target's price for the Gram matrix of its neighb
 SECOND_GRAM_SHARE = 0.17  # share for a second one, where it is needed
 SCALES = 0.05  # share for the sizes of residuals
 EFFECTS = 0.12  # share for what the coefficients of y leave in the products with the neighbors
-TAIL = 0.05  # share for the tail of residuals; what is left of the price is for the steps
+TAIL = 0.05  # share for the tail of residuals; the rest of the price is for the steps
 STEPS = (0.2, 0.3, 0.5)  # shares of the steps' price; the last step decides the noise
 CLIP = 2.0  # of residuals of columns, in units of their size
 MIN_CLEARANCE = 3.0  # smallest eigenvalue over the noise's largest, below which there is a second release
@@ -77,12 +77,12 @@ class ColumnRegression:
     step_sd : float
         t.
     effects, effects_sd : float
-        What products of v with the residuals of y show of abs(d~)^2 for effects of columns that are not in
-        the fit, noise removed on average; its sd.
-    unsettled : bool
+        Estimate of abs(d~)^2 due to effects of columns outside the fit, from products of v with the residuals
+        of y, noise removed on average; its sd.
+    not_converged : bool
         Whether the steps were still moving at the end, or the noise hides the Gram matrix.
     tail : float
-        h, what the clips may have hidden of a whitened coordinate.
+        h, the possible clipping bias of a whitened coordinate.
     """
 
     regressors: list[int]
@@ -182,7 +182,7 @@ def _sizes(
     """Return the typical size of the residuals, and their root mean square.
 
     The first is their 68% point, no larger than the Gram matrix and the target's own size allow; the second
-    is more where the Gram matrix says so beyond its noise, as for rare levels.
+    is larger where the Gram matrix shows it beyond its noise, as for rare levels.
     """
     form = np.append(1.0, -g)
     square = float(form @ release.gram @ form)
@@ -200,7 +200,7 @@ def _sizes(
 
 
 def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
-    """Return coefficients shrunk where they are mostly noise, and the sd that stands for their error then.
+    """Return coefficients, shrunk where they are mostly noise, and the sd of their error.
 
     Of G = abs(T^-1 g)^2 the noise has the share a = q t^2 / G. With ``f = 1 - a^2`` the error is ``f^2 t^2``
     by noise and ``(1 - f)^2 (1 - a) G / q`` by shrinking, a whitened coordinate on average.
@@ -215,7 +215,7 @@ def shrunk(g: Floats, root: Floats, noise: float) -> tuple[Floats, float]:
 
 
 def _neighbor_gram(sums: SparseSums, target: int, regressors: list[int], rho: float) -> _NeighborGram:
-    """Return T, a start of g, the clearance of what T was made of, and the price that is left for steps."""
+    """Return T, a start of g, the clearance of the matrix of T, and the price that remains for steps."""
     steps_price = (1.0 - GRAM_SHARE - SCALES - EFFECTS - TAIL) * rho
     noisy, sd = sums.gram(
         [target, *regressors], _norm(len(regressors) + 1, rho), GRAM_SHARE * rho, Labels.GRAMS_OF_NEIGHBOURS
@@ -260,7 +260,7 @@ def _norm(size: int, rho: float) -> float:
 
 
 def entries_above_noise(gram: Floats, sd: float) -> tuple[Floats, float]:
-    """Return a noisy Gram matrix without the entries that are noise, and how far the rest's noise reaches.
+    """Return a noisy Gram matrix without the entries that are noise, and the largest noise of the rest.
 
     `sd` is that of the noise on the diagonal; above it, it is 1 / sqrt 2 of that. Post-processing.
     """

@@ -15,22 +15,22 @@ sampling error, their noise and their bias, if errors are skewed, all drop out. 
 uncorrelated with the columns of P, and only errors whose skewness goes along with u_l itself have
 E clip(u_l r, C) away from 0.
 
-**What stands out joins.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``, and
-the others move as least squares would have them: by ``b_l w_l / w_ll``. So it is in every nodewise
-regression, and biases no target. The noise of w_l times b_l is in all of them now, which hides further
-columns and leaks into the debiased coordinates: all of P is fitted again. Then the next candidate is tested,
-up to `MAX_CANDIDATES` of them. Every column that joins costs a fit and a further test, which the price of the
-scores pays for; without such a column that price is unchanged. If the last candidate still stands out, more
-columns matter than joined, and intervals are marked. Columns that were selected and then dropped are in P:
-their effects are estimated and bias nothing, however large.
+**Columns that stand out join.** If T rejects, l joins P with the coefficient ``b_l = sqrt(w_ll) s / kappa``,
+and the others move as in least squares: by ``b_l w_l / w_ll``. So it is in every nodewise regression, and
+biases no target. The noise of w_l times b_l is in all of them now, which hides further columns and leaks into
+the debiased coordinates: all of P is fitted again. Then the next candidate is tested, up to `MAX_CANDIDATES`
+of them. Every column that joins costs a fit and a further test, which the price of the scores pays for;
+without such a column that price is unchanged. If the last candidate still stands out, more columns matter
+than joined, and intervals are marked. Columns that were selected and then dropped are in P: their effects are
+estimated and bias nothing, however large.
 
 **Null distribution.** If no column outside P has an effect, every column's own T is about standard normal.
 The candidate was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
 
     P(T > c) <= m 2 (1 - Phi(c)),      p-value  min(1, m 2 (1 - Phi(T))).
 
-Targets are in P unless there are very many of them. Those that are not, did not join, and whose debiased
-coordinate stands out are columns that were missed for the others, and mark the intervals.
+Targets are in P unless there are very many of them. A target outside P that did not join, and
+whose debiased coordinate stands out, is an omitted column for the other targets and marks their intervals.
 
 **Detection limit.** The candidate has to be selected (`privinf.lasso.selection`), and T needs (c + z_q) times
 its error. If an effect of z is missed, and the column's correlation with target j given the nodewise
@@ -87,7 +87,7 @@ GRAM = 0.12  # share for the Gram matrix with the candidate; the rest is for its
 CANDIDATE = Labels.SUSPECT  # label of the selection
 MAX_CANDIDATES = 4  # columns that are tested, one after the other
 OF_SCORES = 0.75  # part of the scores' price that all releases and new fits may cost together
-REFIT_PRICE = 0.45  # price of a new fit with a column that was found, relative to that of a look
+REFIT_PRICE = 0.45  # price of a new fit with a column that joined, relative to that of a test
 AGAIN_STEPS = (0.3, 0.7)  # shares of the steps' price in such a fit
 SMALLEST_VARIANCE = 0.5  # least released variance of a score, relative to that of normal scores
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
@@ -154,9 +154,9 @@ class MissedColumnTest:
     kept : int
         Columns that the fit keeps.
     standing_out : int
-        Columns next to the kept ones that stood out: found here, or selected and not kept.
+        Columns other than the kept ones that stood out: they joined here, or were selected and dropped.
     found : tuple of str
-        Those found here, which joined the fit: intervals allow for them.
+        Columns that joined the fit here: intervals allow for them.
     exhausted : bool
         Whether the last that was tested still stood out, so that more are likely to: intervals come with a
         warning.
@@ -166,8 +166,8 @@ class MissedColumnTest:
     correlation : float
         Correlation with a target from which on a column is among its neighbors; 1 if it had none selected.
     bias : tuple of float
-        What an effect just below `seen_from` of one column correlated just below `correlation` does to the
-        coefficient of each target, user units.
+        Bias of each target's coefficient, in user units, due to one column with an effect just below
+        `seen_from` and a correlation just below `correlation`.
     bias_in_errors : float
         The largest of these in standard errors of the target.
     faint : int
@@ -220,7 +220,7 @@ class MissedColumnTest:
 
     @property
     def note(self) -> str:
-        """What the summary says."""
+        """Sentence for the summary."""
         bias = (
             BIAS.format(self.correlation, self.bias_in_errors)
             if self.correlation < 1.0
@@ -263,16 +263,16 @@ class SparseColumns:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TargetDetection:
-    """What an effect that is too small to be found may do to the intervals of k targets.
+    """Bias of the intervals of k targets due to effects below the detection limit.
 
     Attributes
     ----------
     seen_from, correlation : float
         From where on effects, in standard errors without privacy, and correlations with targets are found.
     sampling, errors : ndarray, shape (k,)
-        Standard errors of the targets: without privacy, and whole.
+        Standard errors of the targets: without privacy, and total.
     unit : ndarray, shape (k,)
-        What divides the targets' coefficients.
+        Divisors of the targets' coefficients.
     """
 
     seen_from: float
@@ -306,9 +306,9 @@ class OmittedCandidates:
     seen_from : float
         As in `MissedColumnTest`.
     further : float
-        Price of all but the first, and of the fits with what was found, zCDP.
+        Price of all candidates but the first, and of the refits with columns that joined, zCDP.
     targets : dict of int to float
-        Statistics of debiased targets that are outside the fit: they are missed for the other targets.
+        Statistics of debiased targets that are outside the fit: omitted columns for the other targets.
     """
 
     statistics: dict[int, float]
@@ -324,7 +324,7 @@ class OmittedCandidates:
 
     @property
     def found(self) -> tuple[int, ...]:
-        """Those that stand out, targets aside: they joined the fit."""
+        """Candidates that stand out and joined the fit, without targets."""
         return tuple(j for j, t in self.statistics.items() if t > self.critical)
 
     @property
@@ -375,7 +375,7 @@ class OmittedCandidates:
 
 
 def critical_value(columns: int) -> float:
-    """Return the statistic from which on the test over so many columns rejects."""
+    """Return the critical value of the test over this many columns."""
     return upper_quantile(LEVEL / 2.0 / columns)
 
 
@@ -393,12 +393,12 @@ def screen_omitted(
     sums : SparseSums
     fit : SparseFit
     plan : LassoPlan
-        Where all columns are targets nothing else is left to look at.
+        If all columns are targets, there are no candidates.
     constant : int, optional
         Column that is always in the fit.
     clip : float, optional
-        Where the products are clipped that are selected from, in units of the residuals' scale; default:
-        where peeling sees most.
+        Clip of the products for the selection, in units of the residuals' scale. Default: the one with the
+        lowest detection limit under peeling.
 
     Notes
     -----
@@ -454,11 +454,11 @@ def searched(
         Number of columns outside the fit.
     seen_from : float
     prices : tuple of float
-        Of a look, and of a fit with what it found.
+        Of a test, and of a refit with the column that joined.
     scores : float
-        Price of the scores, of which all but the first release is taken.
+        Price of the scores, which also pays for all tests but the first.
     refit : callable
-        Returns the wider fit as it is fitted again.
+        Refits the wider fit.
     """
     statistics: dict[int, float] = {}
     price = sum(prices)
@@ -488,7 +488,7 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     noise = 0.0
     moved = 0.0
     noisy, sd = selection_gram(sums, fit.selected, CHEAP_GRAM_SHARE * rho, fit.root)
-    # None is lengthened: rows were shrunk, and lengthening what that hides would go on for ever.
+    # None is lengthened: rows were shrunk, and lengthening hidden directions would not end.
     values, vectors = np.linalg.eigh(noisy)
     root = fit.root @ (vectors / np.sqrt(np.maximum(values, 1.0)))
     for share in AGAIN_STEPS:
@@ -520,7 +520,7 @@ def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags
 
 
 def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
-    """Return what is tested next to targets that are all columns: nothing; None if all are kept."""
+    """Return the candidates if all columns are targets: none; None if all columns are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - DETECTION_PROBABILITY)
     return OmittedCandidates(statistics={}, columns=outside, seen_from=need) if outside else None
@@ -529,7 +529,7 @@ def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedC
 def _tested(
     sums: SparseSums, fit: SparseFit, candidate: int, rho: float, keep: bool
 ) -> tuple[float, SparseFit]:
-    """Return T of a candidate, and the fit with it: among the kept columns too if `keep` says so."""
+    """Return T of a candidate, and the fit with it: among the kept columns too if `keep`."""
     noiseless = math.isinf(rho)
     score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
     if candidate not in sums.units.sized:
@@ -608,14 +608,14 @@ def missed_column_test(
     sums : SparseSums
     rows : LassoRows
     fit : SparseFit
-        With the candidates that were found.
+        With the candidates that joined.
     targets : sequence of int
     candidates : OmittedCandidates or None
     debiased : DebiasedFit
         Of the targets.
     plan : LassoPlan
     vectors : VectorServer, optional
-        Of secure sums: what its releases could find takes the place of what peeling finds.
+        Of secure sums: the detection limits of its releases replace those of peeling.
 
     Notes
     -----

@@ -120,7 +120,7 @@ class LassoOptions:
 
     @property
     def score_target(self) -> ScoreTarget:
-        """What the scores aim at, where nothing is said the mean if it can be had."""
+        """Target of the scores; by default the mean, where it is available."""
         return self.target or ("robust" if self.all_targets else "mean")
 
     def kind(self, trust: Trust, family: LassoFamily) -> FitKind:

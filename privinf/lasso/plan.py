@@ -28,7 +28,7 @@ MISSED_SHARE = 0.05  # of the whole budget, for the test of columns outside the 
 EDGE_ROOM = 0.25  # largest noise of the Gram matrix of selected columns, by default (`largest_sparsity`)
 MAX_SELECTIONS = 50  # columns that are selected by default
 MOST_LOGISTIC = 10  # the same of a logistic fit, which selects all of them, and pays for each
-# With every column as a target most goes to the scores; products with the selection stand for neighbors.
+# With all columns as targets most goes to the scores; products with the selection replace neighbors.
 ALL_SHARES = {
     "selection": 0.12,
     "refit": 0.16,
@@ -75,7 +75,7 @@ class LassoShares:
     def from_options(
         cls, shares: Mapping[str, float] | None, all_targets: bool, extras: Mapping[str, float]
     ) -> tuple[LassoShares, dict[str, float]]:
-        """Return the default shares, those of `every` column, or those given, and the shares of extras.
+        """Return the default shares, those of `all_targets`, or those given, and the shares of extras.
 
         By default the extras cost what `extras` says, and the others share what is left.
 
@@ -135,23 +135,23 @@ class LassoPlan:
     Attributes
     ----------
     rho : float
-        What may be spent, zCDP; infinite for no noise.
+        Total price, zCDP; infinite for no noise.
     delta : float
         At which epsilon is reported.
     sparsity : int
-    neighbours : int or None
+    neighbors : int or None
         Of every target; None: as many as budget and rows allow.
     targets : tuple of int, or None
         None: the columns that the fit selects.
-    every : bool
+    all_targets : bool
         Whether the targets are all columns.
     automatic : bool
-        Whether only those of the `sparsity` columns are kept that stand out of the noise.
+        Whether columns that do not stand out of the noise are dropped from the `sparsity` columns.
     blocks : int
     clip : float
     shares : LassoShares
     extras : mapping of str to float
-        Shares of what was requested next to the fit.
+        Shares of the requested extras.
     """
 
     rho: float
@@ -184,7 +184,7 @@ class LassoPlan:
         return self.price("means") / (2.0 if self.all_targets else 1.0) if "means" in self.extras else 0.0
 
     def sparsity_text(self, selected: Sequence[int], constant: int | None) -> str:
-        """Return the sparsity as a summary tells it; a constant among the kept columns does not count."""
+        """Return the sparsity for the summary; a constant among the selected columns does not count."""
         count = len(set(selected) - {constant})
         return f"auto, {count} of at most {self.sparsity}" if self.automatic else str(self.sparsity)
 
@@ -196,7 +196,7 @@ class LassoPlan:
 def check_plan(
     options: LassoOptions, *, rho: float, delta: float, names: Sequence[str], constant: int | None
 ) -> LassoPlan:
-    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows."""
+    """Return the plan of a fit, or raise ArgumentError for an invalid request; reads no rows."""
     all_targets = options.all_targets
     extras = {} if all_targets else {"missed": MISSED_SHARE}
     if check_choice(options.center or "declared", Center, "center") == "released":
@@ -234,13 +234,13 @@ def check_plan(
 
 
 def largest_sparsity(rows: int, rho: float, columns: int) -> int:
-    """Return how many of `columns` a sparse fit of so many rows keeps at most, by default.
+    """Return the default maximal sparsity of a fit of `rows` rows and `columns` columns.
 
     Parameters
     ----------
     rows : int
     rho : float
-        The fit's whole price, zCDP; the refit has its share by default.
+        The fit's total price, zCDP; the refit has its default share.
     columns : int
 
     Notes

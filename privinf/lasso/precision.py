@@ -1,4 +1,4 @@
-r"""Columns of the precision matrix from one noisy Gram matrix, and what its noise does to them.
+r"""Columns of the precision matrix from one noisy Gram matrix, and the effect of its noise on them.
 
 For target j let M_j hold j, the selected support S and the neighbors of j. With the noisy Gram G~ = G + Z of
 the union of all M_j, the column is ``w_j = (G~_MM)^-1 e_j``, zero outside M_j. S belongs to M_j: then
@@ -36,7 +36,7 @@ SMALLEST_SQUARE = 0.1
 def floored(gram: Floats, share: float = FLOOR) -> Floats:
     """Return a symmetric matrix with its eigenvalues raised to `share` of the mean of its diagonal.
 
-    Where that mean is not positive, nothing but noise is left, and the identity stands for the matrix: any
+    If that mean is not positive, the matrix is only noise and is replaced by the identity: any
     positive definite matrix preconditions a step, and `clearance` of the released one marks the fit.
     """
     symmetric = (gram + gram.T) / 2.0
@@ -54,7 +54,7 @@ def clearance(gram: Floats, sd: float) -> float:
 
     Symmetric noise of sd `sd` on the diagonal and 1 / sqrt 2 off it has eigenvalues of up to
     ``sd sqrt(2 k)``. Steps that are preconditioned by the matrix leave an error of about the inverse of this
-    ratio, each time: they do not get there unless it is near 1 or above. `gram` has the shape (k, k) and is
+    ratio, each time: they do not converge unless it is near 1 or above. `gram` has the shape (k, k) and is
     as released; without noise the ratio is infinite. Post-processing: reads no rows.
     """
     edge = sd * math.sqrt(2.0 * len(gram))
@@ -102,7 +102,7 @@ def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, 
     gram_sd : float
         g, the sd of the noise of a diagonal entry of the mean Gram matrix.
     positions : ndarray of int, shape (s,)
-        Where the support stands in the union.
+        Positions of the support in the union.
     error_cov : ndarray, shape (s, s)
         Covariance D of the error of the coefficients on the support.
 
@@ -166,7 +166,7 @@ def entry_noise_variance(column: Floats, variances: Floats, positions: Integers,
     variances : ndarray, shape (size, size)
         Of the entries of the symmetric Z, independent but for the symmetry.
     positions : ndarray of int, shape (s,)
-        Where the support stands.
+        Positions of the support.
     error_cov : ndarray, shape (s, s)
         Covariance of d, the error of the coefficients on the support.
 

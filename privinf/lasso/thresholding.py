@@ -60,8 +60,8 @@ CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
 DIVERGED = 1.15  # residuals of a fit larger than this many times the response: its steps diverged
 # A last step longer than this many times what its noise and the one's before explain has not converged.
 NOT_CONVERGED = 2.5
-# Smallest eigenvalue of the released Gram matrix over the largest of its noise, below which steps astray were
-# common in simulations: without a word intervals covered .87 at .5 to .7, and .94 above.
+# Smallest eigenvalue of the released Gram matrix over the largest of its noise. In simulations steps often
+# diverged below it: intervals without a warning covered 0.87 at 0.5 to 0.7, and 0.94 above.
 MIN_CLEARANCE = 0.75
 SHRINK = 0.7  # residuals' scale after a cheap step relative to before it, instead of a release
 
@@ -85,11 +85,11 @@ class SparseFit:
     support : list of int
         Kept columns.
     beta : ndarray
-        Their coefficients; those of columns in every fit take over the mean of what was dropped.
-    picked : list of int
-        All columns that were selected: the kept ones and those that were dropped again.
+        Their coefficients; those of columns in every fit absorb the means of dropped columns.
+    selected : list of int
+        All selected columns: those kept in `support` and those dropped again.
     selected_beta : ndarray
-        Their coefficients before anything was dropped: where debiasing starts.
+        Their coefficients before columns were dropped: where debiasing starts.
     scale : float
         Typical size of the residuals.
     step_sd : float
@@ -98,15 +98,15 @@ class SparseFit:
         Sampling variance of the clipped end point relative to least squares, under normal errors.
     selected_errors : ndarray
         Standard errors of `selected_beta`.
-    astray : bool
-        Whether the steps did not get there: the residuals are larger than the response was, or the last step
-        is far longer than noise makes it, or the noise of the Gram matrix is as large as the matrix.
-    root : ndarray, shape (size of `picked`, size of `picked`)
+    diverged : bool
+        Whether the steps diverged: the residuals are larger than the response, or the last step is much
+        longer than noise explains, or the noise of the Gram matrix is as large as the matrix.
+    root : ndarray, shape (size of `selected`, size of `selected`)
         R of the steps: ``R R'`` is about the inverse Gram matrix of the selected columns.
     gram_clearance : float
         Clearance of the Gram matrix of the steps (`privinf.lasso.precision.clearance`).
     unspent : float
-        What is left of the price of sizes and scales, zCDP.
+        Unspent part of the price of sizes and scales, zCDP.
     """
 
     support: list[int]
@@ -124,7 +124,7 @@ class SparseFit:
 
 
 def block_sizes(selections: int, blocks: int) -> list[int]:
-    """Return sizes of blocks that sum to `picks`: half of what is left each time, the rest in the last."""
+    """Return sizes of blocks that sum to `selections`: half of the rest each time, and the remainder last."""
     sizes: list[int] = []
     while selections > 0 and len(sizes) < blocks - 1:
         sizes.append((selections + 1) // 2)
@@ -161,12 +161,12 @@ def sparse_fit(
     ----------
     sums : SparseSums
     sparsity : int
-        Number of columns kept, next to those of `always`.
+        Number of columns kept, in addition to those of `always`.
     budget : ThresholdingBudget
     extra : int
-        Columns selected beyond the sparsity, and dropped again.
+        Extra columns that are selected and dropped again.
     blocks : int
-        In how many blocks columns are selected.
+        Number of blocks in which columns are selected.
     clip : float
         Where products and residuals are clipped, in multiples of the residuals' scale.
     threshold : float
@@ -179,7 +179,7 @@ def sparse_fit(
 
     Notes
     -----
-    **Privacy.** Spends the prices in `budget` but for what the fit says is `unspent`.
+    **Privacy.** Spends the prices in `budget` except for the fit's `unspent`.
     """
     p = len(sums.units.scale)
     allowed = np.ones(p, dtype=bool)
@@ -247,7 +247,7 @@ def _parts(count: int, power: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _FullFit:
-    """The fit of everything that was selected."""
+    """Fit of all selected columns."""
 
     support: list[int]
     beta: Floats
@@ -269,7 +269,7 @@ def _full_fit(
     price: float,
     doubtful: Sequence[int] = (),
 ) -> _FullFit:
-    """Return the fit of what was selected, but for those of the `doubtful` places that hide the others."""
+    """Return the fit of the selected columns without those of the `doubtful` that hide the others."""
     noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
     positions_above_noise = part_above_noise(noisy, sd, doubtful)
     noisy = noisy[np.ix_(positions_above_noise, positions_above_noise)]
@@ -311,7 +311,7 @@ def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fix
     places = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
     beta_of_places = beta[places]
     if fixed:
-        # A constant that was fitted next to a skewed column lacks its mean once the column is dropped.
+        # A constant that was fitted together with a skewed column lacks its mean once the column is dropped.
         dropped = np.setdiff1d(np.arange(len(beta)), places)
         gram = np.linalg.inv(full.root @ full.root.T)[:fixed]
         beta_of_places[:fixed] += np.linalg.solve(gram[:, :fixed], gram[:, dropped] @ beta[dropped])
@@ -336,9 +336,9 @@ def _doubtful(size: Floats, threshold: float, support: list[int], fixed: set[int
 
 
 def part_above_noise(gram: Floats, sd: float, doubtful: Sequence[int]) -> list[int]:
-    """Return the places of a released Gram matrix but for the fewest of the doubtful, in order, that hide it.
+    """Return the positions in a Gram matrix without the fewest doubtful ones, in order, that hide it.
 
-    All places where it is above its noise, and where leaving all the doubtful out does not make it so.
+    Returns all positions if the matrix is above its noise, or if no removal of doubtful ones makes it so.
     """
     places = list(range(len(gram)))
     for out in [None, *doubtful]:

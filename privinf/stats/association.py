@@ -315,7 +315,7 @@ def cell_rows(release: SampleSums, model: TableModel, level: float) -> tuple[bas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairModel:
-    """Released sums of n pairs: the score A, s_u s_v and the variances of what they hold; of any shape."""
+    """Released sums of n pairs: the score A, s_u s_v and their variances; arrays of any shape."""
 
     A: Floats
     product: Floats
@@ -481,7 +481,7 @@ def pearsonr(
     The interval takes pairs as normal, as scipy's does: it is too short where correlated ones are skewed.
 
     **Privacy.** Neighbors differ by the replacement of one record, both values; the number of records is
-    public. Five sums are released at once.
+    public. Five sums are released together.
 
     Examples
     --------

@@ -91,7 +91,7 @@ class SampleRequest:
 
     Notes
     -----
-    **Privacy.** Rows are held and passed on; only `privinf.mechanisms` reads them.
+    **Privacy.** This class holds rows and passes them on; only `privinf.mechanisms` reads them.
     """
 
     rows: Rows
@@ -99,7 +99,7 @@ class SampleRequest:
     options: SampleOptions
 
     def release(self, query: SampleQuery) -> SampleSums:
-        """Release the sums of a question, once."""
+        """Release the sums of a query once."""
         options = self.options
         noise: NoiseChoice = or_default(options.noise, "auto")
         return release_sample(

@@ -276,15 +276,15 @@ def ttest_ind(
 
     Notes
     -----
-    With ``clip="auto"`` a fifth of mu^2 pays for a distribution function of all values, which says where they
-    are clipped: at the median +- 1.5 sds, and farther out as n mu^2 grows
-    (`privinf.stats.quantiles.core_clip`). The test, the estimates and the intervals are then about means
-    of clipped values, winsorized means: equal where all groups have one distribution, as for a rank test, but
-    not where they have one mean and other spreads. ``null`` and the notes say so, and ChangedTargetWarning is
-    given unless nearly nothing can lie beyond.
+    With ``clip="auto"`` a fifth of mu^2 pays for a distribution function of all values. It determines the
+    clipping thresholds: the median +- 1.5 sds, and farther out as n mu^2 grows
+    (`privinf.stats.quantiles.core_clip`). The test, the estimates and the intervals are then about means of
+    clipped values (winsorized means). These are equal where all groups have the same distribution, as for a
+    rank test, but not where groups have the same mean and different spreads. ``null`` and the notes state
+    this, and a ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
 
     **Privacy.** Neighbors differ by the replacement of one record, its value and its group. Only the number
-    of all records is public, not the size of each sample. Counts, sums and squares are released at once.
+    of all records is public, not the size of each sample. Counts, sums and squares are released together.
 
     Examples
     --------
@@ -464,7 +464,7 @@ def anova_oneway(
     )
 
 
-# ---- what is asked
+# ---- queries
 
 
 def request_groups(
@@ -474,7 +474,7 @@ def request_groups(
     levels: Sequence[Label] | None,
     options: base.SampleOptions,
 ) -> tuple[base.SampleRequest, SampleQuery]:
-    """Return values and groups, arrays or a formula, and the question that compares them."""
+    """Return values and groups, from arrays or a formula, and the query that compares them."""
     if isinstance(values, str) and groups is None:
         parts = [part.strip() for part in values.split("~")]
         if len(parts) != 2 or not all(parts):
@@ -497,7 +497,7 @@ def request_groups(
 def request_pair(
     a: object, b: object, bounds: Pair | None, options: base.SampleOptions
 ) -> tuple[base.SampleRequest, SampleQuery]:
-    """Return two samples below one another, and the question that compares them."""
+    """Return two samples stacked into one table, and the query that compares them."""
     if isinstance(a, str) or isinstance(b, str):
         raise ArgumentError(
             "two samples must be two arrays; to compare columns of a table, pass a formula 'y ~ g'"
@@ -518,14 +518,14 @@ def request_pair(
 def _group_sums(
     request: base.SampleRequest, query: SampleQuery, clip: ClipRule
 ) -> tuple[SampleSums, CoreClip | None]:
-    """Release what groups are compared by, and warn where that may be another mean."""
+    """Release the sums that compare groups, and warn where the means are those of clipped values."""
     bounded = check_choice(clip, ClipRule, "clip") == "bounds"
     release_and_clip = (request.release(query), None) if bounded else clipped_groups(request, query)
     base.warn_of(clip_cautions(*release_and_clip))
     return release_and_clip
 
 
-# ---- what is found
+# ---- results
 
 
 def _two_groups(

@@ -47,7 +47,7 @@ class Description(PortableTable):
     privacy : PrivacyReport
         Cost of the releases.
     missing : {"raise", "impute-public"}
-        What was done with missing values.
+        How missing values were handled.
 
     Notes
     -----
@@ -64,7 +64,7 @@ class Description(PortableTable):
 
     @property
     def cautions(self) -> Cautions:
-        """What is said of imputed values, where that was requested."""
+        """Caution about imputed values, if imputation was requested."""
         return of_imputation(self.missing)
 
     @property

@@ -12,8 +12,8 @@ each with noise of sd a (of P: b). Counts are projected on the public n, which l
 **A difference D** (Fieller). f(D) = (N_h S_g - N_g S_h - D N_g N_h)/n has mean 0 and, to first order,
     variance [N_h^2 (R_g + a^2) + N_g^2 (R_h + a^2)]/n^2 + a^2 (x^2 + y^2 - (x + y)^2/k), where its
     derivatives by the counts are x = -(S_h + D N_h)/n and y = (S_g - D N_g)/n. The interval is where f(D)^2
-    is at most t^2 times it: all that public bounds allow where the noise hides a group. A mean, likewise,
-    from S_g - mu N_g.
+    is at most t^2 times it. Where the noise hides a group, it is the full range of the public bounds. A mean,
+    likewise, from S_g - mu N_g.
 **Contrasts** of more groups combine the means' intervals (Zou and Donner's MOVER); simultaneous ones take
     the quantile of the largest |f|/sd over all pairs in simulated releases.
 
@@ -88,7 +88,7 @@ class GroupModel:
         return cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
 
     def present(self) -> GroupModel:
-        """Return the groups that have records: without noise one can tell."""
+        """Return the groups that have records, which is known only without noise."""
         nonempty = (self.N > 0.0) | (self.a > 0.0)
         return GroupModel(
             N=self.N[nonempty],
@@ -109,7 +109,7 @@ class GroupModel:
 
     @property
     def alone(self) -> Flags:
-        """Groups of fewer than two records, which say nothing of a spread: without noise one can tell."""
+        """Groups of fewer than two records, which have no spread; known only without noise."""
         return (self.N < 2.0) & (self.a == 0.0)
 
     @property
@@ -293,7 +293,7 @@ def _quadratic_form(A: Floats, p: Floats, d: Floats, s: Floats) -> Floats:
     """Return A' Cov^- A, Cov = H diag(d) H' + s (I - 11'/k), H = I - p 1', of A that add up to 0.
 
     Cov is diag(d + s) - p d' - d p' + (sum d) p p' - (s/k) 11'. It takes 1 to 0, so that (s/k + t) 11' added
-    to it, t > 0, changes nothing. What is left is a diagonal and columns U = (p, d, 1), with the middle
+    to it, t > 0, changes nothing. The rest is a diagonal and columns U = (p, d, 1), with the middle
     C of inverse [[0, -1, 0], [-1, -sum d, 0], [0, 0, 1/t]]: A'WA - r'(C^-1 + U'WU)^-1 r, r = U'WA.
     """
     d = np.maximum(d, 1e-9 * d.max(axis=-1, keepdims=True) + 1e-12)
@@ -322,7 +322,7 @@ def rank(simulated: Floats, statistic: float) -> float:
 
 
 def quadratic_set(A: Floats, B: Floats, C: Floats, limit: float) -> tuple[Floats, Floats]:
-    """Return the ends of {x: A x^2 + B x + C <= 0} inside [-reach, reach]; all of it where A <= 0."""
+    """Return the ends of {x: A x^2 + B x + C <= 0} inside [-limit, limit]; all of it where A <= 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(np.maximum(B**2 - 4.0 * A * C, 0.0))
         low = (-B - root) / (2.0 * A)
@@ -334,7 +334,7 @@ def quadratic_set(A: Floats, B: Floats, C: Floats, limit: float) -> tuple[Floats
     )
 
 
-# ---- what is told of them
+# ---- results
 
 
 def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any, ...]) -> Floats:
@@ -358,7 +358,7 @@ def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: t
 def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     """Return cautions of values beyond a clip; without one of groups whose values seem to lie at a bound.
 
-    Counts that the noise hides say nothing.
+    Counts that the noise hides give no caution.
     """
     if clip is not None:
         return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)

@@ -164,7 +164,7 @@ class MeanModel:
 
 @lru_cache(maxsize=4)
 def _standard_draws(n: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return what simulated releases of n records are made of: normal, chi-square and Laplace numbers."""
+    """Return the components of simulated releases of n records: normal, chi-square and Laplace draws."""
     rng = np.random.default_rng(SEED)
     draws = (
         rng.standard_normal(DRAWS),
@@ -255,7 +255,7 @@ class MeanResult(base.StatResult):
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release.
 
-        Where counts chose the clip, that of the likeliest mean that what it may have cut allows for.
+        If counts chose the clip, that of the likeliest mean within the possible clipping bias.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ def mean(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
-    record is read. The sums of u and u^2 are released at once, at the cost of the sum of u alone.
+    record is read. The sums of u and u^2 are released together, at the cost of the sum of u alone.
 
     Examples
     --------
@@ -588,8 +588,8 @@ def _allowed(
 ) -> tuple[Floats, Floats]:
     """Return t and its largest p-value over means of clipped values that the null allows for.
 
-    The mean is at most above/n higher than that of clipped values and below/n lower: it rejects what is not
-    in `MeanResult.confidence_interval`.
+    The mean is at most above/n higher than that of clipped values and below/n lower: the test rejects the
+    values outside `MeanResult.confidence_interval`.
     """
     above, below = (cut / half for cut in clip.share(model.n))
     sides = {"greater": model.test(null + below, "greater"), "less": model.test(null - above, "less")}

@@ -302,7 +302,7 @@ def proportions_ztest(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record, its outcome and its group; the number of
-    records is public. One count is released, or four counts at once.
+    records is public. One count is released, or four counts together.
 
     Examples
     --------
@@ -360,7 +360,7 @@ def proportions_ztest(
 
 
 def _root(tail: Callable[[float], float], level: float, first: float) -> float:
-    """Return the share where a tail that rises from `first` on reaches a level; else an end."""
+    """Return the share at which a tail that rises from `first` on equals a level; otherwise an end."""
     if tail(first) >= level:
         return first
     if tail(1.0 - first) < level:

@@ -67,7 +67,7 @@ def two_sided(level: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OpenedColumn:
-    """A column with its public bounds, opened for looks at its distribution function."""
+    """A column with its public bounds, opened for releases of its distribution function."""
 
     columns: OpenColumns
     name: str
@@ -101,7 +101,7 @@ class OpenedColumn:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileRelease(Released):
-    """What was released for some quantiles: a distribution function for each, between public bounds."""
+    """Releases for some quantiles: a distribution function for each, between public bounds."""
 
     query: SampleQuery
     quantiles: tuple[float, ...]
@@ -248,10 +248,11 @@ def quantile(
     Notes
     -----
     A quarter of mu^2 pays for the distribution function at 1,024 cells of the bounds, the rest for one at
-    some 64 edges about what that shows (`privinf.inference.quantiles`). Laplace noise would have 28 times
-    the variance in the first release, and intervals an eighth wider (docs/tests.md). Near an end of the data,
-    n mu below 250, an interval may end at a bound. Several quantiles and the ends of their intervals are in
-    the order of q: estimates by isotonic regression, intervals by widening those that are out of order.
+    about 64 edges around the first estimate (`privinf.inference.quantiles`). Laplace noise would have 28
+    times the variance in the first release, and intervals an eighth wider (docs/tests.md). Near an end of the
+    data, n mu below 250, an interval may end at a bound. Several quantiles and the ends of their intervals
+    are in the order of q: estimates by isotonic regression, intervals by widening those that are out of
+    order.
 
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
     record is read. There are two Gaussian releases or more; the edges of the second follow from the first.
@@ -314,7 +315,7 @@ def quantile(
 
 
 def streamed(request: SampleRequest) -> SampleRequest:
-    """Return the same question with one stream of simulation noise for all releases, if there is a seed."""
+    """Return the same request with one stream of simulation noise for all releases, if there is a seed."""
     rng = request.options.rng
     return (
         request
@@ -324,7 +325,7 @@ def streamed(request: SampleRequest) -> SampleRequest:
 
 
 def spending(request: SampleRequest, mu: float) -> SampleRequest:
-    """Return the same question for another amount, and Gaussian noise."""
+    """Return the same request for another budget, with Gaussian noise."""
     rest = replace(request.options, epsilon=None, rho=None, calibration=None, mu=mu, noise="gaussian")
     return replace(request, options=rest)
 
@@ -352,7 +353,7 @@ def clipped_groups(request: SampleRequest, query: SampleQuery) -> tuple[SampleSu
 def clipped_release(
     request: SampleRequest, query: SampleQuery, choose: Callable[[NoisyCDF, float, float, float], Clip]
 ) -> tuple[SampleSums, Clip]:
-    """Release a distribution function, choose a clip by it, and release sums of what is clipped there."""
+    """Release a distribution function, choose a clip by it, and release sums of the clipped values."""
     request = streamed(request)
     name = query.values[0]
     column = OpenedColumn.from_request(request, name)
@@ -366,7 +367,7 @@ def clipped_release(
     return replace(sums, entries=entries, recorded=recorded), clip
 
 
-# ---- where to clip what groups are compared by
+# ---- clipping thresholds of comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +379,7 @@ class CoreClip:
     most: float
 
     def note(self) -> str:
-        """Return what it does, in words."""
+        """Return a sentence about its effect."""
         return CORE_NOTE.format(self.low, self.high, self.most)
 
 

@@ -1,13 +1,12 @@
 r"""Rank tests that samples or groups have the same distribution, and signed-rank tests of symmetry.
 
-Ranks know no distances, so no bounds are paid for. The releases (`privinf.mechanisms.statistics.samples`):
+Rank tests need no bounds and add no noise for them. The releases (`privinf.mechanisms.statistics.samples`):
 
-**Two samples**: R = sum s(x_i - y_j)/2 over all pairs, which is U - n_1 n_2/2, and n_1. Under one
-distribution R has
-    mean 0 and variance n_1 n_2 (n + 1)/12, less where there are ties, which are not released. The test
-    divides R by the root of that and of the noise's variance. R/(n_1 n_2) + 1/2 estimates
-    P = P(x > y) + P(x = y)/2, with a sampling variance of at most P (1 - P)/min(n_1, n_2) (van Dantzig), of
-    which the interval is made.
+**Two samples**: R = sum s(x_i - y_j)/2 over all pairs, which is U - n_1 n_2/2, and n_1. If both
+    samples have the same distribution, R has mean 0 and variance n_1 n_2 (n + 1)/12, less where there are
+    ties, which are not released. The test divides R by the root of that and of the noise's variance. R/(n_1
+    n_2) + 1/2 estimates P = P(x > y) + P(x = y)/2, with a sampling variance of at most P (1 - P)/min(n_1,
+    n_2) (van Dantzig), of which the interval is made.
 **Groups**: W = sum |R_g|, against normal rank sums of groups of equal sizes, which spread W most, and noise.
 **Signed ranks**: T = sum of signs of x_i + x_j - 2 c, i <= j; under symmetry its variance is at most
     n (n + 1) (2 n + 1)/6. 2 T/(n (n + 1)) estimates r = P(x + x' > 2 c) - P(x + x' < 2 c), with a variance
@@ -147,7 +146,7 @@ def mannwhitneyu(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test by ranks that two samples have the same distribution, and say how often one is above the other.
+    """Rank test that two samples have the same distribution, with the probability that one is larger.
 
     Parameters
     ----------
@@ -203,8 +202,8 @@ def mannwhitneyu(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record, its value and its sample; the number of
-    records is public. The sum of ranks and the size of the first sample are released at once, with the noise
-    of the sum alone.
+    records is public. The sum of ranks and the size of the first sample are released together, with the
+    noise of the sum alone.
 
     Examples
     --------
@@ -352,7 +351,7 @@ def kruskal(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue``; ``.estimate`` says how far apart the groups' ranks are: 1 where two
+        ``.statistic``, ``.pvalue``; ``.estimate`` is the separation of the groups' ranks: 1 where two
         halves do not overlap.
 
     Notes

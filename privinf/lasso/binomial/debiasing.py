@@ -3,19 +3,19 @@ r"""Debiasing a sparse logistic fit at named targets.
 With z = (1, x_U), U the selected columns, the targets T and their neighbors, at the first fit theta:
 
 1. G~, the noisy mean of c z z', in two releases: the second is at v = F'z, F from the first, where all
-   directions are about alike, so that its noise Z weighs weak directions as little as strong ones.
+   directions have similar variances, so that its noise Z affects weak directions no more than strong ones.
 2. W = G~^-1 E_T, the nodewise regressions of the targets, Omega = E_T' G~^-1 E_T, and u = Omega^-1/2 W'z: k
    directions with E c u u' = I, orthogonal to the constant and to all columns of U but the targets.
 3. The weighted score s = mean w u e, the secant matrix M = mean w g u u', g the slope of the mean between eta
    and eta + u'step for a step along s, and the meat, mean w^2 e^2 u u', each with Gaussian noise.
 
 On T x = Omega^-1/2 u + rest, E c u rest' = 0, and w is a function of u but for c: for elliptical columns
-E w g u rest' = 0 too. So with d the error of the first fit, at the targets and next to them,
+E w g u rest' = 0 too. So with d the error of the first fit, at the targets and at the other columns,
 
     E s = M Omega^-1/2 d_T + (W Omega^-1/2)' Z d + second order,     b_T = theta_T + A s,  A = Omega^1/2 M^-1.
 
-The targets are in the first fit, selected or not, so that d and the step are short: along a long one the rest
-of the predictor, its constant for one, would have to move as well.
+The targets are in the first fit, selected or not, so that d and the step are short. Along a long step the
+other coefficients, such as the constant, would have to move as well.
 
 With delta = M^-1 s, the variance is
 
@@ -23,8 +23,8 @@ With delta = M^-1 s, the variance is
 
 the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the nodewise regressions
 (`privinf.lasso.precision`), d having the covariance (q / n + t^2) H^-1 on the constant and the fit's columns.
-The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is whole, so
-that correlated targets do not leak into one another where rows are weighted down.
+The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is a full
+matrix, so that correlated targets do not leak into one another where rows are weighted down.
 
 The meat is shrunk towards a multiple of the identity as far as its noise asks, which M is near to at a right
 mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
@@ -71,7 +71,7 @@ WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebiasPrices:
-    """Prices in zCDP: neighbors, Gram matrix, sizes of columns, a candidate, secant matrix, meat, score."""
+    """Prices in zCDP: neighbors, Gram matrix, sizes of columns, candidate, secant matrix, meat, score."""
 
     neighbors: float
     gram: float
@@ -108,7 +108,7 @@ class DebiasedLogistic:
 
 
 def affordable_neighbors(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
-    """Return the number of neighbors of each target: by a rule of public and released numbers.
+    """Return the number of neighbors of each target, by a rule on public and released numbers.
 
     A Gram matrix of m columns of price mu, rows weighted down to c |v|^2 <= K = kappa m, has noise of sd
     g = sqrt 2 kappa m / (n mu), which raises the variance of a coordinate by m g^2 / 2: at most 3% while
@@ -140,8 +140,8 @@ def debias_logistic(
     fit : LogisticFit
     targets : sequence of int
     prices : DebiasPrices
-    neighbours : int
-        Selected for every target, next to the columns of the fit.
+    neighbors : int
+        Number selected for every target, in addition to the columns of the fit.
     excluded : sequence of int
         Columns that may not be neighbors, such as one of ones.
 
@@ -152,7 +152,7 @@ def debias_logistic(
 
     Notes
     -----
-    **Privacy.** Spends the prices in `prices` but for the candidates'.
+    **Privacy.** Spends the prices in `prices`, except for that of the candidates.
     """
     union = _union(sums, fit, targets, neighbors, excluded, prices.neighbors)
     sums.sparse.size_columns(union, prices.sizes)

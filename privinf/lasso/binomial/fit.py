@@ -1,4 +1,4 @@
-"""A debiased sparse logistic fit: what it spends on what, and its results."""
+"""Debiased sparse logistic regression: budget shares, fit and results."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class LogisticShares:
     rate : float
         The rate of the response.
     selection : float
-        All selections of columns.
+        Selections of columns.
     refit : float
         Matrices of the selection and steps.
     sizes : float
@@ -278,7 +278,7 @@ def _without_intervals(
 
 
 def _options(rows: LassoRows, plan: LassoPlan, support: Sequence[int], rate: float) -> dict[str, str]:
-    """Return what the summary says above the table."""
+    """Return the header lines of the summary."""
     return {
         "Family": "binomial",
         "Sparsity": plan.sparsity_text(list(support), rows.constant),

@@ -12,7 +12,7 @@ kappa the slope of weighted scores, and T is its noisy value over its standard e
 
 A2 the weighted score's square at a right mean, t the noise of s, N_l what the noise of G~ does to the errors
 of the coefficients on P. If T rejects, l joins P with ``b_l = sqrt(w_ll) s / kappa``, and constant and
-coefficients move by ``b_l w_l / w_ll`` next to it.
+the other coefficients move by ``b_l w_l / w_ll``.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def screen_omitted_logistic(
     sums : LogisticSums
     fit : LogisticFit
     rho, scores : float
-        Prices of one candidate, and of the scores, of which those after the first are taken; zCDP.
+        Prices of one candidate and of the scores, zCDP. Further candidates are paid from the latter.
     clip : float
         B of the products in multiples of the response's sd.
     keep : bool
-        Whether what is found is among the kept columns.
+        Whether columns that join are among the kept columns.
     excluded : sequence of int
         Columns that may not be candidates, such as one of ones.
 

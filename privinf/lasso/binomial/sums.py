@@ -1,4 +1,4 @@
-r"""What a sparse logistic fit asks of a trusted server, and where the scores are weighted down.
+r"""Sums that a sparse logistic fit requests from a trusted server, and the weights of its scores.
 
 z = (1, x_A) are a constant and some columns in units of their sizes, eta = a + x_S'beta the predictor of the
 sparse fit, m = sigma(eta), c = m (1 - m), e = y - m. Directions are v = T'z, scaled so that about

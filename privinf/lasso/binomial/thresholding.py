@@ -3,8 +3,8 @@ r"""A sparse logistic fit: peeled columns, and Newton steps on the weighted scor
 1. The rate of the response is released; the model of a constant alone has its logit as intercept.
 2. Half of the columns are selected by peeling ``|sum clip(x_j, B / q) e|``
    (`privinf.mechanisms.statistics.regression`), B = 1.5 sd(y); |y - m| <= 1 needs no scale of residuals.
-3. They are fitted cheaply, and the other half is selected on what is left.
-4. All are fitted, and of a few columns too many the `sparsity` largest are kept.
+3. They are fitted cheaply, and the other half is selected on the residuals.
+4. All are fitted, and the `sparsity` largest of slightly more columns are kept.
 
 A fit takes one noisy matrix H = L L' of the curvature on (1, x_S), v = L^-1 (1, x_S), and steps
 
@@ -14,7 +14,7 @@ A1 the slope of weighted scores and h the mean curvature now over that where H w
 (`privinf.lasso.binomial.sums`). The end solves E w v e = 0, whose root is the model's truth for any weights
 in x: the noise of H changes the way there, not the place. A step's sensitivity is 2 B before L^-T. Around the
 end a coefficient's error has the covariance (q / n + t^2) H^-1, q = A2 / A1^2 the price of the weights and t
-the noise of the last step. Without noise H is taken again at every step, to convergence.
+the noise of the last step. Without noise H is computed again at every step until convergence.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PEELS = 2  # blocks in which columns are selected, with a fit after each: halves
 SPARE = 2  # columns selected beyond `sparsity`, of which the largest are kept (step 4 above)
 FIRST_MATRIX_SHARE = 0.3  # share of a matrix's price for its first release
 SMALLEST_VALUE = 0.01  # eigenvalues of the first release are at least this share of their mean
-LEAST_ENERGY = 0.25  # smallest share of |v|^2 that is taken to be left after the first release
+LEAST_ENERGY = 0.25  # smallest share of |v|^2 that is assumed to remain after the first release
 MATRIX_SHARE = 0.25  # share of a fit's price for its matrix; the rest is for its steps
 STEP_SHARES = (0.15, 0.25, 0.6)  # of the steps' price in the last fit; the last step decides the noise
 CHEAP_STEP_SHARES = (0.4, 0.6)  # of the steps' price in the fits between blocks
@@ -58,7 +58,7 @@ MOST_STEPS = 100  # Newton steps without noise
 SMALLEST_CHANGE = 1e-10  # of any coefficient; below it Newton's method without noise has converged
 FEWEST_SDS = 8.0  # fewer responses of the rarer kind than this many sds of their number's noise are too few
 SHAKY = 0.6  # a fit is marked if noise of its last step moves the predictor by more, root mean square
-HOPELESS = 1.2  # there is no fit beyond this: one step cannot repair what is not near
+HOPELESS = 1.2  # there is no fit beyond this: one step cannot repair a distant start
 TOO_FEW = (
     "{} for {} columns: the noise of the last step alone would move the linear predictor "
     "by {:.1f} (root mean square). Keep fewer columns, or increase the budget"
@@ -87,7 +87,7 @@ class LogisticBudget:
         return self.full_fit(blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
 
     def full_fit(self, blocks: int) -> float:
-        """Return the price of the fit of everything that was selected."""
+        """Return the price of the fit of all selected columns."""
         return self.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
 
 
@@ -98,7 +98,7 @@ class LogisticFit:
     Attributes
     ----------
     point : Point
-        Of all columns that were selected: where debiasing starts.
+        Of all selected columns: where debiasing starts.
     kept : list of int
         Positions in its support of the columns that are kept.
     spread : Spread
@@ -126,13 +126,13 @@ class LogisticFit:
         return [self.point.support[i] for i in self.kept]
 
     def ratios(self, n: int) -> dict[int, float]:
-        """Return the coefficients over their standard errors, of all columns that were selected."""
+        """Return the ratios of coefficients to standard errors of all selected columns."""
         errors = np.sqrt(np.diag(self.error_covariance(self.root @ self.root.T, n)))[1:]
         return dict(zip(self.point.support, (np.abs(self.point.beta) / errors).tolist(), strict=True))
 
     @property
     def intercept_of_selected(self) -> float:
-        """The intercept, with the mean of what was dropped, as the curvature weighs it."""
+        """The intercept, plus the curvature-weighted mean of the dropped columns."""
         weights = np.linalg.inv(self.root @ self.root.T)[0]
         dropped = np.setdiff1d(np.arange(len(self.point.beta)), self.kept)
         return float(self.point.intercept + weights[1 + dropped] @ self.point.beta[dropped] / weights[0])
@@ -164,9 +164,9 @@ def sparse_logistic(
     clip : float
         B of the products in multiples of the response's sd.
     blocks : int
-        In how many blocks columns are selected.
+        Number of blocks in which columns are selected.
     threshold : float
-        Only columns are kept whose coefficient is more than so many standard errors from zero.
+        Columns are kept if their coefficients are more than this many standard errors from zero.
     targets : sequence of int
         Columns that are in the last fit, selected or not: a debiasing step from 0 would be long.
     excluded : sequence of int
@@ -317,7 +317,7 @@ def two_stage_hessian(
 
 
 def _spread(at: Point, spread: Spread, root: Floats) -> Spread:
-    """Return the spread of the predictor at a point; its columns vary as H has it next to the constant."""
+    """Return the spread of the predictor at a point, by the covariance of its columns in H."""
     inverse = (root @ root.T)[1:, 1:]
     if not len(inverse):
         return spread
@@ -353,7 +353,7 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
 
 
 def _select_largest(fit: LogisticFit, n: int, sparsity: int, threshold: float) -> LogisticFit:
-    """Return the fit with the `sparsity` largest coefficients that stand out of their errors as kept."""
+    """Return the fit with the `sparsity` largest significant coefficients as kept."""
     size = np.abs(fit.point.beta)
     errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, n)))[1:]
     order = np.argsort(-size, kind="stable")[:sparsity]

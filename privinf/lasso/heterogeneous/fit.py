@@ -67,7 +67,7 @@ class SitePlan:
     ----------
     budget : SiteBudget
         Prices of one interval.
-    shared, own_sparsity, neighbours : int
+    shared, own_sparsity, neighbors : int
     joint : float
         What everything together costs, zCDP.
     interval : float
@@ -118,7 +118,7 @@ def check_site_plan(
         Of one interval, or of everything.
     means : float
         Of `rho`, for the means of columns and response.
-    sparsity, shared_sparsity, neighbours : int
+    sparsity, shared_sparsity, neighbors : int
     shares : mapping, optional
         Of `rho`: all fields of `SiteBudget`. By default from the size of the request.
     targets, p : int

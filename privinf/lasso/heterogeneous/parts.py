@@ -117,7 +117,7 @@ def site_fits(
     targets : sequence of int
     budget : SiteBudget
     shared_sparsity, own_sparsity : int
-    neighbours : int
+    neighbors : int
     extra : (int, int)
         Columns selected beyond the sparsity, for the shared and the own parts.
     joint : bool

@@ -45,8 +45,8 @@ class SharedPart:
         Covariance of the error of `beta`.
     scale, response : float
         Typical size of the residuals, and of the response.
-    astray : bool
-        Whether the steps did not get there, see `astray`.
+    diverged : bool
+        Whether the steps diverged.
     """
 
     support: list[int]
@@ -71,7 +71,7 @@ class SiteEffects:
         Covariance of the error of `beta`.
     scale : float
         Typical size of the site's residuals.
-    astray : bool
+    diverged : bool
         Whether the steps did not get there, here or in the shared part.
     """
 
@@ -94,7 +94,7 @@ class ClippedStep:
 
 
 def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
-    """Return whether the steps of a fit went astray, by the signs of a homogeneous fit (`thresholding`).
+    """Return whether the steps of a fit diverged, by the criteria of a homogeneous fit (`thresholding`).
 
     The residuals are larger than the response was; the last step is far longer than the noise of the one
     before and the error that the fit is said to have; or the noise of the correlations that direct the steps
