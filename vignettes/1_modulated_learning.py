@@ -94,9 +94,9 @@ say(
     """
     Vepakomma, Reisizadeh, Horváth and Dahleh (2026) let every client send its one feature vector *x*,
     shrunk, moved by a cosine of random phase along public directions, and covered with Gaussian noise; the
-    response is sent in clear. The server subtracts what it knows of the noise and solves for the
-    regression, at once (one-shot) or by gradient steps over *T* rounds with fresh messages (iterative).
-    This page makes the paper's tables and figure again, checks its claims, and says what changes when
+    response is sent unprotected. The server subtracts what it knows of the noise and solves for the
+    regression, in one step (one-shot) or by gradient steps over *T* rounds with fresh messages (iterative).
+    This page reproduces the paper's tables and figure, checks its claims, and shows what changes when
     sensitivity and budget are counted exactly. Every number on it comes from
     `vignettes/1_modulated_learning.py`; the noise is seeded, so nothing here is itself a private release.
     """
@@ -122,7 +122,7 @@ say(
     - **RandHIE**: `lncoins` and `fmde`, each on the nine other columns.
 
     All five agree within split noise; `fmde` is the farthest. Two facts about the rows matter for any
-    privacy claim: a ModeChoice traveller has four rows and a RandHIE person up to five, so *a client is not
+    privacy guarantee: a ModeChoice traveller has four rows and a RandHIE person up to five, so *a client is not
     a person* in three of the five tasks.
     """
 )
@@ -263,7 +263,7 @@ figure(
     figure1,
     "figure1",
     f"""
-    Figure 1. Test R² of the paper's methods against the claimed ε: median of {SEEDS} noise seeds, band from
+    Figure 1. Test R² of the paper's methods against the nominal ε: median of {SEEDS} noise seeds, band from
     the lower to the upper quartile. Values below the axis are cut off; below zero the mean predicts better.
     """,
 )
@@ -315,7 +315,7 @@ say(
     corrected second-moment matrix at ε = 0.5 is mostly noise: it is indefinite, and adding γ shifts
     eigenvalues towards zero as easily as away from it, so the ridge solution can be worse than no model.
     The iterative method starts at zero, takes ten short steps and is projected into a ball, which keeps it
-    harmless. One-shot leads in a middle range of ε, in {middle} of 5 tasks. The claim may hold for another
+    harmless. One-shot leads in a middle range of ε, in {middle} of 5 tasks. The statement may hold for another
     α, λ, δ or for a ridge applied after an eigenvalue cut; the paper gives none of these.
     """
 )
@@ -369,7 +369,7 @@ say(
     it weighs the budgets, nor the α, λ and δ that set the noise. On our splits {same} of the
     {len(TUNED)} printed settings win the search; {won.sum()} of {10 * len(TUNED)} single searches choose
     them. They cost {gap.min():.3f} to {gap.max():.3f} of validation R², against a standard deviation
-    over splits beside it.
+    over splits in the next column.
     """
 )
 PAGE.benchmark("modulation_budgets")
@@ -399,7 +399,7 @@ say(
 
     - **The training records answer every candidate.** Each step factor, and each pair of clip and learning
       rate, is a run of its own over all ten rounds; the choice among them is a function of all. At a
-      claimed ε of 1 a search over {paid.loc["iterative"].iloc[0]} step factors costs
+      nominal ε of 1 a search over {paid.loc["iterative"].iloc[0]} step factors costs
       {paid.loc["iterative"].iloc[1]}, over {paid.loc["DP-SGD"].iloc[0]} pairs {paid.loc["DP-SGD"].iloc[1]}
       (one run: {paid.loc["one-shot ridge"].iloc[1]}, as the zCDP conversion wastes some). Of the one-shot
       method one release serves every γ: its tuning is free for them.
@@ -524,7 +524,7 @@ for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, 10.0):
 SLACK = pd.DataFrame(
     rows,
     columns=[
-        "ε claimed",
+        "nominal ε",
         "ε that the textbook σ gives",
         "ε that the zCDP conversion gives",
         "σ: paper / exact (sensitivity and accounting)",
@@ -537,7 +537,7 @@ figure(
     "figure2",
     """
     Figure 2. The same tasks and budgets. Blue and light blue protect what the paper protects (records at
-    distance at most one, y in clear); red protects any two records inside a ball of radius 1.5√d; purple
+    distance at most one, y unprotected); red protects any two records inside a ball of radius 1.5√d; purple
     protects features and response of any two records, but trusts a curator. Grey: below the best median of
     Figure 1.
     """,
@@ -555,9 +555,9 @@ say(
 table(SLACK)
 say(
     f"""
-    The paper adds {rows[-1][3]:.2f} to {rows[0][3]:.2f} times the noise that its claim needs. The textbook
+    The paper adds {rows[-1][3]:.2f} to {rows[0][3]:.2f} times the noise that its guarantee needs. The textbook
     formula σ = L√(2 log(1.25/δ))/ε, which section 3 of the paper writes, errs on the other side at the end
-    of the grid: from about ε = 8.4 it is *not* private at the level claimed (at a claimed 10 it gives
+    of the grid: from about ε = 8.4 it is *not* private at the nominal level (at a nominal 10 it gives
     {rows[-1][1]:.2f}).
     """
 )
@@ -615,7 +615,7 @@ table(DISTANCES, ".2f")
 say(
     f"""
     *Distances between different standardised training records; the ε that holds between two such records
-    when ε = 1, δ = 1e-5 is claimed for distance one.* The paper's neighbours are records at distance at
+    when ε = 1, δ = 1e-5 is guaranteed for distance one.* The paper's neighbours are records at distance at
     most one. That is metric privacy, a legitimate promise, but two real people are nearly always farther
     apart, and for them the epsilon is several times the one on the axis. The red curves of Figure 2 pay for
     any two records instead (`radius=1.5√d`, diameter 3√d), as `ModulatedOLS` does by default; on these
@@ -631,14 +631,14 @@ say(
 #
 # The privacy of a mechanism between two records is the trade-off between the two errors of the best test that
 # tells the records apart from the message. Orthogonal to V the message is a shifted Gaussian. Along V it is a
-# shifted sum of a Gaussian and lambda cos U, whose law is computed here on a grid.
+# shifted sum of a Gaussian and lambda cos U, whose distribution is computed here on a grid.
 
 
 # %%
 def wave_law(amplitude: float, scale: float, shift: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities, on a grid, of amplitude cos U + N(0, scale^2) and of the same shifted."""
-    reach = amplitude + shift + 10.0 * scale
-    z = np.linspace(-reach, reach, 24_001)
+    half_width = amplitude + shift + 10.0 * scale
+    z = np.linspace(-half_width, half_width, 24_001)
     angles = np.pi * (np.arange(800) + 0.5) / 800
     p, q = np.zeros_like(z), np.zeros_like(z)
     for center in amplitude * np.cos(angles):
@@ -754,7 +754,7 @@ say(
     **In the worst pair modulation buys nothing.** If x − x′ is orthogonal to V, the cosine term has the
     same value under both records and is no obstacle to the adversary: the two curves on the left are one.
     Privacy is a guarantee for the worst pair, so the ε of the mechanism is that of the plain Gaussian
-    noise, whatever λ. **Along V** the term does hide something: since its phase is uniform, its law does
+    noise, whatever λ. **Along V** the term does hide something: since its phase is uniform, its distribution does
     not depend on x at all; it is arcsine noise, added to the Gaussian. But arcsine noise is bounded: in the
     tails, which decide ε at a small δ, it hides far less than Gaussian noise of the same variance (the
     table; in the middle of the curve the two are close), and the account, which is for the worst pair,
@@ -767,8 +767,8 @@ say(
 )
 say(
     """
-    Two conditions carry this. The phase must be **drawn anew for every message**: a phase kept over two
-    rounds with different directions makes the terms depend on x jointly, and the claim fails. And the
+    Two conditions carry this. The phase must be **drawn again for every message**: a phase kept over two
+    rounds with different directions makes the terms depend on x jointly, and the statement fails. And the
     direction must not depend on the phase. (With as many directions as features no pair is orthogonal to V;
     every pair then gains what the right panel shows, with λ/√m in place of λ, and the account still cannot
     credit more than the tails allow.)
@@ -818,7 +818,7 @@ say(
     {np.sqrt(bound(scales=one, amplitude=0.1, phase="known")):.4f} and
     {np.sqrt(bound(scales=one, amplitude=0.1, phase="unknown")):.4f}: the Gaussian noise does all the work.
     `results.reconstruction_bound(phase=..., rounds=...)` gives both, adding up information over rounds and,
-    where y is sent in clear, that of y.
+    where y is sent unprotected, that of y.
     """
 )
 
@@ -1023,7 +1023,7 @@ FAIR = pd.DataFrame(
         "private": fit.params.to_numpy(),
         "s.e.": fit.bse.to_numpy(),
         "s.e. without noise": fit.bse_sampling.to_numpy(),
-        "95% interval, all at once": [f"{a:.2f} to {b:.2f}" for a, b in joint.to_numpy()],
+        "95% interval, simultaneous": [f"{a:.2f} to {b:.2f}" for a, b in joint.to_numpy()],
     }
 )
 reference = ols.params.to_numpy()
@@ -1032,7 +1032,7 @@ inside = int(((joint.to_numpy()[:, 0] <= reference) & (reference <= joint.to_num
 say("## 9. Fair's data with public bounds")
 say(
     """
-    The sweep above standardises by the raw rows and sends y in clear, as the paper does. Here is the same
+    The sweep above standardises by the raw rows and sends y unprotected, as the paper does. Here is the same
     regression as an analyst could publish it: bounds from the codebook
     (`privinf.datasets.load("fair").schema`), features and response protected, any two respondents
     neighbours, coefficients in years. Nothing but the noise seed is unfit for release. `MomentOLS`, trusted
@@ -1083,9 +1083,9 @@ VERDICT = {
     "modulation protects": "not in the worst pair; along V far less than Gaussian noise of its variance",
     "sensitivity 1 − α + λω": "valid, not tight: exactly 1 − α",
     "modulation improves the reconstruction bound": "the reverse for a known phase, the theorem's case",
-    "comparison with DP-SGD": "unequal promises: distance one, y in clear; any two records, y protected",
+    "comparison with DP-SGD": "unequal guarantees: distance one, y unprotected; any two records, y protected",
 }
-VERDICT = pd.DataFrame(VERDICT.items(), columns=["claim", "what we find"])
+VERDICT = pd.DataFrame(VERDICT.items(), columns=["the paper's statement", "what we find"])
 table(VERDICT)
 
 PAGE.write()

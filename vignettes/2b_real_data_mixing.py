@@ -407,7 +407,7 @@ say(
     Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) let parties that hold different columns of the same
     people release them once, with Gaussian noise (DGM, BGM) or as k random mixtures of the rows with noise
     (RMGM), after which anybody may regress any column on the others. Their Table 1 has the test error of
-    these methods on five data sets. This page makes the table again, puts beside it what the paper leaves
+    these methods on five data sets. This page reproduces the table, adds what the paper leaves
     out (predictors that know nothing, a k that is not chosen on the test set, intervals) and two fits of
     ours: the de-biased one, for inference, and the shrunk one, for prediction. Every number comes from
     `vignettes/2b_real_data_mixing.py`; the noise is seeded, so nothing here is itself a private release.
@@ -524,7 +524,7 @@ say(
     the label's mean the first thing to learn, and the plain fit, shrunk to zero by the noise, does not.
 
     **Our recommended model** is `RMGMOLS(k="auto").fit(shrink=True)` everywhere. Its rule was fixed on
-    made-up designs before any of these tables was read. It is
+    simulated designs before any of these tables was read. It is
 
     - not worse than the better printed value in **{not_worse} of {len(VERDICTS)}** cells;
     - at most 5% worse than the private mean in **{near_mean} of {len(VERDICTS)}**: where there is nothing to learn it predicts
@@ -643,7 +643,7 @@ say(
     {int(tried.sum())} releases. To keep only releases that pass the check is a selection, which a nominal
     level need not survive where about half of them pass.
 
-    The score region (all slopes at once, `score_test(form="exact")`) needs no identification: it covers
+    The score region (all slopes together, `score_test(form="exact")`) needs no identification: it covers
     {100 * score.mean():.1f}% over all {len(score)} releases; an exact 95% lies between {100 * low:.1f}% and
     {100 * high:.1f}% (99% limits).
     """
@@ -657,7 +657,7 @@ say(
     are used as far as they stand out of the noise; and slopes have a normal prior whose size, R² and the
     label's variance, is averaged over a public grid by how well each explains the released rows. With no
     signal the slopes go to zero and the prediction is the label's private mean. Predictions are kept inside
-    the label's bounds. Grids and margins were fixed on made-up designs (independent, correlated and
+    the label's bounds. Grids and margins were fixed on simulated designs (independent, correlated and
     indicator columns, n from 1,000 to 5 million, R² from 0 to 0.75).
     """
 )

@@ -6,7 +6,7 @@
 # would learn about one person.
 #
 # Run it with `python vignettes/2c_three_clinics.py` (two minutes). It writes the page
-# `2c_three_clinics.md`. The people are made up, and the noise is seeded so that the page can be made again:
+# `2c_three_clinics.md`. The people are simulated, and the noise is seeded so that the page can be made again:
 # simulation, not a private release.
 
 # %%
@@ -50,7 +50,7 @@ def start(command: str) -> subprocess.Popen[str]:
 
 
 def typed(*commands: str, shown: str | None = None) -> list[str]:
-    """Run commands, all at once, and put them on the page with what they answered."""
+    """Run commands simultaneously, and put them on the page with their output."""
     answers = []
     for process in [start(command) for command in commands]:
         out, err = process.communicate()
@@ -69,7 +69,7 @@ def typed(*commands: str, shown: str | None = None) -> list[str]:
 
 # %%
 def people() -> pd.DataFrame:
-    """Return made-up people; blood pressure follows a known law."""
+    """Return simulated people; the distribution of blood pressure is known."""
     rng = np.random.default_rng(2026)
     age = rng.uniform(30, 80, PEOPLE)
     bmi = 18 + 24 * rng.beta(2.2, 2.8, PEOPLE) + 0.03 * (age - 55)
@@ -105,7 +105,7 @@ say(
     How much does blood pressure rise with age, weight, smoking and blood sugar? A registry knows age and
     body mass index, a laboratory knows HbA1c, and a cardiology network knows who smokes and the blood
     pressure. All three know the same {PEOPLE:,} people by the same patient number, none may show a row to
-    another, and nobody may pool them. The people are made up, by a law that we know:
+    another, and nobody may pool them. The people are simulated, from a distribution that we know:
 
     `sbp = 62 + 0.5 age + 0.8 bmi + 6 (if smoking) + 2.5 hba1c + normal noise of sd 9`.
 
@@ -142,7 +142,7 @@ say(
 
     ## 2. The releases
 
-    Each holder now runs one command on its own machine. The files differ in format and in the order of their
+    Each holder now runs one command on its own computer. The files differ in format and in the order of their
     rows, and one stores the patient numbers as text; the id column aligns them. Each holder keeps a ledger
     with a limit of its own. Cardiology's first try goes wrong: in its file somebody is missing and somebody
     is there twice. It is refused, and has cost nothing:
@@ -255,7 +255,7 @@ say(
     The largest term of smoking's coefficient is "{STRONGEST}". Joint intervals of all coefficients can
     rest on the {len(JOINED_ROWS)} mixed rows themselves, with normal multipliers
     (`fit.simultaneous(method="multiplier")`): critical value {MULTIPLIED.critical_value:.3f}, with the
-    multivariate t law {GAUSSIAN.critical_value:.3f}. And draws from the sampling distribution go to ArviZ
+    multivariate t distribution {GAUSSIAN.critical_value:.3f}. And draws from the sampling distribution go to ArviZ
     as they are:
     """
 )
@@ -271,7 +271,7 @@ PAGE.figure(
 )
 say(
     """
-    The files serve other questions, without further cost: any column that was released may be the response.
+    The files serve other analyses, without further cost: any column that was released may be the response.
     """
 )
 typed('privinf fit "hba1c ~ bmi + age" joined.npz')
@@ -281,7 +281,7 @@ typed('privinf fit "hba1c ~ bmi + age" joined.npz')
 #
 # The attacker knows the plan, the matrix, every row of everybody else and all columns of the target but
 # smoking and blood pressure; she wants to tell two rows of the target apart. The best test between two values is
-# the likelihood ratio, and both laws are known to her exactly.
+# the likelihood ratio, and both distributions are known to her exactly.
 
 # %%
 REPEATS = 2000
@@ -298,12 +298,12 @@ def sums(plan: pi.MixingPlan, frame: pd.DataFrame) -> np.ndarray:
 
 def attack(first: tuple[str, float], second: tuple[str, float]) -> tuple[float, float]:
     """Return the power of the best 5% test of one row of the target against another: simulated, exact."""
-    laws = []
+    worlds = []
     for smoker, sbp in (first, second):
         known = rows.copy()
         known.loc[17, ["smoker", "sbp"]] = [smoker, sbp]
-        laws.append((known, sums(small, known)))
-    (low_rows, low), (high_rows, high) = laws
+        worlds.append((known, sums(small, known)))
+    (low_rows, low), (high_rows, high) = worlds
     rng = np.random.default_rng(8)
     scores = []
     for frame in (low_rows, high_rows):
@@ -317,8 +317,8 @@ def attack(first: tuple[str, float], second: tuple[str, float]) -> tuple[float, 
     )
 
 
-CLAIM = pi.PrivacyReport.from_entries(pi.load_release(FOLDER / "cardiology.npz").entries, delta=DELTA)
-bound = float(norm.sf(norm.isf(0.05) - CLAIM.mu))
+REPORT = pi.PrivacyReport.from_entries(pi.load_release(FOLDER / "cardiology.npz").entries, delta=DELTA)
+bound = float(norm.sf(norm.isf(0.05) - REPORT.mu))
 PAIRS = {
     "non-smoker at 95 or smoker at 185 (the ends of the bounds)": (("no", 95.0), ("yes", 185.0)),
     "smoker or not, at 130": (("no", 130.0), ("yes", 130.0)),
@@ -335,7 +335,7 @@ say(
     person's row under the noise. She wants to know between two values which one is that person's. No test
     is better than the likelihood ratio, and she can compute it exactly.
 
-    Cardiology's release claims mu = {CLAIM.mu:.3f} (epsilon {CLAIM.epsilon(DELTA):.3g} at delta {DELTA:g}): a test
+    Cardiology's release has mu = {REPORT.mu:.3f} (epsilon {REPORT.epsilon(DELTA):.3g} at delta {DELTA:g}): a test
     that accuses wrongly in 5% of cases finds the truth in at most {bound:.1%}. We ran the attack on
     {REPEATS:,} releases of each of the two values, with {small.n:,} people, since she subtracts the others
     however many they are:
@@ -344,7 +344,7 @@ say(
 table(
     pd.DataFrame(
         [[name, f"{found:.1%}", f"{exact:.1%}", f"{bound:.1%}"] for name, (found, exact) in powers.items()],
-        columns=["the two values", "found, simulated", "found, exactly", "claim"],
+        columns=["the two values", "found, simulated", "found, exactly", "bound"],
     )
 )
 slack = 4.0 * math.sqrt(bound * (1 - bound) / REPEATS)
@@ -352,14 +352,14 @@ assert all(found <= bound + slack and exact <= bound + 1e-6 for found, exact in 
 report = pi.PrivacyReport.from_entries(JOINED.entries, delta=DELTA)
 say(
     f"""
-    Guessing finds 5%. Only the two ends of the bounds come up to the claim; realistic pairs stay below.
-    Having the registry's and the laboratory's rows helped her in nothing: the matrix is public anyway, and
+    Guessing finds 5%. Only the two ends of the bounds reach this bound; realistic pairs stay below.
+    Having the registry's and the laboratory's rows did not help her: the matrix is public anyway, and
     each release has noise of its own. Were she after a person's whole row, all three releases would count
     together: epsilon {report.epsilon(DELTA):.3g}, the figure per person in the summary above.
 
-    Two things the promise does not cover, and should not: that the person takes part in the study (the
+    Two things the guarantee does not cover, and should not: that the person takes part in the study (the
     roster is public), and what the regression says about people in general. That smokers have a higher
-    blood pressure is what the study is for, and it would say the same without that person.
+    blood pressure is the purpose of the study, and its result would be the same without that person.
     """
 )
 

@@ -379,10 +379,10 @@ say(
     Dufraiche, Mangold, Perrot and Tommasi let every person send one noisy copy of its own record: Gaussian
     noise on the features, randomized response on the label. Anybody can then learn anything from these
     copies. Their IWP-SGD is one pass of stochastic gradient descent in which the inverse Weierstrass and
-    Bernoulli transforms take the bias out of the gradient. This page makes Figures 1 to 8 again, adds the
-    M-estimator of `IWPGLM` to every figure (all copies are there at once, so nothing forces a single pass),
+    Bernoulli transforms take the bias out of the gradient. This page reproduces Figures 1 to 8, adds the
+    M-estimator of `IWPGLM` to every figure (all copies are available together, so nothing forces a single pass),
     and ends with what the paper does not have: intervals. Every number comes from
-    `vignettes/3_private_examples.py`: {DRAWS} draws a curve of the survey and {FEW_DRAWS}
+    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {FEW_DRAWS}
     of the synthetic data (the paper: 100). The noise is seeded, so nothing here is a private release.
 
     The paper gives ε, δ, penalty, batch and step. It does **not** give the split of ε over features and label,
@@ -431,7 +431,7 @@ worst = max(s.gap(IWP) / s.gap(NOISY) for s in rows.values())
 ratio = [s.gap(ROOT) / s.gap(IWP) for s in rows.values()]
 say(
     f"""
-    The paper's claim holds. SGD on the noisy copies stays away, for it estimates something else; IWP-SGD comes
+    The paper's statement holds. SGD on the noisy copies stays away, for it estimates something else; IWP-SGD comes
     to the real-data curve, with at most {worst:.0%} of the excess that ignoring the noise leaves. The
     M-estimator, from the same copies, leaves {min(ratio):.2f} to {max(ratio):.2f} times the excess of IWP-SGD,
     without a step to choose.
@@ -450,7 +450,7 @@ say("## 2. The log loss has no inverse: Figure 3")
 say(
     """
     The Weierstrass transform of the log loss cannot be inverted: the series does not converge. The paper stops it
-    at K = 1, 2 or 3. Its Figure 3 asks for the bias left over, which has an exact integral:
+    at K = 1, 2 or 3. Its Figure 3 shows the remaining bias, which has an exact integral:
     """
 )
 VARIANCES = np.geomspace(0.05, 50.0, 40)
@@ -614,7 +614,7 @@ solved = {n: s.gap(ROOT) / s.gap(IWP) for n, s in EXP.items()}
 solved_left = {n: s.averaged_gap(ROOT, *ACS[n][1:]) / s.gap(ROOT) for n, s in EXP.items()}
 say(
     f"""
-    In the loss the claim holds again: under the exponential loss IWP-SGD leaves {closer["income"]:.0%} (income) and
+    In the loss the statement holds again: under the exponential loss IWP-SGD leaves {closer["income"]:.0%} (income) and
     {closer["coverage"]:.0%} (coverage) of the excess of the noisy-data curve. What it leaves is variance, as the paper says:
     averaged over the draws its coefficients have {left["income"]:.0%} and {left["coverage"]:.0%} of that excess,
     the way that the pass has not gone. The real-data pass itself comes {reached["income"]:.0%} and {reached["coverage"]:.0%} of the way from the loss of zero
@@ -626,7 +626,7 @@ say(
     Again the whole scale is small: from the loss of zero to the least one it is
     {min(s.zero - s.best[0] for s in EXP.values()):.4f} to {max(s.zero - s.best[0] for s in EXP.values()):.4f} of 1.
     The accuracy needs the direction of θ only. At the least loss it is {ACS["income"][0]["logistic"].best_share[0]:.3f} for
-    income and {ACS["coverage"][0]["logistic"].best_share[0]:.3f} for coverage, where saying the same of everybody has
+    income and {ACS["coverage"][0]["logistic"].best_share[0]:.3f} for coverage, where the same class for everybody has
     {larger_class("income"):.3f} and {larger_class("coverage"):.3f}: a classifier without a constant, held near zero by a
     penalty of 10, is {"worse than none" if ACS["coverage"][0]["logistic"].best_share[0] < larger_class("coverage") else "hardly better than none"}
     for coverage. Sex, which is always -1 or 1, takes the place of a constant here, and the penalty makes it count more
@@ -674,11 +674,11 @@ say(
     Income is clipped at {DOLLARS:,.0f} dollars and brought to [-1, 1]; features and label get δ/2 each. With features
     in [-1, 1] the curvature is about the penalty, so {steps:,} steps of 5e-6 go
     {1 - math.exp(-steps * 5e-6 * 10.0):.0%} of the way (1 - exp(-{steps:,} × 5e-6 × 10)), and the **real-data** pass
-    itself ends far above the least loss. So does IWP-SGD beside it; the paper's scaling, with which its passes would arrive, is not
+    itself ends far above the least loss. So does IWP-SGD; the paper's scaling, with which its passes would arrive, is not
     stated. The M-estimator goes all the way, and pays for it: at ε = {sum(ACS_EPSILON):g} with a noisy label its variance
     leaves an excess of {study.gap(ROOT):.4f}, where coefficients of zero have {study.zero - study.best[0]:.4f}. Its mean
     over the draws has {study.averaged_gap(ROOT, X, y):.4f}: there is no bias, there is too little information. A pass that stops early
-    looks better in this picture because it stays near zero, not because it knows more.
+    looks better in this picture because it stays near zero, not because it has more information.
     """
 )
 
@@ -714,7 +714,7 @@ SURVEYS = {
     ),
 }
 HUES = {
-    "clear data": "#333333",
+    "raw data": "#333333",
     "M-estimator": "#009E73",
     "averaged IWP-SGD": "#0072B2",
     "noise ignored": "#D55E00",
@@ -730,7 +730,7 @@ def survey(name: str) -> pi.IWPGLM:
 
 
 def clear_fit(name: str, loss: str) -> Any:
-    """Return what statsmodels makes of the clear rows, moved into the ranges."""
+    """Return the statsmodels fit of the raw rows, moved into the ranges."""
     _, ranges, columns = SURVEYS[name]
     data = TASKS[name][0]
     low, high = (np.array([ranges[column][end] for column in columns]) for end in (0, 1))
@@ -740,14 +740,14 @@ def clear_fit(name: str, loss: str) -> Any:
     return sm.OLS(2.0 * data.y - 1.0, X).fit(cov_type="HC0")
 
 
-def ask(name: str, loss: str) -> dict[str, Any]:
-    """Return four fits of one question."""
-    question = pi.IWPGLM.from_release(COPIES[name], loss=loss)
+def fits_of(name: str, loss: str) -> dict[str, Any]:
+    """Return four fits of one model."""
+    model = pi.IWPGLM.from_release(COPIES[name], loss=loss)
     return {
-        "clear data": clear_fit(name, loss),
-        "M-estimator": question.fit(),
-        "averaged IWP-SGD": question.fit(method="sgd", theta_radius=10.0, average=True, public_seed=1),
-        "noise ignored": question.fit(correction="none"),
+        "raw data": clear_fit(name, loss),
+        "M-estimator": model.fit(),
+        "averaged IWP-SGD": model.fit(method="sgd", theta_radius=10.0, average=True, public_seed=1),
+        "noise ignored": model.fit(correction="none"),
     }
 
 
@@ -758,9 +758,9 @@ COPIES = {
 }
 POINTS, ODDS = (50.0, "percentage points"), (1.0, "log odds")
 ANSWERS = {
-    ("income", POINTS): ask("income", "quadratic"),
-    ("coverage", POINTS): ask("coverage", "quadratic"),
-    ("coverage", ODDS): ask("coverage", "logistic"),
+    ("income", POINTS): fits_of("income", "quadratic"),
+    ("coverage", POINTS): fits_of("coverage", "quadratic"),
+    ("coverage", ODDS): fits_of("coverage", "logistic"),
 }
 INCOME_ODDS = pi.IWPGLM.from_release(COPIES["income"], loss="logistic").fit()
 
@@ -793,7 +793,7 @@ for i, ((name, (factor, unit)), fits) in enumerate(ANSWERS.items()):
                 value, low, high = interval(fit, column, factor * step)
                 ax.plot([low, high], [-k, -k], color=HUES[title], lw=2.4, solid_capstyle="butt")
                 ax.plot(value, -k, "o", ms=4.5, color=HUES[title])
-        ax.axvline(interval(fits["clear data"], column, factor * step)[0], color=FAINT, lw=0.8, zorder=0)
+        ax.axvline(interval(fits["raw data"], column, factor * step)[0], color=FAINT, lw=0.8, zorder=0)
         ax.axvline(0.0, color=INK, ls=":", lw=0.9, zorder=0)
         ax.set(yticks=[-k for k in range(len(fits))], ylim=(-len(fits) + 0.5, 0.5), xlabel=unit)
         ax.set_yticklabels(list(fits) if j == 0 else [])
@@ -801,20 +801,20 @@ for i, ((name, (factor, unit)), fits) in enumerate(ANSWERS.items()):
         ax.grid(axis="y", visible=False)
     axes[i, 0].set_ylabel(TASKS[name][2], fontweight="bold", fontsize=8.5)
 
-say("## 5. One release a survey, several questions, with intervals")
+say("## 5. One release per survey, several analyses, with intervals")
 FIRST, SECOND = SURVEY_EPSILON
 say(
     f"""
-    A statistical office asks each person of two surveys for one noisy copy of the record and publishes the copies: three
+    A statistical office collects from each person of two surveys one noisy copy of the record and publishes the copies: three
     numbers with Gaussian noise, sex and the label (income above 50,000 dollars; public coverage) by randomized
     response. No penalty, a constant, everybody ({COPIES["income"].nobs:,} and {COPIES["coverage"].nobs:,} people). The
     office first narrows the ranges, without looking at the rows (age 20 to 80, schooling from code 12, 10 to 60 hours): the
     noise follows the range, so the answers get sharper, and they are about people moved into the ranges.
 
-    The features get ε = {FIRST:g} and the label {SECOND:g}: **a weak promise**, and about what intervals for four private
-    features cost here. A release can be asked again and again; the questions here are how many **percentage points** lie
+    The features get ε = {FIRST:g} and the label {SECOND:g}: **a weak guarantee**, and about what intervals for four private
+    features cost here. A release serves any number of analyses. Here they estimate how many **percentage points** lie
     between groups (quadratic loss: the linear probability model), and what the **odds** are (logistic). The second
-    question costs nothing.
+    analysis costs nothing.
 
     ```python
     survey = pi.IWPGLM.from_formula("{SURVEYS["coverage"][0]}", people, schema=ranges, binary=["female"])
@@ -828,7 +828,7 @@ figure(
     fig,
     "intervals",
     f"""
-    Coefficients with 95% intervals where the method has them; the grey line is the fit of the clear data (statsmodels).
+    Coefficients with 95% intervals where the method has them; the grey line is the fit of the raw data (statsmodels).
     ε = {FIRST:g} + {SECOND:g}, δ = {SURVEY_DELTA:g} a person.
     """,
 )
@@ -846,25 +846,25 @@ for (name, (factor, unit)), fits in ANSWERS.items():
 
 
 def holding(title: str) -> tuple[int, int]:
-    """Return how many intervals a method has, and how many of them hold the clear fit."""
+    """Return how many intervals a method has, and how many of them hold the raw-data fit."""
     inside = total = 0
     for (name, _), fits in ANSWERS.items():
         if has_interval(fits[title]):
             for column in SURVEYS[name][2]:
                 _, low, high = interval(fits[title], column, 1.0)
-                inside += low <= float(fits["clear data"].params[column]) <= high
+                inside += low <= float(fits["raw data"].params[column]) <= high
                 total += 1
     return inside, total
 
 
 wider = [
-    float(fits["M-estimator"].bse[column] / fits["clear data"].bse[column])
+    float(fits["M-estimator"].bse[column] / fits["raw data"].bse[column])
     for (name, _), fits in ANSWERS.items()
     if has_interval(fits["M-estimator"])
     for column in SURVEYS[name][2]
 ]
 noisy_columns = {
-    column: abs(float(fits["noise ignored"].params[column] / fits["clear data"].params[column]))
+    column: abs(float(fits["noise ignored"].params[column] / fits["raw data"].params[column]))
     for (name, _), fits in ANSWERS.items()
     for column in SURVEYS[name][2]
     if column != "female"
@@ -874,9 +874,9 @@ noisy_columns = {
 )
 say(
     f"""
-    {ours} of {all_ours} intervals of the M-estimator hold the clear-data coefficient; they are {min(wider):.0f} to
-    {max(wider):.0f} times as wide as those of the clear data, and that is the price of this privacy, where a reader of the
-    table can see it. Ignoring the noise leaves at most {max(noisy_columns.values()):.0%} of the clear coefficients of the
+    {ours} of {all_ours} intervals of the M-estimator hold the raw-data coefficient; they are {min(wider):.0f} to
+    {max(wider):.0f} times as wide as those of the raw data, and that is the price of this privacy, where a reader of the
+    table can see it. Ignoring the noise leaves at most {max(noisy_columns.values()):.0%} of the raw-data coefficients of the
     numeric features, with narrow intervals around the wrong values: {naive} of {all_naive} hold. One last iterate of
     IWP-SGD has no interval at all. Averaged iterates have one where the pass has forgotten its start: {single} of
     {all_single} hold here.
@@ -888,7 +888,7 @@ for (name, (_, unit)), fits in ANSWERS.items():
             f"- Averaged IWP-SGD, {TASKS[name][2]}, {unit}: *{fits['averaged IWP-SGD'].estimate.weak_reason}*."
         )
 shown = ANSWERS["coverage", ODDS if has_interval(ANSWERS["coverage", ODDS]["M-estimator"]) else POINTS]
-say("One of these fits, as an analyst sees it, and what the people were promised:")
+say("One of these fits, as an analyst sees it, and the guarantee that the people have:")
 printed(shown["M-estimator"].summary(naive=True))
 printed(shown["M-estimator"].privacy)
 
@@ -899,23 +899,23 @@ WEAK_COPIES = SENT["income"].release(
 )
 WEAK = pi.IWPGLM.from_release(WEAK_COPIES, loss="quadratic").fit()
 TEST = WEAK.score_test()
-say("## 6. When the copies do not say it")
+say("## 6. When the copies do not identify the coefficients")
 say(
     f"""
-    The **odds** of a high income cannot be had from the copies that gave its percentage points.
-    {"The fit has no standard errors, and says why" if not has_interval(INCOME_ODDS) else "Their fit says"}:
+    The **odds** of a high income cannot be estimated from the copies that gave its percentage points.
+    {"The fit has no standard errors, and states why" if not has_interval(INCOME_ODDS) else "The fit reports"}:
     *{INCOME_ODDS.estimate.weak_reason or INCOME_ODDS.identification}*. The effects on that label are strong, and
     the conditional score fades where θ'noise is large.
 
     With ε = {WEAK_EPSILON[0]:g} for the features and {WEAK_EPSILON[1]:g} for the label, near the paper's, the noise has standard
     deviation {WEAK_COPIES.noise_model["scale"]:.1f} on columns that lie in [-1, 1]. Without a penalty nobody can learn four
-    coefficients from this, and the package says so:
+    coefficients from this, and the package reports it:
     """
 )
 printed(WEAK.summary())
 say(
     f"""
-    Whether high income has anything to do with the features at all can still be asked; the score test needs no
+    Whether high income has anything to do with the features at all can still be tested; the score test needs no
     coefficients: χ² = {TEST.statistic:.1f} on {TEST.df} degrees of freedom, p = {TEST.pvalue:.2g}. A penalty of 5 or 10, as in the paper, would
     give numbers here too: mostly those of the penalty.
     """
@@ -944,13 +944,13 @@ VERDICT = {
     ),
     "accuracy (Figures 4 and 7)": "shows variance, not bias: ignoring the noise shrinks θ and hardly turns it",
     "regression (Figure 8)": (
-        "IWP-SGD follows the real-data pass, but with features in [-1, 1] neither arrives in one pass with the stated step; the M-estimator arrives, with a variance that says how little ε = 2 tells"
+        "IWP-SGD follows the real-data pass, but with features in [-1, 1] neither arrives in one pass with the stated step; the M-estimator arrives, with a variance that shows how little information ε = 2 leaves"
     ),
     "one pass of SGD": (
         f"the M-estimator leaves {exp2.gap(ROOT) / exp2.gap(IWP):.2f} of its excess at p = 2 and {solved['income']:.2f} for ACS income, has no step, and has intervals"
     ),
     "no intervals": "sandwich intervals, an identification statistic and a score test from the same copies (sections 5, 6)",
 }
-table(pd.DataFrame(VERDICT.items(), columns=["claim", "what we find"]))
+table(pd.DataFrame(VERDICT.items(), columns=["the paper's statement", "what we find"]))
 
 PAGE.write()

@@ -59,12 +59,12 @@ say(
     """
     Hospitals, states or firms hold different people and the same several hundred columns. They want a few
     coefficients of one linear regression, with intervals, and nobody outside may learn whether a given
-    person's record was as it was. This page is about `DebiasedLasso`, which does that with a server that the
+    person's record was changed. This page is about `DebiasedLasso`, which does that with a server that the
     sites trust, and about `sparse_mean`, which shows what it costs when they do not trust it. It follows
     paper 2, "Differentially private federated learning: servers trustworthiness, estimation, and statistical
-    inference", and says where it departs from it. Every number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing
+    inference", and states where it departs from it. Every number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing
     here is a private release. Numbers of one data set are of this run; those of many are tables that
-    `make verify-lasso` makes, and each says of which code and how many fits it is.
+    `make verify-lasso` makes, and each states its code and its number of fits.
     """
 )
 say("## 1. Who trusts whom, and what is counted")
@@ -75,10 +75,10 @@ say(
       every site. A site's records never leave it.
     - **One record is replaced by any other.** What is published must not tell the two data sets apart, at ε
       and δ. The number of records, the columns, their bounds and the response's bounds are public.
-    - **Everything that is published counts, jointly**: which columns were picked, the refit, the typical
+    - **Everything that is published counts, jointly**: which columns were selected, the refit, the typical
       size of residuals and columns, the neighbours of each target, a regression of it on them, counts of the scores'
-      tail, their slopes and variances, the scores, and a test whether a column was missed. ε is the price of all of it together, composed in zCDP. Asking for more
-      targets does not raise ε: it splits it further.
+      tail, their slopes and variances, the scores, and a test whether a column was missed. ε is the price of all of it together, composed in zCDP. More
+      targets do not raise ε: they split it further.
     - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label.
       Section 3 shows both numbers.
     - What is **not** protected: a site from the server, a person with records at two sites, the fact that a
@@ -96,9 +96,9 @@ SUPPORT = np.flatnonzero(SAMPLE.shared)
 FIVE = [0, 7, 14, 15, 400]
 HOME_EPSILON, HOME_DELTA = 0.8, 1.0 / (2 * HOME.nobs)
 PURPOSES = {
-    "selection": "picking columns",
-    "step of the refit": "refit of the picked columns",
-    "Gram matrix of the selection": "refit of the picked columns",
+    "selection": "selecting columns",
+    "step of the refit": "refit of the selected columns",
+    "Gram matrix of the selection": "refit of the selected columns",
     "scale": "sizes of residuals and columns",
     "sizes": "sizes of residuals and columns",
     "neighbours": "neighbours of the targets",
@@ -120,13 +120,13 @@ PURPOSES = {
 }
 
 
-def home_model(y: np.ndarray, X: np.ndarray, machines: np.ndarray | None = None) -> pi.DebiasedLasso:
+def home_model(y: np.ndarray, X: np.ndarray, sites: np.ndarray | None = None) -> pi.DebiasedLasso:
     """Return the model with the public bounds of this setting."""
-    return pi.DebiasedLasso(y, X, sites=machines, x_bound=3.5, y_bounds=(-5.0, 5.0))
+    return pi.DebiasedLasso(y, X, sites=sites, x_bound=3.5, y_bounds=(-5.0, 5.0))
 
 
 def alone(y: np.ndarray, X: np.ndarray, epsilon: float = HOME_EPSILON):
-    """Return the private fit of one machine on its own rows, or None where the noise hides a target."""
+    """Return the private fit of one site on its own rows, or None where the noise hides a target."""
     fit = home_model(y, X).fit(epsilon=epsilon, delta=HOME_DELTA, sparsity=HOME.sparsity, targets=FIVE, rng=2)
     return None if fit.hidden_targets else fit
 
@@ -135,7 +135,7 @@ note("homogeneous setting: one fit")
 MODEL15 = home_model(SAMPLE.y, SAMPLE.X, SAMPLE.machines)
 FIT15 = MODEL15.fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, rng=1)
 ROBUST15 = MODEL15.fit(epsilon=HOME_EPSILON, delta=HOME_DELTA, targets=FIVE, target="robust", rng=1)
-note("homogeneous setting: no privacy, AdaSSP, machines alone")
+note("homogeneous setting: no privacy, AdaSSP, sites alone")
 CLEAR15 = debiased_lasso(SAMPLE.y, SAMPLE.X, targets=FIVE)
 SSP = adassp(
     SAMPLE.y, SAMPLE.X, SUPPORT, epsilon=HOME_EPSILON, delta=HOME_DELTA, x_radius=6.0, y_bound=5.0, rng=1
@@ -162,7 +162,7 @@ def five_table() -> pd.DataFrame:
     rows = [["truth", *(f"{v:.3f}" for v in SAMPLE.shared[FIVE]), ""]]
     for name, params, bse in (
         ("debiased lasso, no privacy", CLEAR15.params, CLEAR15.bse),
-        ("machines alone, no privacy, averaged", split, split_se),
+        ("sites alone, no privacy, averaged", split, split_se),
         ("ε = 0.8, five targets", FIT15.params.to_numpy(), FIT15.bse.to_numpy()),
         ('ε = 0.8, target="robust"', ROBUST15.params.to_numpy(), ROBUST15.bse.to_numpy()),
         ("ε = 0.8, all 800 targets", *everything),
@@ -251,22 +251,22 @@ def homogeneous_section() -> None:
     found = set(FIT15.selected) >= {f"x{j + 1}" for j in SUPPORT}
     say(
         f"""
-        The paper's setting with equal coefficients: {HOME.machines} machines with {HOME.n:,} records, p = {HOME.p} normal
+        The paper's setting with equal coefficients: {HOME.machines} sites with {HOME.n:,} records, p = {HOME.p} normal
         columns (autoregression of .5: the paper does not state its design's correlation), {HOME.sparsity} coefficients of
         {SAMPLE.shared[0]:.3f}, error sd {HOME.error_sd}, ε = {HOME_EPSILON}, δ = 1/(2N). Five targets are named in advance: three signals, the zero
-        beside the last one and a zero far away.
+        next to the last one and a zero far away.
 
         ```python
         model = pi.DebiasedLasso(y, X, sites=sites, x_bound=3.5, y_bounds=(-5, 5))
         fit = model.fit(epsilon=0.8, delta=0.5 / len(y), targets=[0, 7, 14, 15, 400])
         ```
 
-        How many columns matter is not said: `sparsity="auto"`, the default, picks columns in blocks until they no
+        The number of columns that matter is not declared: `sparsity="auto"`, the default, selects columns in blocks until they no
         longer stand out of the noise. **Each target has a private regression of its own.** Its neighbours, the columns
-        that explain it, are picked beside those that explain y (double selection), it is regressed on both by
+        that explain it, are selected in addition to those that explain y (double selection), it is regressed on both by
         clipped steps, and the residuals of that regression are the scores. One Gram matrix of all targets together,
         with four neighbours each, gives narrower intervals, which are wrong where columns are correlated in
-        blocks. `target="mean"`, the default, clips scores where noisy counts of their tail say, so that the
+        blocks. `target="mean"`, the default, clips scores at a threshold chosen by noisy counts of their tail, so that the
         coefficient is that of the mean whatever the errors; `target="robust"` clips where it is best for normal errors.
         """
     )
@@ -277,21 +277,23 @@ def homogeneous_section() -> None:
     every = float(np.mean(EVERY.bse.to_numpy()[FIVE] / FIT15.bse.to_numpy()))
     held = float((abs(EVERY.params.to_numpy() - SAMPLE.shared) <= NORMAL * EVERY.bse.to_numpy()).mean())
     rho_of, refused = spent(), sum(one is None for one in ALONE.values())
-    found_for = float(rho_of["picking columns"] + rho_of["refit of the picked columns"]) / float(rho_of.sum())
+    found_for = float(rho_of["selecting columns"] + rho_of["refit of the selected columns"]) / float(
+        rho_of.sum()
+    )
     enough = [epsilon for epsilon, one in FIRST.items() if one is not None]
     say(
         f"""
         The private intervals are {ratio:.2f} times as wide as those without privacy, {robust:.2f} times with `target="robust"`;
-        {"all" if found else "not all"} {HOME.sparsity} signals were picked, {len(FIT15.selected)} columns in all.
+        {"all" if found else "not all"} {HOME.sparsity} signals were selected, {len(FIT15.selected)} columns in all.
         With `targets="all"` the same ε gives {HOME.p} robust intervals without neighbours of their own, {every:.2f} times as wide as those of the five
-        ({held:.1%} of them hold the truth): ask for few if few are wanted.
+        ({held:.1%} of them hold the truth): name few targets if few are needed.
 
-        **Machines that work alone** need no trust at all, each spends its own ε on its own {HOME.n:,} records, and
+        **Sites that work alone** need no trust at all, each spends its own ε on its own {HOME.n:,} records, and
         without privacy their average loses nothing here. With privacy {refused} of {len(ALONE)} refuse at ε = {HOME_EPSILON}: the noise
         hides what a precision column needs. {f"The first one gives intervals from ε = {enough[0]:g} on (of {', '.join(f'{e:g}' for e in FIRST)})." if enough else f"The first one refuses up to ε = {max(FIRST):g} too."}
 
         **The coefficients themselves** (distance from the truth, l2): {distance(FIT15.sparse_params)} for the sparse fit, which had to find
-        its columns, with {found_for:.0%} of ρ for picks and refit; {distance(SSP.params)} for AdaSSP with the whole budget **and the true
+        its columns, with {found_for:.0%} of ρ for selection and refit; {distance(SSP.params)} for AdaSSP with the whole budget **and the true
         support**; without privacy {distance(CLEAR15.sparse_params)} for the lasso and {distance(restricted())} for least squares on the true support.
         What the rest of the budget bought:
         """
@@ -323,10 +325,10 @@ def checks_of(fit: pi.models.LassoResults) -> str:
     """Say what a fit releases about itself."""
     test, shares = fit.missed_column_test, fit.explained_shares()
     return f"""
-        **What the fit says of itself.** `missed_column_test`: of the {test.columns} columns outside the fit the one that stands
+        **Diagnostics of the fit.** `missed_column_test`: of the {test.columns} columns outside the fit the one that stands
         out most is {test.column}, p = {test.pvalue:.2f}; where it rejects, the intervals come with a warning. `explained_shares()`:
         up to {shares["neighbours"].max()} neighbours and the fit's columns explain {shares["explained"].min():.0%} to {shares["explained"].max():.0%} of each target's
-        variance. `score_tail`: {fit.score_tail.beyond:.2%} of the records' scores pass their clip, and count with their size.
+        variance. `score_tail`: {fit.score_tail.beyond:.2%} of the records' scores are beyond the clipping threshold; their tail is released and counts with its size.
         """
 
 
@@ -387,8 +389,8 @@ def restricted() -> np.ndarray:
 MACHINE_FITS = BENCHMARKS / "lasso_machines.csv"
 # What varies in Tables 2 and 5, and in which rows.
 SWEEPS = {
-    "n": ("n, records a machine", (1, 2, 3)),
-    "machines": ("m, machines", (4, 2, 5)),
+    "n": ("n, records per site", (1, 2, 3)),
+    "machines": ("m, sites", (4, 2, 5)),
     "p": ("p, columns", (6, 2, 7)),
     "shared_sparsity": ("s0, shared signals", (8, 2, 9)),
     "sparsity": ("s, signals", (10, 2, 11)),
@@ -496,13 +498,13 @@ def sweep_figure(found: pd.DataFrame, panels: list[tuple[str, str, str, str, str
 
 def tables_section() -> None:
     """Write section 3."""
-    say("## 3. Every machine has coefficients of its own: Tables 2 and 5")
+    say("## 3. Every site has coefficients of its own: Tables 2 and 5")
     say(
         """
-        Machine i has coefficients u + v_i: s0 signals that all share and s - s0 of its own, each 1/√s. The paper gives
-        an interval for every coefficient of every machine, 12,000 of them in row 2, and counts **each interval's
+        Site i (the paper: machine i) has coefficients u + v_i: s0 signals that all share and s - s0 of its own, each 1/√s. The paper gives
+        an interval for every coefficient of every site, 12,000 of them in row 2, and counts **each interval's
         budget alone**. `fit(heterogeneous=True, targets="all", accounting="per-interval")` does that too, and
-        says what it is: the ledger is charged, and the report prints, the joint ε of everything released.
+        states it: the ledger is charged, and the report prints, the joint ε of everything released.
         """
     )
     found = machine_rows()
@@ -514,9 +516,7 @@ def tables_section() -> None:
     missing = 13 - len(found)
     if missing:
         say(f"*{missing} of the 13 rows are not stored yet.*")
-    say(
-        "**Table 2, ours / the paper's.** Means over data sets, machines and columns; error is a squared norm."
-    )
+    say("**Table 2, ours / the paper's.** Means over data sets, sites and columns; error is a squared norm.")
     table(table2(found))
     below = found.index[found["length"] < found["clear"]]
     ratio = found["our length all"] / found["clear"]
@@ -528,11 +528,11 @@ def tables_section() -> None:
         "No privacy" is the mean length of the debiased lasso with the true precision matrix: on average no
         honest interval is shorter. {f"In row{'s' if len(below) > 1 else ''} {', '.join(map(str, below))} the paper's length lies below it" if len(below) else "The paper's lengths lie above it"}: the paper does not state
         its design's correlation, and its two tables imply different ones; ours is .5^|j - k|. So compare our
-        length with the bound beside it ({ratio.min():.2f} to {ratio.max():.2f} times), and the paper's with care. Our intervals are
+        length with the bound next to it ({ratio.min():.2f} to {ratio.max():.2f} times), and the paper's with care. Our intervals are
         shorter than the paper's in {len(shorter)} of {len(found)} rows, our error is smaller in {len(better)}, and coverage is
         {found["our coverage all"].min():.3f} to {found["our coverage all"].max():.3f} ({found["our coverage support"].min():.3f} to {found["our coverage support"].max():.3f} of the non-zero coefficients).
         {f"{refused} fits refused and have no part in the means." if refused else ""}
-        The joint ε is {found["our epsilon"].min():.0f} to {found["our epsilon"].max():.0f} where the label says {found["epsilon"].min():g} to {found["epsilon"].max():g}: **no protection worth the name**
+        The joint ε is {found["our epsilon"].min():.0f} to {found["our epsilon"].max():.0f} where the label is {found["epsilon"].min():g} to {found["epsilon"].max():g}: **no protection worth the name**
         if all intervals are published.
         """
     )
@@ -577,10 +577,10 @@ def tables_section() -> None:
     none = found.index[refused == found["fits"]]
     say(
         f"""
-        **The same data under one joint budget.** Five coefficients of every machine (three shared signals, the
-        column beside them, one far away), the ε of the label now that of everything released, for all machines:
+        **The same data under one joint budget.** Five coefficients of every site (three shared signals, the
+        column next to them, one far away), the ε of the label now that of everything released, for all sites:
         coverage {five.min():.3f} to {five.max():.3f}, at lengths of 1.5 times those without privacy and more.
-        {f"No fit gives an answer in row{'s' if len(none) > 1 else ''} {', '.join(map(str, none))}." if len(none) else ""} A coefficient that all machines share is better asked of all rows
+        {f"No fit gives an answer in row{'s' if len(none) > 1 else ''} {', '.join(map(str, none))}." if len(none) else ""} A coefficient that all sites share is better estimated from all rows
         together (last table).
         """
     )
@@ -617,12 +617,12 @@ def figure3() -> plt.Figure:
 
 
 def figure4() -> plt.Figure:
-    """Draw the squared error of the coefficients against n, sparsity and machines."""
+    """Draw the squared error of the coefficients against n, sparsity and sites."""
     stored = pd.read_csv(BENCHMARKS / "lasso_figure4.csv")
     words = stored["cell"].str.split()
     stored["x"], stored["kind"] = words.str[1].astype(float), words.str[0]
     stored["line"] = words.str[2:].str.join(" ")
-    panels = {"n": "n, records a machine", "s": "s, signals", "m": "m, machines"}
+    panels = {"n": "n, records per site", "s": "s, signals", "m": "m, sites"}
     fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.6), sharey=True)
     styles = ("-", "--", ":")
     for ax, (kind, label) in zip(axes, panels.items(), strict=True):
@@ -669,14 +669,14 @@ def variant_part() -> None:
     PAGE.benchmark("lasso_paper")
     say(
         """
-        **As written the paper's constants do not give its numbers.** A machine's own part v_i is fitted on its own n rows
+        **As written the paper's constants do not give its numbers.** A site's own part v_i is fitted on its own n rows
         in T = log N steps at ε/T each; Laplace noise of 2λ√(3s log(T/δ))T/ε is then several times the coefficients, of 0.26.
         What brings the error near what is printed: **three steps** instead of log N, each at **the whole ε**; own noise
-        as if a machine had **the rows of all**; and columns taken to be bounded by **1.5**. With these four changes the
+        as if a site had **the rows of all**; and columns taken to be bounded by **1.5**. With these four changes the
         13 numbers are met to the typical factor in the last row (at worst 2.2, in row 13); they go with n, m and ε as those
         printed, with s and s0 not at every step (rows 9 and 10). Most of that error is three steps that have not converged
         and a response clipped at R, and no noise. Only the first change keeps the guarantee. It is a reading that fits, not
-        a proof of what was run. Means over five machines; all algorithms are given
+        a proof of what was run. Means over five sites; all algorithms are given
         the whole ε, which favours the paper.
         """
     )
@@ -684,8 +684,8 @@ def variant_part() -> None:
         figure3(),
         "figure3",
         f"""
-        The paper's Figure 3: 60 random columns of one machine against the truth (dots), mean interval over
-        {replications("lasso_figure3")} replications, below their coverage; ours beside the paper's own algorithms, as written and in the nearest
+        The paper's Figure 3: 60 random columns of one site against the truth (dots), mean interval over
+        {replications("lasso_figure3")} replications, below their coverage; ours next to the paper's own algorithms, as written and in the nearest
         reading, which is not private. The paper's setting is lost: Table 2's default row, n = 4,000, m = 15, p = 800,
         s = 15, s0 = 8, ε = 0.8 for each interval alone. The paper has 50 replications.
         """,
@@ -695,7 +695,7 @@ def variant_part() -> None:
         figure4(),
         "figure4",
         f"""
-        The paper's Figure 4: squared error against records, signals and machines; data sets a point: {replications("lasso_figure4")} (the paper: 50). What
+        The paper's Figure 4: squared error against records, signals and sites; data sets per point: {replications("lasso_figure4")} (the paper: 50). What
         does not vary is lost, and taken from Table 2's default row. Orange is not private. Where ours has no point it refused.
         """,
     )
@@ -710,7 +710,7 @@ def variant_part() -> None:
         lengths are those without it. Theorem 5's slack as written is longer than any interval.
         """
     )
-    say('**All machines alike**, `fit(variant="paper")` on the design of section 2, five targets, joint ε:')
+    say('**All sites alike**, `fit(variant="paper")` on the design of section 2, five targets, joint ε:')
     PAGE.benchmark("lasso_paper_homogeneous")
     say(
         """
@@ -723,7 +723,7 @@ def variant_part() -> None:
 # ## A server that nobody trusts
 
 # %%
-MACHINES, ROWS, SPARSITY, LOCAL = 16_000, 4, 5, (1.0, 4.0)
+SITES, ROWS, SPARSITY, LOCAL = 16_000, 4, 5, (1.0, 4.0)
 MEAN = 0.7 / math.sqrt(ROWS)
 SIGNS = pd.read_csv(BENCHMARKS / "sparse_mean.csv")
 DRAWS = int(SIGNS["draw"].nunique())
@@ -743,7 +743,7 @@ def untrusted_figure() -> plt.Figure:
         ax.plot(rows["p"], rows["rate"], "--", color=ORANGE, label="minimax rate: s p/(m n ε²)")
         ax.plot(rows["p"], rows["clear"], color=GREEN, label="no privacy, support known")
         ax.axhline(SPARSITY * MEAN**2, color=FAINT, label="estimate of zero")
-        ax.set(xscale="log", yscale="log", title=f"epsilon {epsilon:g} a machine", xlabel="p, coordinates")
+        ax.set(xscale="log", yscale="log", title=f"epsilon {epsilon:g} per site", xlabel="p, coordinates")
         ax.set_xticks(rows["p"], [f"{p:g}" for p in rows["p"]], minor=False)
         ax.minorticks_off()
     axes[0].set_ylabel("squared l2 error")
@@ -756,31 +756,31 @@ def untrusted_section() -> None:
     say("## 4. A server that is not trusted: linear cost in p")
     say(
         f"""
-        Now {MACHINES:,} machines with {ROWS} rows each, rows N(μ, I) in p coordinates, {SPARSITY} of them with mean
-        {MEAN:.2f}. Each machine answers for **all** its rows at once with one bit: the sign of its mean in one
+        Now {SITES:,} sites with {ROWS} rows each, rows N(μ, I) in p coordinates, {SPARSITY} of them with mean
+        {MEAN:.2f}. Each site answers for **all** its rows together with one bit: the sign of its mean in one
         coordinate that was drawn publicly, flipped with the chance that makes it ε-differentially private.
-        Each coordinate hears from m/p machines only, and the paper's theorem says that nothing does better
+        Each coordinate gets answers from m/p sites only, and by the paper's theorem nothing does better
         than a squared error of order s p/(m n ε²), sparse or not. Under a trusted server selection costs log p only.
         """
     )
     figure(
         untrusted_figure(),
         "untrusted",
-        f"Squared error of a sparse mean, {DRAWS} draws a point, machines that answer with one private bit each.",
+        f"Squared error of a sparse mean, {DRAWS} draws per point, sites that answer with one private bit each.",
     )
     PAGE.benchmark("sparse_mean")
     slopes = [np.polyfit(np.log(g["p"]), np.log(g["nulls"]), 1)[0] for _, g in SIGNS.groupby("epsilon")]
     first = SIGNS[SIGNS["epsilon"] == LOCAL[0]].set_index("p")
     say(
         f"""
-        Signals and nulls have errors of their own: a sign tells less of a mean the further it is from zero, by the
-        square of the normal density there. At p = 50 and ε = {LOCAL[0]:g} the five signals have {first.loc[50, "signals"]:.3f} beside a forecast
-        of {first.loc[50, "forecast of signals"]:.3f} (`expected_square(0.35)`), five nulls {first.loc[50, "nulls"]:.3f} beside {first.loc[50, "forecast of nulls"]:.3f} (to first order
-        {first.loc[50, "first order at 0"]:.3f}). The forecast sums over all answers that machines may give: from p = 200 on
-        few are asked about each coordinate, the law of an estimate has long tails that end where estimates are
-        held, at 2/√n, and a first-order variance says nothing. Errors of nulls grow like p to the power {slopes[0]:.2f} at ε = {LOCAL[0]:g} and
+        Signals and nulls have errors of their own: a sign carries less information about a mean the further it is from zero, by the
+        square of the normal density there. At p = 50 and ε = {LOCAL[0]:g} the five signals have {first.loc[50, "signals"]:.3f} against a forecast
+        of {first.loc[50, "forecast of signals"]:.3f} (`expected_square(0.35)`), five nulls {first.loc[50, "nulls"]:.3f} against {first.loc[50, "forecast of nulls"]:.3f} (to first order
+        {first.loc[50, "first order at 0"]:.3f}). The forecast sums over all answers that sites may give: from p = 200 on
+        few sites answer for each coordinate, the distribution of an estimate has long tails that end where estimates are
+        held, at 2/√n, and a first-order variance is no guide. Errors of nulls grow like p to the power {slopes[0]:.2f} at ε = {LOCAL[0]:g} and
         {slopes[1]:.2f} at ε = {LOCAL[1]:g}; to first order their constant against the minimax rate is coth²(ε/2) ε² π/2, that is
-        {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f} (beyond ε of about 1 the sign limits the error, and no longer privacy).
+        {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f} (beyond ε of about 1 the sign limits the error, not privacy).
         Selection fails before that: when the largest of p noises passes the signal, the sparse estimate keeps
         the wrong coordinates and is worse than zero. `sparse_mean` prints the rate, flags coordinates
         where the sign saturates (√n |μ| above 2) and has exact binomial intervals. It is a demonstration of a
@@ -811,9 +811,9 @@ def limits_section() -> None:
           see; `residual_scale` shows the second.
         - **A choice of targets after looking.** `targets="selected"` gives intervals for columns that the same
           data chose: each covers its own coefficient, but of those that were chosen for being large more than 5%
-          fail. Name targets beforehand, or use `simultaneous()` over all of them. Every further fit costs again.
-        - **Joint privacy for every coefficient of every machine.** A few named coefficients of machines that
-          differ can be had under one joint budget (`heterogeneous=True, targets=[...]`); all 12,000 of section 3
+          fail. Name targets in advance, or use `simultaneous()` over all of them. Every further fit costs again.
+        - **Joint privacy for every coefficient of every site.** A few named coefficients of sites that
+          differ are available under one joint budget (`heterogeneous=True, targets=[...]`); all 12,000 of section 3
           cannot, and are offered per interval only, as in the paper.
         - **The mean regression where `target="robust"`, all columns are targets or sites differ**, and errors are skewed
           with a spread that depends on the columns: residuals are clipped there, and the target is a robust regression's
@@ -821,22 +821,22 @@ def limits_section() -> None:
         - **Narrow intervals for rare levels** ([wages](4b_wages.md)), or for columns whose declared bounds have nothing to
           do with their values.
         - **Protection from the server.** It sees every site's sums. Sums that it cannot see apart are
-          `trust="secure-sum"` (at a price in p, for it cannot pick columns by what it does not see); noise at
-          every machine is section 4, and its price.
+          `trust="secure-sum"` (at a price in p, since it cannot select columns by sums that it does not see); noise at
+          every site is section 4, and its price.
         """
     )
     say("**Where the paper fails**, and what is done here:")
     failures = {
-        "one interval's budget for 12,000 intervals": "marked as per interval; the joint ε stands beside it (section 3)",
-        "T steps share ε, and a machine's own part has its own rows only": "the printed errors need three steps, each at the whole ε, and noise as if of all rows (section 3)",
-        "sensitivity: largest column times largest residual, in every step": "clipped products for picking: the same ranking, five to ten times less noise",
+        "one interval's budget for 12,000 intervals": "marked as per interval; the joint ε is next to it (section 3)",
+        "T steps share ε, and a site's own part has its own rows only": "the printed errors need three steps, each at the whole ε, and noise as if of all rows (section 3)",
+        "sensitivity: largest column times largest residual, in every step": "clipped products for selection: the same ranking, five to ten times less noise",
         "σ² w_jj as the variance": "it carries the noise of w_j at first order; here the variance is released, robust to heteroskedasticity",
         "clips bias the coordinate": "divided by the released slope",
         "noise of Gram matrix, slope and w_j ignored": "delta-method terms; without them non-zeros fell to 87% at ε = .3",
         "precision column without the selected support": "coverage 0 under a common correlation of .3; here the support is in it, with neighbours of the target",
         "multiplier bootstrap: sensitivity without bound": "public multipliers, drawn first; a simulation from the released covariance is the default, and free",
         "correlation of the design not stated, two tables imply different ones": "ours is stated; lengths are compared with the non-private bound",
-        "one precision column for all machines": 'right only if all have the same covariance; else `precision="machine"`',
+        "one precision column for all sites": 'right only if all have the same covariance; else `precision="machine"`',
     }
     table(pd.DataFrame(failures.items(), columns=["in the paper", "here"]))
 

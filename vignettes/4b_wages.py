@@ -128,10 +128,10 @@ def coded(people: pd.DataFrame) -> Coded:
     """Return every column less its published mean; fields of degree less their share among graduates."""
     columns, half, size, low, share = {}, {}, {}, {}, {}
 
-    def put(name: str, values: np.ndarray, mean: float, reach: float, sd: float, least: float) -> None:
+    def put(name: str, values: np.ndarray, mean: float, half_width: float, sd: float, least: float) -> None:
         name = NAMES.get(name, name)
         columns[name] = (np.asarray(values, dtype=np.float64) - mean).astype(np.float32)
-        half[name], size[name], low[name] = reach, sd, least
+        half[name], size[name], low[name] = half_width, sd, least
         share[name] = mean if least == -mean else math.nan
 
     age = (people["AGEP"].to_numpy(float) - 45.0) / 20.0
@@ -382,7 +382,7 @@ def rare_table() -> pd.DataFrame:
             {
                 "": label,
                 "published share": f"{WAGES.share[name]:g}",
-                "picked": "yes" if name in private.selected else "no",
+                "selected": "yes" if name in private.selected else "no",
                 "least squares (HC0)": ci(OLS.params[name], NORMAL * OLS.bse[name], 2),
                 "no noise": ci(clear.params[name], NORMAL * clear.bse[name], 2),
                 f"ε = {EPSILON:g}": ci(private.params[name], NORMAL * private.bse[name], 2),
@@ -445,8 +445,8 @@ def wages_section() -> None:
         {", ".join(n.replace("_", " ") for n in inside) or "no target"} hold least squares on all columns. {", ".join(n.replace("_", " ") for n in far)} lie
         {abs(away[far]).min():.0f} to {abs(away[far]).max():.0f} standard errors away from it, and without noise the same method does too
         ({abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f}): {KEPT} columns and up to {neighbours.max()} neighbours of each target do not hold fixed what {len(COLUMNS)} do, and
-        these groups differ in occupations that were not picked. The regional
-        premia are near ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors) once all states are picked: with
+        these groups differ in occupations that were not selected. The regional
+        premia are near ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors) once all states are selected: with
         fewer columns the reference is Florida **and every state that was not kept** (middle panel).
 
         An interval after sparse
@@ -460,7 +460,7 @@ def wages_section() -> None:
     say(
         f"""
         The typical residual is released with every fit (`residual_scale`) and is the thing to read first.
-        {f"With {', '.join(f'{s} columns at ε = {e:g}' for e, s in broken)} it is far above the response's own spread of {LOG_WAGE.std():.2f}: the noise has broken the refit, and the intervals beside it miss. Their summary says that they are not to be trusted, and every test of them warns." if broken else ""}
+        {f"With {', '.join(f'{s} columns at ε = {e:g}' for e, s in broken)} it is far above the response's own spread of {LOG_WAGE.std():.2f}: the noise has broken the refit, and the intervals next to it miss. Their summary states that they are not to be trusted, and every test of them warns." if broken else ""}
         {f"With {', '.join(f'{s} columns at ε = {e:g}' for e, s in refused)} the fit refuses." if refused else ""}
         Where ε is small keep few columns, and accept that fewer are held fixed. At ε = {GRID_EPSILONS[0]:g} with {GRID_SPARSITIES[0]} columns
         {hidden()}.
@@ -514,13 +514,13 @@ def rare_verdict() -> str:
         An indicator with share q is √((1 - q)/q) of its standard deviations away from zero where it is one:
         {math.sqrt(0.992 / 0.008):.0f} for physicians. The score is clipped at about three, so that few people carry the answer and
         their scores are cut: intervals of rare columns are wide, {widest.iloc[-1]:.1f} times those of least squares for {RARE[widest.index[-1]]}.
-        {f"A rare column that was picked starts from its refitted coefficient and is corrected little; {', '.join(RARE[n] for n in lost)} start from zero." if lost else ""}
+        {f"A rare column that was selected starts from its refitted coefficient and is corrected little; {', '.join(RARE[n] for n in lost)} start from zero." if lost else ""}
     """
     far = [n for n in names if abs(away[n]) > 4.0]
     if far:
         text += f"""
         Distance from least squares in standard errors, without noise in brackets: {", ".join(f"{RARE[n]} {away[n]:+.1f} ({clear[n]:+.1f})" for n in far)}.
-        Where both miss alike it is the columns that were not picked; each fit picks its own.
+        Where both miss alike the cause is the columns that were not selected; each fit selects its own.
         """
     return text
 

@@ -6,7 +6,7 @@
 #
 # Run it with `python vignettes/5b_federated_acs.py` (half a minute of one core): all states in one process.
 # With `--flower` the same fit runs over Flower with TLS, on ten nodes and ten daemons of this machine (six
-# minutes on two busy cores); what it took is stored beside the page. The data lie in the folder that the
+# minutes on two busy cores); what it took is stored next to the page. The data lie in the folder that the
 # environment variable PRIVINF_DATA names. The noise is seeded: simulation, not a private release.
 
 # %%
@@ -120,7 +120,7 @@ CLEAR = smf.glm(FORMULA, POOLED, family=sm.families.Binomial()).fit(cov_type="HC
 
 # %%
 def over_flower() -> None:
-    """Fit over a deployment on this machine, and store what it took."""
+    """Fit over a deployment on this computer, and store what it took."""
     from flower_deployment import Study, deployment, entries_of, start_run, wait_for
 
     started = time.time()
@@ -202,9 +202,9 @@ def beginning() -> None:
         Survey 2024, {min(map(len, TABLES.values())):,} to {max(map(len, TABLES.values())):,} a state. They want one
         logistic regression: who earns more than 50,000 dollars in a year, by age, education, hours, sex and
         marriage. No state may show its rows to another or to a server, nor even its own *sums*; and from what is
-        published nobody may tell whether a given worker's record was as it was, or any other.
+        published nobody may learn whether a given worker's record was changed.
 
-        `FederatedGLM(trust="secure-sum")` does that. The server asks every state for the same sums; each state adds
+        `FederatedGLM(trust="secure-sum")` does that. The server sends every state the same queries for sums; each state adds
         its share of the noise and a mask that cancels only in the total over all states. (These are public-use
         data, and the noise is seeded so that the page can be made again: a demonstration, not a private release.)
 
@@ -235,7 +235,7 @@ def beginning() -> None:
     say(
         """
         The last one holds the rows and answers at a socket until it is stopped. What comes through the network
-        (section 7) can ask there what any analyst can ask, and reach nothing else.
+        (section 7) can send there the queries that any analyst can send, and reach nothing else.
 
         ## 2. The fit
 
@@ -370,7 +370,7 @@ def alone_section() -> None:
         fig,
         "alone",
         f"Standard error of '{NAMES[SHOWN]}'. Dotted: the same rows without privacy. Below an ε at which the noise hides the "
-        "curvature a fit would have no intervals, and say so; here none has come to that.",
+        "curvature a fit has no intervals and states it; no fit here is below that ε.",
     )
     least = {
         name: next(e for e, v in zip(LADDER, values, strict=True) if v == v)
@@ -407,14 +407,14 @@ def trust_section() -> None:
 
         The server sees ten vectors of uniformly random words, and their sum, which is noisy. Each state adds a tenth of
         the noise: enough if all ten do. A state that fears that others pass their share of the noise to the server
-        says so in its policy, `max_colluding`; the rest then add more, so that the honest ones alone carry the promise:
+        states this in its policy, `max_colluding`; the rest then add more, so that the noise of the honest ones alone gives the guarantee:
         """
     )
     table(pd.DataFrame(rows, columns=["max_colluding", "variance of the noise", "median width / pooled"]))
     say(
         """
         With nine, a state relies on nobody: its own noise protects its rows whatever the others do. What the
-        masks do **not** give: secrecy for whoever loses his key file, protection against a state that lies about
+        masks do **not** give: secrecy for a state that loses its key file, protection against a state that lies about
         its rows, and a review by cryptographers. A server that pretends that a state dropped out learns the sum
         without that state: both sums are charged, and `min_sites` bounds how often it can be done.
         """
@@ -459,7 +459,7 @@ def least_squares_section() -> None:
         f"""
         ## 6. Least squares in two messages
 
-        A linear regression needs no rounds: `MomentOLS(trust="secure-sum")` asks every state once for its second moments
+        A linear regression needs no rounds: `MomentOLS(trust="secure-sum")` queries every state once for its second moments
         (and once more for those of the residuals, for robust standard errors), at the sensitivity of one curator who
         holds all rows. The log of the wage on the same columns, ε = {EPSILON:g}:
         """
@@ -486,14 +486,14 @@ def least_squares_section() -> None:
         f"""
         The price of so few messages: noise on the moments is multiplied by whole coefficients, where that of a score is
         not. The last two columns are widths of `FederatedGLM(family="gaussian")`, {len(rounds.communication)} and {len(free.communication)} messages at
-        the same ε: with `residual_clip={CLIP:g}`, which says in public that few wages are off by more than a factor of
+        the same ε: with `residual_clip={CLIP:g}`, which declares that few wages are off by more than a factor of
         {math.exp(CLIP):.0f} and makes the coefficient of clipped residuals what is estimated; and without, where noisy counts say how
         far residuals go.
         """
     )
 
 
-ASKED = {
+QUERIES = {
     "curved.start": "score and Hessian at 0 (77 numbers)",
     "curved.step": "score and Hessian of a round (77 numbers)",
     "curved.counts": "how many scores, curvatures pass each clip (18 and 31 numbers)",
@@ -510,7 +510,7 @@ def flower_section() -> None:
         f"""
         ## 7. Over Flower
 
-        A fit asks {len(sums)} sums, one message to and from each state for each, and {len(STEPS) - len(sums)} questions before (how
+        A fit needs {len(sums)} sums, one message to and from each state for each, and {len(STEPS) - len(sums)} queries before (how
         many rows, whether this design suits). All of it together is {sum(s["down"] for s in STEPS) / 1e3:.0f} kB to a state and
         {sum(s["up"] for s in STEPS) / 1e3:.0f} kB from it, headers and ledger lines included; of that {FIT.communication["bytes_up"].sum() / 1e3:.1f} kB are numbers.
         The number of rows does not matter.
@@ -521,16 +521,16 @@ def flower_section() -> None:
     rows = []
     for op in dict.fromkeys(step["op"] for step in sums):
         mine = [step for step in sums if step["op"] == op]
-        row = [ASKED[op], len(mine), *(round(np.mean([s[way] for s in mine])) for way in ("down", "up"))]
+        row = [QUERIES[op], len(mine), *(round(np.mean([s[way] for s in mine])) for way in ("down", "up"))]
         if stored:
             row.append(f"{np.median([s['seconds'] for s in stored['steps'] if s['op'] == op]):.1f}")
         rows.append(row)
-    heads = ["question", "times", "bytes to a state", "bytes from it", "seconds over Flower, median"]
+    heads = ["query", "times", "bytes to a state", "bytes from it", "seconds over Flower, median"]
     table(pd.DataFrame(rows, columns=heads[: len(rows[0])]))
     say(
         """
         `benchmarks/flower_app` is what is sent to the SuperLink: the analysis for the server, and three lines for the
-        nodes, which pass questions on to the state's daemon. At the server, once the SuperLink runs with TLS and the
+        nodes, which pass queries on to the state's daemon. At the server, once the SuperLink runs with TLS and the
         nodes' keys are registered (`benchmarks/flower_app/README.md`):
         """
     )
@@ -570,8 +570,8 @@ def flower_numbers(stored: dict[str, object]) -> None:
     fitting = sum(step["seconds"] for step in stored["steps"])
     say(
         f"""
-        `python vignettes/5b_federated_acs.py --flower` did that on one machine of {stored["cores"]} cores, with ten daemons, ten
-        nodes, TLS and a key for every node, while the machine was busy with other work: {stored["ready"]:.0f} s until all were up,
+        `python vignettes/5b_federated_acs.py --flower` did that on one computer of {stored["cores"]} cores, with ten daemons, ten
+        nodes, TLS and a key for every node, while it was busy with other work: {stored["ready"]:.0f} s until all were up,
         then {fitting:.0f} s for the fit, nearly all of it Flower's, which starts a Python process at a node for every message.
         Coefficients and standard errors agree with those of one process {relative(apart)}, and each state's ledger on disk
         with the report (mu = {stored["mu"]:.4f}) {relative(spread)}.
