@@ -1,23 +1,22 @@
 r"""Whether bounds cut the columns of a fit: a noisy count of values outside, for one percent of the budget.
 
 Of k columns (the response and inputs of derived columns among them) the numbers of values outside their
-public bounds are released at once. A record has k marks, 0 or 1, and replacing it changes each by 1 at most,
+public bounds are released together. A record has k marks, 0 or 1, and replacing it changes each by 1 at most,
 so the l2 sensitivity of all counts is sqrt k, and 1% of mu^2 buys noise of sd
 
 .. math:: s = \sqrt{k} / (0.1\,\mu)
 
 in every count. With z the normal quantile at .95^(1/k) (Sidak: noises are independent), all k lower bounds
-``(count - z s) / n`` hold at once with probability .95, whatever the shares are. A caution comes where such a
-bound is above 1%. It is false, of a share of at most 1%, in at most 5% of fits; where no value lies outside
-it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/results/clipping.md).
+``(count - z s) / n`` hold simultaneously with probability .95, whatever the shares are. A caution is issued
+if such a bound is above 1%. It is false, of a share of at most 1%, in at most 5% of fits; where no value lies
+outside it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/results/clipping.md).
 
 Values are counted only where a share of 5% is detected with probability 0.8, ``.04 n >= (z + .84) s``:
 elsewhere its budget would be wasted. The rule reads public numbers alone (n, k, mu).
 
-Only the rows of one curator are counted. Over sites they are not, be they others' or parts of this process: a
-site's policy may list the statistics that it answers, and a fit that sites have answered before would be
-refused there after most of it was charged.
-The first release tells, for nothing, of means at an end of their bounds (`privinf.inference.ends`).
+Only the rows of one curator are counted. Over sites they are not, real or simulated: a site's
+policy may list the allowed statistics, and would refuse this one after most of the fit was charged.
+The first release also detects, without cost, means at an end of their bounds (`privinf.inference.ends`).
 """
 
 from __future__ import annotations

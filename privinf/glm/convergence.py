@@ -1,20 +1,20 @@
 r"""Whether the rounds of a fit settled: whether its last Newton step was short enough for its intervals.
 
-A fit ends with one Newton step D = theta^ - theta_T from where its rounds had come to. What intervals know
-of its error is linear in D. What they do not know, the change of the curvature on the way, is of second
-order: about
+A fit ends with one Newton step D = theta^ - theta_T from the end of its rounds. Intervals account for the
+error that is linear in D. They ignore the change of the curvature along the step, which is of second order:
+about
 
 .. math:: \tfrac12 \sqrt p\, m\, \sqrt{D'C^{-1}D / p}
 
 standard errors of a coefficient at most, C the reported covariance and m the rms by which D moves linear
 predictors, in units in which the curvature changes by its own size: 1 for the logistic and the Poisson model,
 whose third derivative is at most their second; the clip of the residuals for the linear model, whose
-curvature changes as residuals enter the clip. So a step must be short. How short, its own standard error
-says.
+curvature changes as residuals enter the clip. So a step must be short, relative to its
+own standard error.
 
 Let theta* be the solution on the rows without noise. Then theta^ = theta* + e^ with e^ the noise of the final
-release, and theta_T = theta* + e_T + o, with e_T the noise of the rounds and o what is left of the distance
-from the start: 0 where the rounds have settled. Both have the sampling error of theta* in common. It is in C
+release, and theta_T = theta* + e_T + o, with e_T the noise of the rounds and o the remaining distance from
+the start: 0 where the rounds have converged. The sampling error of theta* is common to both. It is in C
 and not in D, whose covariance is that of noise alone, Cov(e^) + Cov(e_T). To measure D
 
 - by C flags good fits: e_T has the budget of one round, a seventh of the last release's, so that where noise
@@ -81,11 +81,11 @@ class Trajectory:
     params : ndarray, shape (d,)
         theta_T: the mean of the last iterates.
     path : list of ndarray
-        Public iterates that are kept, the start first.
+        Stored public iterates, the start first.
     length : int
         Number of rounds.
     rounds : list of Round
-        Their distributions in the coefficients that the final release is about; empty where nobody asked.
+        Their distributions in the coefficients that the final release is about; empty if not requested.
     averaged : int
         How many iterates `params` is the mean of.
     """
@@ -143,7 +143,7 @@ class Convergence:
     shift : float
         Rms by which it moved linear predictors, in units in which the curvature changes by its own size.
     remainder : float
-        What it may have left behind, in reported standard errors of a coefficient.
+        Remaining error, in reported standard errors of a coefficient.
     """
 
     length: float

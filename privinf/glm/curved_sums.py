@@ -1,4 +1,4 @@
-"""What a curved model asks, and at which price."""
+"""Queries of a logistic or Poisson fit, and their prices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shares:
     start, gram : float
         Of mu^2 for the start, and the Gram's part of it.
     score : float
-        The score's part of what is left for the final score and Hessian.
+        The score's part of the rest, which pays for the final score and Hessian.
     steepest : float
         Largest slope of a start, in sds of the predictor.
     margin : float
@@ -78,21 +78,21 @@ def enough(n: int, mu: float, p: int) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class CurvedSums:
-    """Releases about a curved model, and what they cost; prices are shares of mu^2.
+    """Releases of a logistic or Poisson fit; prices are shares of mu^2.
 
     Attributes
     ----------
     server : GlmServer
     family : {"binomial", "poisson"}
     units : mapping
-        What every statistic is told: center, scale, and the public weight's column.
+        Arguments of every statistic: center, scale, and the public weight's column.
     n : int
     free : ndarray of int
         Columns that have coefficients.
     fixed, linear : ndarray
         Coefficients of all columns, where those of `free` are 0: an offset's; and about a log exposure's.
     level : float
-        What these add next to their columns.
+        Contribution of these in addition to their columns.
     radius : float
         Longest row over the free columns and the offset's.
     constant : int or None
@@ -153,7 +153,7 @@ class CurvedSums:
 
     @property
     def weight_unit(self) -> float:
-        """What public weights are divided by: scores are, squares of scores are by its square."""
+        """Divisor of public weights: scores are divided by it, squares of scores by its square."""
         return float(self.units.get("weight_unit", 1.0))
 
     def _at(self, theta: Floats, transform: Floats, **extra: PlainValue) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class CurvedSums:
     def step(
         self, at: ExpansionPoint, score_bound: float, curvature_bound: float, share: float, label: str
     ) -> tuple[Noisy, Noisy]:
-        """Return mean weighted score and Hessian at once, as precise as each other."""
+        """Return mean weighted score and Hessian, released together with equal precision."""
         args = self._at(at.theta, at.transform, score_bound=score_bound, curvature_bound=curvature_bound)
         release = self._release(Statistics.CURVED_STEP, args | {"share": 0.5}, label, share)
         return _parts(release, self.p, 0.5, score_bound, curvature_bound)
@@ -245,7 +245,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpansionPoint:
-    """Where a fit stands: theta in z, W, and h, the mean curvature."""
+    """Current point of a fit: theta in z, W, and h, the mean curvature."""
 
     theta: Floats
     transform: Floats

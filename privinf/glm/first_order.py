@@ -1,8 +1,8 @@
 r"""First-order private optimisers on public batches: full gradients, or gradients in a sketch (paper 3).
 
-Every record is in one of B batches, fixed before the data are seen, and in every epoch once: E epochs cost a
-record E releases of sensitivity 2C, whatever B is. A site as a whole is in every batch: protected as a unit,
-it pays for E B releases.
+Every record is in one of B batches, fixed before the data are seen, and once in every epoch: E epochs cost a
+record E releases of sensitivity 2C, for any B. A site is in every batch: as the unit of privacy it pays for
+E B releases.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class DPSGD:
 
     Notes
     -----
-    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
-    ledger sees.
+    **Privacy.** Public settings. Choosing them by private data costs additional privacy, which no ledger
+    counts.
     """
 
     epochs: int = 5
@@ -148,8 +148,8 @@ class DPAdam(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
-    ledger sees.
+    **Privacy.** Public settings. Choosing them by private data costs additional privacy, which no ledger
+    counts.
     """
 
     step: float = 0.02
@@ -180,8 +180,8 @@ class RandomSketch(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings; choosing them by looking at private data costs privacy of its own, which no
-    ledger sees.
+    **Privacy.** Public settings. Choosing them by private data costs additional privacy, which no ledger
+    counts.
     """
 
     k: int = 40
@@ -204,7 +204,7 @@ class DOME(DPSGD):
     most_learned : int
         Largest number of learned directions.
     energy : float
-        Share of the spectrum of past gradients that they are to hold.
+        Share of the spectrum of past gradients that they hold.
     variant : {"repaired", "paper"}
         "repaired" scales the probes so that the gradient's estimate is unbiased, neither centers nor
         preconditions, and steps along it. "paper" centers and preconditions with Adam's moments, projects,
@@ -285,7 +285,7 @@ def optimise(
     sums : GlmSums
     start : ndarray, shape (d,)
     mu : float
-        Price of the whole run; infinite for no noise.
+        Price of the run; infinite for no noise.
     options : DPSGD, DPAdam, RandomSketch or DOME
     seed : int
         Public: batches and probes.
@@ -294,8 +294,8 @@ def optimise(
 
     Notes
     -----
-    **Privacy.** Every epoch costs mu^2 / E: its batches are disjoint, unless sites are the units. What is
-    returned is made of releases.
+    **Privacy.** Every epoch costs mu^2 / E: its batches are disjoint, unless sites are the units. The
+    result is a function of releases.
     """
     paid = options.epochs * sums.parts(options.batches)
     price = mu if math.isinf(mu) else mu * math.sqrt(ROUNDING / paid)
@@ -340,7 +340,7 @@ class _OptimizerRounds:
         self.dilution = 1.0
 
     def direction(self, sums: GlmSums, theta: Floats, price: float, number: int) -> Floats:
-        """Ask for one batch, take it in, and return the direction of the step."""
+        """Release the score of one batch, update the state, and return the direction of the step."""
         options = self.options
         sketch, arguments = self._sketch(number)
         released, sd = sums.batch(
@@ -390,7 +390,7 @@ class _OptimizerRounds:
         return sketch, arguments
 
     def _learn(self, options: DOME, raw: Floats, gradient: Floats) -> None:
-        """Track what is sketched, or what the variant takes for it, in the next round's units."""
+        """Track the sketched gradient, in the next round's units."""
         variant = dome_variant(options.variant)
         if options.most_learned:
             tracked = variant.tracked(raw, gradient)

@@ -1,4 +1,4 @@
-r"""Ratios and marginal effects of logistic and Poisson models, from what their fits released.
+r"""Ratios and marginal effects of logistic and Poisson models, from the releases of their fits.
 
 The effect of a column on the mean is c(eta) b_j, c the mean's derivative. At the columns' means it follows
 from the coefficients and the means that the fit's first release holds. The average over the records needs
@@ -60,7 +60,7 @@ class Effects:
 
 
 def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
-    """Release the mean of c at `theta`, for what is left of the budget."""
+    """Release the mean of c at `theta`, for the rest of the budget."""
     top = 0.25 if sums.family == "binomial" else sums.response[1]
     if sums.constant is None:
         raise NotAvailableError(NO_CONSTANT)

@@ -73,7 +73,7 @@ class GLMOptions(SumModelOptions):
         return Roles.new(self.offset, self.exposure, self.weights, effects=self.effects)
 
     def limits(self) -> Limits:
-        """Return what is public of arrays."""
+        """Return the public bounds of arrays."""
         return glm_limits(self.family, self.bounds, self.y_bounds)
 
     def read(self, formula: str, schema: Schema) -> tuple[str, GLMOptions]:
@@ -115,8 +115,7 @@ class GLM(Model[GLMOptions]):
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
         which they are sent. Secure sums need several sites, see `from_arrays`.
@@ -130,15 +129,15 @@ class GLM(Model[GLMOptions]):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, unless `fit` is told otherwise. With ``trust="central"`` a curator
-    holds the rows, and everything that leaves it is noised. With ``trust="server"`` sites
-    send un-noised sums to a server that they trust, and everything that leaves it is noised; with
-    ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total
-    (`privinf.federation.SecureServer` says what is trusted then). The report counts everything that a fit
+    **Privacy.** Replace-one of one record, unless the options of `fit` state otherwise. With
+    ``trust="central"`` a curator holds the rows, and everything that leaves it is noised. With
+    ``trust="server"`` sites send un-noised sums to a server that they trust, and everything that leaves it is
+    noised; with ``trust="secure-sum"`` they add the noise themselves, so only the noisy total is revealed
+    (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything that a fit
     released.
 
     Linear models are fitted in one step from an initial estimate (`privinf.glm.least_squares`), the others in
-    whitened units (`privinf.glm.curved`), where their equations and variances stand. With ``optimizer=``, a
+    whitened units (`privinf.glm.curved`), where their equations and variances are. With ``optimizer=``, a
     `radius`, sites as units or named targets, it is as follows.
 
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
@@ -241,13 +240,12 @@ class GLM(Model[GLMOptions]):
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place. Over a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
+            a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
             federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
-            total.
+            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -316,11 +314,10 @@ class GLM(Model[GLMOptions]):
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
@@ -413,7 +410,7 @@ class GLM(Model[GLMOptions]):
             replaced by another one is protected at twice the mu. The ledger, and the policies of the sites,
             must be of that relation.
         unit : {"record", "client"}
-            What is replaced: a record, or all records of a site at once. A site is in every batch and every
+            What is replaced: a record, or all records of a site together. A site is in every batch and every
             round, and pays for each; without `client_clip` it counts as as many records as the largest site
             has.
         client_clip : float, optional
@@ -460,9 +457,9 @@ class GLM(Model[GLMOptions]):
         ArgumentError
             The request is wrong; nothing was spent.
         NotAvailableError
-            There could be no intervals, and they are required; nothing was spent.
+            Intervals are required and not possible; nothing was spent.
         BudgetExceededError
-            The ledger's limit would be passed; nothing was spent.
+            The fit would exceed the ledger's limit; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
             Without noise: there is no finite estimate, or columns are collinear.
         StorageError
@@ -470,14 +467,14 @@ class GLM(Model[GLMOptions]):
 
         Notes
         -----
-        **Privacy.** `privacy` counts every release. Settings that were chosen by looking at the data are not
-        charged unless the fits that they were chosen by are in the same ledger; the summary says what is.
+        **Privacy.** `privacy` counts every release. Settings that were chosen by private data are not
+        charged unless the fits behind that choice are in the same ledger; the summary lists the charges.
 
-        Intervals of logistic and Poisson models are quantiles of draws of what the noise leaves open, and a
-        posterior with a named prior where the Hessian is weak (benchmarks/results/logistic.md). What follows
-        is of the optimizers by name. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final
+        Intervals of logistic and Poisson models are quantiles of draws that account for the noise, and of a
+        posterior with a named prior where the Hessian is weak (benchmarks/results/logistic.md). The rest
+        applies to named optimizers. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final
         Hessian; where sites are the units, n is the number of rows over that of the largest site. Beyond
-        that the whole budget goes to the fit, which has coefficients only. So it does where `client_clip`
+        that the total budget goes to the fit, which has coefficients only. The same holds where `client_clip`
         could bind: its bias is not known. Standard errors take rows as independent, those of one site too.
 
         A fit whose last step is longer than 1.5 of its own standard errors did not settle (rare events,
@@ -545,8 +542,7 @@ class FederatedGLM(GLM):
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
         which they are sent. Secure sums need several sites, see `from_arrays`.
@@ -558,6 +554,6 @@ class FederatedGLM(GLM):
     -----
     **Privacy.** Replace-one of one record, unless `fit` states otherwise. With ``trust="server"`` sites send
     un-noised sums to a server that they trust, and everything that leaves it is noised; with
-    ``trust="secure-sum"`` they add the noise themselves, and nobody sees more than the noisy total. The
+    ``trust="secure-sum"`` they add the noise themselves, so only the noisy total is revealed. The
     report counts everything that a fit released.
     """

@@ -1,4 +1,4 @@
-"""Regressions by the names that statisticians know: OLS, Logit and Poisson, each a `GLM` of one family."""
+"""Regressions by their usual names: OLS, Logit and Poisson, each a `GLM` of one family."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOTHING_DRAWN = "is not needed, because this method draws no random numbers"
 
 @error_boundaries
 class OneFamily(GLM):
-    """A regression whose family its name says; see `GLM`."""
+    """A regression of one family; see `GLM`."""
 
     family: ClassVar[Family]
 
@@ -90,7 +90,8 @@ class OneFamily(GLM):
 
         Notes
         -----
-        **Privacy.** Nothing is charged: numbers of rows and coefficients say it, and no row is read.
+        **Privacy.** Nothing is charged: the answer depends on numbers of rows and coefficients, and no row is
+        read.
 
         Examples
         --------
@@ -120,13 +121,12 @@ class OLS(OneFamily):
     y_bounds : (low, high)
         Public bounds of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
-        Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the tail
+        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
         beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds": nothing is
         clipped and nothing assumed, and the noise is for the whole range of the response. A number: residuals
         are clipped there, in units of y, which changes the target.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
         which they are sent. Secure sums need several sites, see `from_arrays`.
@@ -212,18 +212,17 @@ class OLS(OneFamily):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
-            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
             tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
             nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
             number: residuals are clipped there, in units of y, which changes the target.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place. Over a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
+            a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
             federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
-            total.
+            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -273,16 +272,15 @@ class OLS(OneFamily):
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
-            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
             tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
             nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
             number: residuals are clipped there, in units of y, which changes the target.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
@@ -408,11 +406,10 @@ class Logit(OneFamily):
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     weights : str, optional
-        Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take rows,
+        Name of a column with bounds from 0 with the weight of each row. Robust standard errors take rows,
         not weights, as independent.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
         which they are sent. Secure sums need several sites, see `from_arrays`.
@@ -498,16 +495,15 @@ class Logit(OneFamily):
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
             rows, not weights, as independent.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place. Over a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
+            a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
             federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
-            total.
+            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -559,14 +555,13 @@ class Logit(OneFamily):
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
             rows, not weights, as independent.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
@@ -610,7 +605,7 @@ class Poisson(OneFamily):
     y_bounds : (low, high)
         Public bounds of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
-        Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the tail
+        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
         beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds": nothing is
         clipped and nothing assumed, and the noise is for the whole range of the response. A number: residuals
         are clipped there, in units of y, which changes the target.
@@ -620,11 +615,10 @@ class Poisson(OneFamily):
         Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
         coefficient.
     weights : str, optional
-        Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take rows,
+        Name of a column with bounds from 0 with the weight of each row. Robust standard errors take rows,
         not weights, as independent.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
         which they are sent. Secure sums need several sites, see `from_arrays`.
@@ -713,7 +707,7 @@ class Poisson(OneFamily):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
-            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
             tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
             nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
             number: residuals are clipped there, in units of y, which changes the target.
@@ -724,16 +718,15 @@ class Poisson(OneFamily):
             Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
             rows, not weights, as independent.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place. Over a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
+            a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
             federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy
-            total.
+            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -788,7 +781,7 @@ class Poisson(OneFamily):
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
-            Where residuals are clipped. "auto" (default): noisy counts choose the clipping threshold, the
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
             tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
             nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
             number: residuals are clipped there, in units of y, which changes the target.
@@ -799,14 +792,13 @@ class Poisson(OneFamily):
             Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 that says how much a row counts. Robust standard errors take
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
             rows, not weights, as independent.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would

@@ -52,7 +52,7 @@ class Newton:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Columns whose coefficients the final step moves: named targets, and what they may go along with.
+    """Columns whose coefficients the final step moves: named targets and possibly correlated columns.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
 
     Every round gets twice the budget of the one before.
 
-    Without noise (infinite `mu`) it runs to convergence, whatever `options` say.
+    Without noise (infinite `mu`) it runs to convergence and ignores the rounds in `options`.
 
     Raises
     ------

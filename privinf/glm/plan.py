@@ -74,7 +74,7 @@ class FitPlan:
     weak : str
         Why there will be no intervals; empty where the fit ends with the release that they need.
     least_squares : LeastSquaresOptions or None
-        Where the fit is one of least squares by a one-step fit, and has no rounds.
+        Options of a one-step least-squares fit, which has no rounds.
     curved : bool
         Whether it is one of a logistic or Poisson model in whitened units.
     margins : bool
@@ -97,7 +97,7 @@ class FitPlan:
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """What tells a fit from another one; older fits, whose files have been kept, had the first alone."""
+        """Settings that identify a fit in stored files; files of older fits have the first one only."""
         return (
             replace(self, block=None),
             *([] if self.least_squares is None else [self.least_squares]),
@@ -121,7 +121,7 @@ class FitPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRequest:
-    """What a call of ``fit`` requests; attributes as `GLM.fit` and `OLS.fit` say."""
+    """Request of a call of ``fit``; attributes as the parameters of `GLM.fit` and `OLS.fit`."""
 
     optimizer: Newton | Optimizer | None = None
     public_seed: int = 0
@@ -140,7 +140,7 @@ class FitRequest:
 
 
 def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) -> FitPlan:
-    """Return the plan of a fit, or say what is wrong with the request (ArgumentError); reads no rows.
+    """Return the plan of a fit, or raise ArgumentError for an invalid request; reads no rows.
 
     `spending` has epsilon, mu or rho, and perhaps delta and calibration.
     """
@@ -208,7 +208,7 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     if request.margins:
         raise ArgumentError(NO_MARGINS)
     if block is not None and not possible:
-        # A descent that comes near all coefficients: full batches, whole scores, steps of 1/V.
+        # A descent that approaches all coefficients: full batches, unsketched scores, steps of 1/V.
         optimizer = optimizer or DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)
         final = mu if math.isinf(mu) else mu * math.sqrt(share := optimizer.final_share)
         _check_targets(block, rows, units, mu, final)
@@ -249,7 +249,7 @@ def refuse_without_intervals(plan: FitPlan, request: FitRequest, family: Family)
 def _reason_without_intervals(
     p: int, units: float, mu: float, share: float, delta: float, clients: Clients | None
 ) -> str:
-    """Return why so many coefficients have no intervals, and which budget, or number of rows, would do."""
+    """Return why so many coefficients have no intervals, and the budget or number of rows that suffices."""
     noun = "record" if clients is None else "site"
     times = math.pow(p, 1.5) / largest_size_for_intervals(max(units, 1.0), mu * math.sqrt(share))
     fewer = int(math.pow(largest_size_for_intervals(units, mu * math.sqrt(share)), 2.0 / 3.0))
@@ -272,7 +272,7 @@ def _rounded_up(number: float) -> str:
 
 
 def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: float) -> None:
-    """Raise NotAvailableError unless a block's step is right next to so many other coefficients.
+    """Raise NotAvailableError unless a block's step is valid given the number of other coefficients.
 
     Their noise, of order R/(n mu) each, adds to the linear predictor a variance of order p R^2/(n mu)^2,
     which moves a logistic slope by a like share of itself: RADIUS_LIMIT keeps that at about a twentieth.

@@ -1,4 +1,4 @@
-"""What a one-step fit asks of the rows, and what it pays: the questions of least squares with their prices.
+"""Queries of a one-step least-squares fit, with their prices.
 
 With narrower bounds (`OLS.fit` with ``adapt_bounds=True``) rows are weighted. Clipping columns at narrower
 bounds would bias slopes. Weights that depend on x alone do not, where the mean is linear:
@@ -46,7 +46,7 @@ PricedQuery: TypeAlias = tuple[str, float, str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class InitialEstimate:
-    """Where a one-step fit starts, scaled units.
+    """Initial estimate of a one-step fit, scaled units.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class InitialEstimate:
     residuals : Tail or None
         Of the residuals at the first theta.
     white : ndarray, shape (p, p)
-        Second moments of v by the release that M was made of: 1 along directions that it saw.
+        Second moments of v by the release that M was computed from: 1 along directions above its noise.
     """
 
     theta: Floats
@@ -86,24 +86,24 @@ class InitialEstimate:
         return self.smallest / self.edge if self.edge > 0.0 else math.inf
 
     def args(self, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
-        """Return what statistics are told of the pilot."""
+        """Return the arguments of a statistic at the initial estimate."""
         return {"theta": self.theta, "whitening": self.whitening, "unit": self.unit, **extra}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastSquaresOptions:
-    """What is requested.
+    """Options of a least-squares fit.
 
     Attributes
     ----------
     rule : {"auto", "bounds"} or None
-        How scores are clipped: by counts; not at all, so that the whole range is paid for; None: at `clip`.
+        Clipping of scores: by counts; none, with noise for the full range of the bounds; None: at `clip`.
     clip : float or None
-        E, the residual clip that the user stated, scaled units.
+        E, the residual clip of the user, scaled units.
     target : {"mean", "robust"}
         Least squares, or the root of the clipped scores.
     robust : bool
-        Whether a meat is released; else the errors are taken to have equal variance.
+        Whether a meat is released; otherwise equal variances of the errors are assumed.
     adapt_bounds : bool
         Whether rows are weighted by narrower bounds.
     """
@@ -130,7 +130,7 @@ class LeastSquaresOptions:
 
 @dataclass(slots=True, kw_only=True)
 class LeastSquaresQueries:
-    """Releases about one regression, and what of the budget they spent.
+    """Releases of one regression, and the share of the budget that they spent.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class LeastSquaresQueries:
     rows : GlmRows
         Units and public bounds.
     units : mapping
-        What every statistic is told: centers, scales, the constant, the response's units.
+        Arguments of every statistic: centers, scales, the constant, the response's units.
     reachable : Reachable
         Of rows in scaled units.
     mu : float
@@ -146,15 +146,15 @@ class LeastSquaresQueries:
     n : int
     response : (low, high)
         Bounds of the response, scaled units.
-    looks : LeastSquaresOptions
+    options : LeastSquaresOptions
     spent : float
         Share of mu^2.
     ones : ndarray, shape (p,), or None
         The v with z'v = 1 in every row, where columns hold a constant or add up to one.
     outside : OutsideCount or None
-        What is asked next to the last releases, at a price of its own.
+        Count that is released together with the last queries, at a separate price.
     counted : NoisySum or None
-        The answer.
+        Its release.
     ends : tuple of str
         Columns whose mean the first release puts at an end of their bounds.
     """
@@ -177,7 +177,7 @@ class LeastSquaresQueries:
     def from_rows(
         cls, rows: GlmRows, sums: GlmSums, mu: float, options: LeastSquaresOptions
     ) -> LeastSquaresQueries:
-        """Return the questions of a model's rows."""
+        """Return the queries of a model's rows."""
         center, unit, low, high = rows.response_units
         units: dict[str, Any] = {"response_factor": 1.0 / unit, "intercept": center}
         if rows.center.any():
@@ -221,12 +221,12 @@ class LeastSquaresQueries:
             setattr(self, name, getattr(narrower, name))
 
     def detect_values_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
-        """Keep which means the first release, of (z, y), puts at an end; y counted with this weight."""
+        """Store the columns whose means are at an end by the first release of (z, y); y has this weight."""
         constant = self.rows.design.constant
         p = self.p
         if constant is None or self.rows.weighted:
             return
-        sd /= math.sqrt(2.0)  # the diagonal of the noise has twice the variance of what is off it
+        sd /= math.sqrt(2.0)  # the diagonal of the noise has twice the variance of other entries
         response = float(moments[constant, p]), sd / weight, *self.response
         self.ends = ends_of(self.rows, moments[constant, :p], sd, response)
 
@@ -311,14 +311,14 @@ class LeastSquaresQueries:
         return from_isometric(release.values) / self.n, float(release.scale) / self.n
 
     def args(self, initial: InitialEstimate, extra: Mapping[str, PlainValue]) -> dict[str, Any]:
-        """Return what statistics of residuals are told of the pilot, and of the user's clip."""
+        """Return the arguments of a statistic of residuals: the initial estimate and the user's clip."""
         clip = {} if self.options.clip is None else {"residual_clip": self.options.clip}
         return initial.args({**clip, **extra})
 
     def squares(self, initial: InitialEstimate) -> tuple[PricedQuery, float]:
-        """Return what requests the squared residuals at the pilot, paid as a meat, and what lies beyond them.
+        """Return the query of squared residuals at the initial estimate, priced as a meat, and their tail.
 
-        They are clipped where counts say, and what the counts see beyond is to be added.
+        Counts choose the clip; the second value is the estimated tail beyond it, to be added.
         """
         excess = 0.0
         bound2 = min(self.residual(initial.theta), self.options.clip or math.inf) ** 2

@@ -1,4 +1,4 @@
-"""Results of generalized linear models: the common facade, the public iterates, what was sent."""
+"""Results of generalized linear models: the common facade, public iterates and traffic."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class GlmSettings(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class GLMInference(Inference):
-    """Inference of a generalized linear model: of curved fits by draws, and with what heavy tails do."""
+    """Inference of a generalized linear model: draws of curved fits, effects of heavy tails."""
 
     @property
     def settings(self) -> GlmSettings:
@@ -128,7 +128,7 @@ class GLMInference(Inference):
 
     @property
     def interval_warnings(self) -> list[tuple[type[Warning], str]]:
-        """What speaks against intervals and tests: as of every result, a prior, heavy tails, a misfit."""
+        """Cautions about intervals and tests: those of every result, a prior, heavy tails, a misfit."""
         warnings = super().interval_warnings
         if self.cov_type == "posterior":
             warnings.append((Weak, OF_A_PRIOR))
@@ -342,7 +342,7 @@ class GLMResults(Results):
 
     @cached_property
     def communication(self) -> pd.DataFrame:
-        """What one site received and sent, question by question: floats and bytes, down and up."""
+        """Floats and bytes that one site received and sent, per query."""
         rounds = list(self._settings["rounds"])
         traffic = pd.DataFrame(rounds, columns=["question", "floats_down", "floats_up"])
         return traffic.assign(bytes_down=BYTES * traffic.floats_down, bytes_up=BYTES * traffic.floats_up)
@@ -363,7 +363,7 @@ def named_results(estimate: Estimate, **context: Any) -> GLMResults:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FitDescription:
-    """Description of a fit: model, method, options of the summary, its rounds, what was sent, its cost.
+    """Description of a fit: model, method, options of the summary, its rounds, traffic and cost.
 
     `clipped` has the shares of values that counts put outside their bounds, and `at_an_end` the columns whose
     released mean is at an end of theirs.

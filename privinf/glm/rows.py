@@ -1,4 +1,4 @@
-"""What is public of the rows of a generalized linear model: bounds, units, clips."""
+"""Public information on the rows of a generalized linear model: bounds, units, clips."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class GlmRows:
 
     @property
     def model(self) -> dict[str, Any]:
-        """What every statistic of the model is given; units only where they are not the user's."""
+        """Arguments of every statistic of the model; units only where they differ from the user's."""
         design = self.design
         arguments: dict[str, Any] = {"family": self.family, "radius": self.radius}
         if self.residual_clip is not None:
@@ -220,7 +220,7 @@ class GlmRows:
 
 
 def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
-    """Return what is public of arrays; a binomial response needs no bounds, and takes none."""
+    """Return the public bounds of arrays; a binomial response has none of its own."""
     check_choice(family, Family, "family")
     if family == "binomial":
         if y_bounds is not None:
@@ -349,7 +349,7 @@ def _limits(design: Design, center: Floats, scale: Floats) -> tuple[Floats, Floa
 
 
 def _radius(design: Design, radius: float | None, low: Floats, high: Floats) -> float:
-    """Return R: the longest row that the bounds allow, or what was requested."""
+    """Return R: the longest row that the bounds allow, or the requested radius."""
     if radius is not None:
         return check_positive(radius, "radius")
     max_abs = np.maximum(np.abs(low), np.abs(high))[~design.private]

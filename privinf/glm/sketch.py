@@ -1,6 +1,6 @@
 """The sketch of DOME, learned directions next to random probes, and Adam's moments of gradients (paper 3).
 
-All of it is public: made of releases and of public seeds.
+All of it is public: a function of releases and of public seeds.
 """
 
 from __future__ import annotations

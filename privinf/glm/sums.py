@@ -1,4 +1,4 @@
-"""The sums that a generalized linear model asks of a server, in scaled units, and their traffic."""
+"""Sums that a generalized linear model requests from a server, in scaled units, and their traffic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GlmServer(Protocol):
 
 @dataclass(slots=True)
 class Traffic:
-    """Floats that one site received and sent, question by question.
+    """Floats that one site received and sent, per query.
 
     Attributes
     ----------
@@ -47,13 +47,13 @@ class Traffic:
 
     Notes
     -----
-    Arrays only: headers and single numbers, a few hundred bytes a question, are not counted.
+    Arrays only: headers and single numbers, a few hundred bytes a query, are not counted.
     """
 
     rounds: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, label: str, args: Mapping[str, Any], answer: int) -> None:
-        """Count one question's arrays and its answer."""
+        """Count the arrays of one query and its answer."""
         down = sum(int(value.size) for value in args.values() if isinstance(value, np.ndarray))
         self.rounds.append((label, down, answer))
 
@@ -70,7 +70,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Sites as units of privacy: all records of one are replaced at once.
+    """Sites as units of privacy: all records of one are replaced together.
 
     Attributes
     ----------

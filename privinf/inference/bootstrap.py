@@ -20,7 +20,7 @@ Resolve = Callable[[Floats], tuple[Floats, Floats]]
 # intervals by pairs were 1.1, 1.1, 1.8 and 40 times as wide as by t: below three rows a coefficient, none.
 FEWEST_PER_COEFFICIENT = 3
 
-# Multipliers held at once: bounds the memory of a bootstrap by O(draws * p + BLOCK), whatever n is.
+# Multipliers held at once: bounds the memory of a bootstrap by O(draws * p + BLOCK), for any n.
 BLOCK = 1 << 22
 
 

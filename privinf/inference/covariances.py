@@ -1,7 +1,7 @@
-"""Covariances of coefficients by the name that ``cov_type=`` takes: what each assumes, and what it needs.
+"""Covariances of coefficients by the name that ``cov_type=`` takes: assumptions and required releases.
 
 All are sandwiches ``A^-1 M A^-1 / n``. A release supports one meat M, with the noise in it; a class states
-which one, and what it does to the solved estimate.
+which one, and its effect on the solved estimate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from privinf.typing import CovWord, Floats, SamplingKind
 
 
 class Covariance:
-    """The covariance that a release was made for, whichever that is: a fit that names none takes it.
+    """The covariance that a release was planned for: the default of a fit.
 
     Attributes
     ----------

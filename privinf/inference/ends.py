@@ -8,7 +8,7 @@ from privinf.typing import Flags, Floats
 
 # How far from an end a mean may be, in sds of its noise.
 NEAR_SDS = 2.0
-# The largest sd of the noise for which the question is answered, in half ranges.
+# The largest sd of the noise for which means at an end are reported, in half ranges.
 CLEAR_SHARE = 0.05
 
 

@@ -1,4 +1,4 @@
-"""Estimate: coefficients, their covariance, and what both were made from; all results derive from it."""
+"""Estimate: coefficients, their covariance, and the inputs of both; all results derive from it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SYMMETRY_TOLERANCE = 1e-8  # rounding of a covariance, relative to the product 
 _ADDING = 1e-6  # rounding of the sum of a variance's terms, relative to the same
 
 
-# What a covariance, estimated from what was released, differs by from the sum of its named terms.
+# Difference between a covariance estimated from releases and the sum of its named terms.
 UNATTRIBUTED = "unattributed"
 
 
@@ -53,9 +53,9 @@ class VarianceTerms:
     Attributes
     ----------
     equation : str
-        What the terms are.
+        Meaning of the terms.
     sampling, noise : mapping of str to (p, p) array
-        What the rows alone would leave, or cannot be told from it; and what the privacy mechanism causes. A
+        Terms due to sampling, or inseparable from it; and terms due to the privacy mechanism. A
         term that is a difference can come out negative where the noise is strong; the sum is positive.
     """
 
@@ -65,7 +65,7 @@ class VarianceTerms:
 
     @classmethod
     def dividing(cls, cov: Floats, equation: str, noise: Mapping[str, Floats]) -> VarianceTerms:
-        """Return the terms of a covariance of which all that noise did not cause is sampling."""
+        """Return the terms of a covariance whose parts not due to noise are sampling."""
         return cls(equation, {"sampling": cov - sum(noise.values())}, noise)
 
     def mapped(self, T: Floats) -> VarianceTerms:
@@ -95,7 +95,7 @@ class Estimate:
         Point estimate, in the units of `names`.
     cov : (p, p) array or None
         Total covariance, sampling and privacy noise together. None where the release identifies the
-        coefficients too weakly for one; `weak_reason` then says why.
+        coefficients too weakly for one; `weak_reason` then states why.
     names : tuple of p str
         Labels, without repeats.
     nobs : int
@@ -108,11 +108,11 @@ class Estimate:
     noise_cov : (p, p) array or None
         Part of `cov` that the privacy noise causes; positive semidefinite.
     cov_type : str
-        What kind of covariance `cov` is, as the summary prints it.
+        Kind of covariance of `cov`, as the summary prints it.
     weak_reason : str
         Why `cov` is None; empty otherwise.
     df : float
-        Degrees of freedom of the whole of `cov`: tests and intervals use t quantiles where it is finite.
+        Degrees of freedom of all of `cov`: tests and intervals use t quantiles where it is finite.
     df_resid : float
         Degrees of freedom of the sampling part of `cov` alone, n - p, or fewer where that is noisy: where it
         is finite, each contrast has its own t quantile (Satterthwaite, `privinf.inference.intervals`).
@@ -376,7 +376,7 @@ def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Float
 
 
 def is_semidefinite(matrix: Floats) -> bool:
-    """Return whether a symmetric matrix is positive semidefinite, but for rounding."""
+    """Return whether a symmetric matrix is positive semidefinite, up to rounding."""
     scale = np.sqrt(np.abs(np.diag(matrix)))
     unit = np.where(scale > 0.0, scale, 1.0)
     return bool(np.linalg.eigvalsh(matrix / np.outer(unit, unit))[0] >= -_SYMMETRY_TOLERANCE * len(matrix))

@@ -71,7 +71,7 @@ def check_finite_maximum(
     names: Sequence[str],
     family: CurvedFamily,
 ) -> None:
-    """Raise if the likelihood goes on growing along a direction: the rows separate the outcomes.
+    """Raise if the likelihood increases without bound along a direction: the rows separate the outcomes.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ CHI_SQUARE_FROM = 1e9  # degrees of freedom from which F is chi-square to nine d
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How well k numbers are known: standard errors, their degrees of freedom, and what may bias them.
+    """Precision of k numbers: standard errors, their degrees of freedom, and bounds on their bias.
 
     Attributes
     ----------

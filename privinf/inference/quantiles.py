@@ -1,7 +1,7 @@
 """Quantiles and ranges from noisy distribution functions: where the rows are, and where few of them end.
 
-A distribution function counts rows at or below public edges, with noise that neighbouring counts share. Its
-isotonic regression is what rows can have. A count is *seen* where it passes some sds of its noise.
+A distribution function counts rows at or below public edges, with noise that neighboring counts share. Its
+isotonic regression is a possible distribution. A count is *detected* if it exceeds some sds of its noise.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from privinf.typing import Floats
 POWERS = (-20, 43)  # signed powers of 2, from 2^-20 to 2^43, within which a range is sought
 QUARTERS = 4  # edges in an octave where rows are detected at 0 alone
 CERTAIN = 4.0  # sds of the noise from which on rows are certain to lie beyond an edge
-IN_TAIL = 2.0  # sds of the noise from which on rows count as seen in a tail
+IN_TAIL = 2.0  # sds of the noise from which on rows count as detected in a tail
 TAIL_RATIO = 4.0  # ratio of the two counts between which a tail's slope is taken
 INNER = 128  # cells of a range
 OUTER = 64  # cells of each side beyond it
-FAR = 15.0  # how far these reach, in ranges
+FAR = 15.0  # extent of these, in ranges
 NARROW = 256  # cells of a narrow octave
 WINDOW = 64  # edges of the second distribution function, around a quantile
 SHRINK = 0.75  # factor by which each of a half of them is nearer to the quantile than the one before
@@ -61,7 +61,7 @@ def monotone(distribution: Distribution) -> Floats:
 
 
 def signed_powers(parts: int = 1) -> Floats:
-    """Return +-2^k for k in `POWERS`, in steps of so many parts of an octave."""
+    """Return +-2^k for k in `POWERS`, in steps of this fraction of an octave."""
     first, last = POWERS
     powers = 2.0 ** (first + np.arange((last - first) * parts + 1) / parts)
     return np.concatenate([-powers[::-1], powers])
@@ -81,7 +81,7 @@ def detected_range(distribution: Distribution) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where rows were detected, and the edges at which to look next."""
+    """Range in which rows were detected, and the edges of the next release."""
 
     low: float
     high: float
@@ -99,7 +99,7 @@ class Search:
 
     @property
     def narrow(self) -> bool:
-        """Whether all lies in one octave or two of one sign, as years do: a second release is needed."""
+        """Whether all rows are in one or two octaves of one sign, which needs a second release."""
         ends = sorted((abs(self.low), abs(self.high)))
         return self.low * self.high > 0.0 and ends[1] <= 4.0 * ends[0]
 
@@ -126,7 +126,7 @@ class Range:
 
     `hidden`: nothing was detected on either side of one cell. `moves`: by what share of itself they may
     change a slope on the column, cov(x, e)/var(x) of the clipped x and of what is cut, e; with two sds of the
-    noise, and beyond what is seen as an exponential tail. `beyond`: share of the rows outside, but for four
+    noise, and the undetected part as an exponential tail. `beyond`: share of the rows outside, but for four
     sds.
     """
 
@@ -141,8 +141,8 @@ class Range:
 def range_at(distribution: Distribution, clip: float) -> Range:
     """Return the bounds that a share `clip` of the rows passes, half of it on each side.
 
-    Where that is too few to be detected, the tail goes on from where it was seen as an exponential
-    distribution does, at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
+    Where that is too few to be detected, the tail is extrapolated as that of an exponential
+    distribution, at the slope between `IN_TAIL` sds of the noise and `TAIL_RATIO` times as many.
     """
     counts = monotone(distribution)
     aim = 0.5 * clip * distribution.n
@@ -241,7 +241,7 @@ def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, R
 
 
 def inverse(distribution: Distribution, at: Floats, low: float, high: float) -> Floats:
-    """Return the points within [low, high] at which so many rows lie below, straight between edges."""
+    """Return the points within [low, high] with this many rows below, by linear interpolation."""
     edges = np.concatenate([[low], distribution.edges, [high]])
     counts = np.concatenate([[0.0], monotone(distribution), [float(distribution.n)]])
     right = np.clip(np.searchsorted(counts, at, side="left"), 1, len(counts) - 1)
@@ -307,7 +307,7 @@ def ordered_intervals(q: Sequence[float], intervals: Sequence[tuple[float, float
     -----
     Estimates are the isotonic regression. A lower end is the least of those of its own and all larger q, an
     upper end the largest of those of its own and all smaller q. Both are then in order, and every interval
-    contains the one that it was made from, so that none covers less, alone or jointly. The isotonic estimate
+    contains the original one, so that none covers less, alone or jointly. The isotonic estimate
     lies between the least estimate of its own and larger q and the largest of its own and smaller q, hence
     inside. Intervals that were in order stay as they were.
 
@@ -347,7 +347,7 @@ class MeanClip:
         return self.above / n, self.below / n
 
     def note(self, n: int) -> str:
-        """Return what it does, in words."""
+        """Return a sentence about its effect."""
         return CLIP_NOTE.format(self.low, self.high, *self.most, n, *self.share(n), *self.worst(n))
 
     def worst(self, n: int) -> tuple[float, float]:
@@ -391,7 +391,7 @@ def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu:
 
 
 def _side(t: Floats, tail_counts: Floats, sds: Floats, n: int, bound: float) -> tuple[Floats, Floats, Floats]:
-    """Return distances at which one side may be clipped, what each may cut, and how many rows."""
+    """Return possible clipping distances of one side, the sum that each may cut, and its number of rows."""
     none = np.array([bound]), np.zeros(1), np.zeros(1)
     if not len(t) or 0.5 * n < 4.0 * CERTAIN * sds.max() or not sds.max() > 0.0:
         return none

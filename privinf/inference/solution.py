@@ -54,8 +54,8 @@ class Solution:
     scores : (m, p) array or None
         Scores at `params`, mean zero.
     point : (p,) array
-        What to report as coefficients: differs from `params` only for ridge with target "population",
-        where inference comes from the unpenalised moments.
+        Reported coefficients: differs from `params` only for ridge with target "population",
+        where inference comes from the unpenalized moments.
     sampling_cov : (p, p) array or None
         Covariance that the same rows would have given without noise.
     sampling_kind : str
@@ -131,7 +131,7 @@ def solve(
     Returns
     -------
     Solution
-        Never raises for weak systems: `cov` is then None and `weak_reason` says why.
+        Never raises for weak systems: `cov` is then None and `weak_reason` states why.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _terms(system: LinearScores, bread: Floats, params: Floats, cov: Floats, tar
 
 
 def _sampling_covariance(system: LinearScores, bread: Floats, params: Floats) -> tuple[Floats | None, str]:
-    """Return the covariance without noise and what it assumes, or None and the reason."""
+    """Return the covariance without noise and its assumption, or None and the reason."""
     if not is_positive_definite(bread):
         return None, WEAK_GRAM
     try:
@@ -286,7 +286,8 @@ def score_meat(scores: Floats, n: int) -> Floats:
 def small_sample(estimate: Estimate) -> Estimate:
     """Return the estimate with HC1 for HC0: the sampling part of its covariance times n/(n - p).
 
-    The noise's part is exact and needs no factor; where what is left is no covariance, all is multiplied.
+    The noise's part is exact and needs no factor; where the rest is not a covariance, the total is
+    multiplied.
     """
     n, p = estimate.nobs, len(estimate.params)
     if estimate.cov is None:
@@ -333,7 +334,7 @@ def totals_noise_terms(form: Callable[[Floats, Floats], Floats], beta: Floats) -
     """Return the terms of ``sum_kl w_k w_l K_kl``, w = (b, 1): of the noise in g, in A b, and in both.
 
     `form` makes ``sum_kl w_k v_l K_kl`` of w and v. Both have noise in common only where columns and response
-    share an entry of what was released.
+    share a released entry.
     """
     slopes = np.append(beta, 0.0)
     last_axis = np.append(np.zeros_like(beta), 1.0)

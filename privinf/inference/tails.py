@@ -1,7 +1,7 @@
 """Tails of the terms of a sum from noisy counts: how many pass a threshold, and where to clip the sum.
 
-A private sum of terms t >= 0 clips them at some C: its noise grows with C, and what lies beyond C is lost.
-Counts of terms above public thresholds (`privinf.mechanisms.statistics.summands`) show how much that is, up
+A private sum of terms t >= 0 clips them at some C: its noise grows with C, and the excess beyond C is lost.
+Counts of terms above public thresholds (`privinf.mechanisms.statistics.summands`) estimate this excess, up
 to their noise; beyond the last count that is detected the tail is taken to go on as a power law.
 """
 
@@ -20,7 +20,7 @@ from privinf.typing import Floats
 # Noise looks like a tail in one release of 25.
 VISIBLE_SDS = 1.6
 VISIBLE_SDS_BEFORE = 2.0  # the same of other sums
-UNSEEN = 2.5  # sds of the first count's noise that stand for what may be there where no count is detected
+UNSEEN = 2.5  # sds of the first count's noise that bound the counts if no count is detected
 SURE = 2.0  # a count of this many sds more is detected in all but a thirtieth of releases
 OFF = 2.5  # counts more than this many times as far out as the last sure one are released again
 TOWERING = 3.5  # sds of its noise from which on a count is sure
@@ -62,9 +62,9 @@ class Tail:
         Largest possible term.
     rows : int
     detected : bool
-        Whether any count passed its noise.
+        Whether any count exceeded its noise.
     hidden : float
-        How many terms the noise of the counts can hide at once: fewer than this go unseen in one release in
+        Number of terms that the noise of the counts can hide: fewer than this go unseen in one release in
         thirty, at the last threshold that is used.
     """
 
@@ -133,8 +133,8 @@ def tail_of(
     top : float
         Largest possible term.
     visible_sds : float
-        The power law begins at the last threshold whose count, made nonincreasing (`decreasing`), passes so
-        many sds: the last one, so that a gap does not hide what lies beyond it.
+        The power law begins at the last threshold whose count, made nonincreasing (`decreasing`), exceeds
+        this many sds: the last one, so that a gap does not hide what lies beyond it.
     flattest : float
         Least slope of the power law.
 
@@ -170,7 +170,7 @@ def tail_of(
 def decreasing(counts: Floats, sd: Floats) -> Floats:
     """Return the nonincreasing numbers nearest to noisy counts above increasing thresholds.
 
-    Terms that pass a threshold pass all below it, so that a count that stands out where those below it do not
+    Terms above a threshold are above all lower ones, so a count that stands out where those below it do not
     is noise, and is averaged with them. Terms beyond a gap stay: the counts across the gap are theirs.
     """
     largest = float(sd.max(initial=0.0))
@@ -234,24 +234,24 @@ def squared(tail: Tail) -> Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
-    """Where a sum is clipped, in two parts, and what is made of them.
+    """Clipping thresholds of a sum in two parts, and the extrapolated tail.
 
     Attributes
     ----------
     low, high : float
-        tau and C: the parts hold min(t, tau) and what is between tau and C.
+        tau and C: the parts are min(t, tau) and the excess between tau and C.
     ratio : float
-        lambda = X(C)/(X(tau) - X(C)): how much lies beyond C, against the upper part.
+        lambda = X(C)/(X(tau) - X(C)): the excess beyond C relative to the upper part.
     weight : float
-        w = 1 + .6 lambda: of the upper part, for itself and for what lies beyond.
+        w = 1 + .6 lambda: weight of the upper part, which includes the extrapolated tail.
     between : float
         X(tau) - X(C): the most that the upper part can hold, by the counts.
     cut : float
-        N(C): how many terms pass C, by the counts.
+        N(C): number of terms above C, by the counts.
     beyond : float
-        X(C): what lies beyond C, by the counts.
+        X(C): the excess beyond C, by the counts.
     hidden : float
-        Terms that the counts' noise can hide at once.
+        Number of terms that the counts' noise can hide.
     """
 
     low: float

@@ -200,8 +200,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         How binary columns and factors are sent: by randomized response (default), or with Gaussian noise as
         in the paper, which is less accurate.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.

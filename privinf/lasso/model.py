@@ -92,12 +92,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Label of the site of every row, where the rows of several sites are in one place. Default: one
         curator.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. "central": one curator, who holds them (the default without `sites`).
         "server" (the default with `sites`): the sites send un-noised sums to a server that they trust.
-        "secure-sum": they add the noise themselves, under masks, and nobody sees more than the noisy total;
+        "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed;
         for two sites or more, with named targets.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
@@ -223,13 +222,13 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
             the half-width. Sizes of columns that matter are released.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place. Over a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
+            a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. "central": one curator, who holds them (the default of a table
             without `sites`). "server" (the default of sites): they send un-noised sums to a server that they
-            trust. "secure-sum": they add the noise themselves, under masks, and nobody sees more than the
-            noisy total; for two sites or more, with named targets.
+            trust. "secure-sum": they add the noise themselves, under masks, so only the noisy total
+            is revealed; for two sites or more, with named targets.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -292,11 +291,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
             the half-width. Sizes of columns that matter are released.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, and nobody sees more than the noisy total; it needs the
+            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``. It is for two sites or more, with named targets.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would

@@ -75,8 +75,7 @@ class RMGMOLS(PartyModel):
     rsquared : float, optional
         Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -195,8 +194,7 @@ class RMGMOLS(PartyModel):
         rsquared : float, optional
             Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -251,8 +249,7 @@ class DGMOLS(PartyModel):
         Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
         of the paper).
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -344,8 +341,7 @@ class DGMOLS(PartyModel):
             Whether the noise of a party is by its own diameter (default), or by the largest of all parties
             (d_max of the paper).
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -397,8 +393,7 @@ class BGMOLS(DGMOLS):
         Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
         of the paper).
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.

@@ -165,8 +165,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     public_seed : int
         Seed of the public directions.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.

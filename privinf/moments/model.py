@@ -103,7 +103,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 
     Over several sites it is made by `from_arrays`, or by `from_formula` from a federation: by secure sums
-    their noise is that of one trusted curator, and nobody sees more than the noisy total.
+    their noise is that of one trusted curator, so only the noisy total is revealed.
 
     Parameters
     ----------
@@ -130,8 +130,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Public weight of the response relative to the features in the release. Default: one that spends the
         sensitivity well.
     missing : {"raise", "impute-public"}
-        What to do about missing values: refuse them (default), or put the middle of the public bounds in
-        their place.
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -225,15 +224,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         trust : {"secure-sum", "server"}, optional
-            "secure-sum" (default): the sites add the noise themselves, under masks, and nobody sees more than
-            the noisy total; it needs the extra ``federation``. "server": they send un-noised sums to a server
-            that all of them trust.
+            "secure-sum" (default): the sites add the noise themselves, under masks, so only the noisy
+            total is revealed; it needs the extra ``federation``. "server": they send un-noised sums to a
+            server that all of them trust.
         response_weight : float, optional
             Public weight of the response relative to the features in the release. Default: one that spends
             the sensitivity well.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -314,8 +312,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Name of a column of observation weights, which the schema declares public with positive bounds;
             not over a federation.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds in
-            their place. Over a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
+            a federation each site decides, by its `Rows`.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
