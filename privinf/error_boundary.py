@@ -43,7 +43,7 @@ _PASSING = (PrivinfError, Warning, MemoryError)  # exceptions that pass a bounda
 
 
 def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the same function, out of which no exception comes that could hold a value of a row.
+    """Return the same function within a boundary: no exception that leaves it can hold a value of a row.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
     callable
         It lets pass, with ``__context__`` and ``__cause__`` None (but the number of an error of a connection,
         `bare`, as the cause of a SiteConnectionError): errors of the tree, warnings that filters
-        turned into errors, MemoryError, what is no Exception (KeyboardInterrupt), and Python's own TypeError
-        for a call that does not fit its signature; a keyword that the function does not have becomes an
-        ArgumentError that names the closest that it has. Every other exception becomes an error of the tree
-        that names the function; its traceback, which shows code, is kept.
+        turned into errors, MemoryError, objects that are not an Exception (KeyboardInterrupt), and Python's
+        own TypeError for a call that does not fit its signature; a keyword that the function does not have
+        becomes an ArgumentError that names the closest that it has. Every other exception becomes an error of
+        the tree that names the function; its traceback, which shows code, is kept.
 
     Notes
     -----
@@ -117,7 +117,7 @@ def error_boundaries(kind: C) -> C:
 def refuses(
     reasons: Mapping[str, str], error: type[PrivinfError] = ArgumentError
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function explain why it does not have keywords of these names.
+    """Register explanations for keywords that a function does not have.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ _CODE = next(
     for part in error_boundary.__code__.co_consts
     if inspect.iscode(part) and part.co_name == "call_within_boundary"
 )
-# Code of functions that pass a call on as it came: a TypeError raised there says that the call does not fit.
+# Code of functions that pass a call on unchanged: a TypeError raised there means that the call does not fit.
 _RELAYS = {_CODE}
 
 

@@ -1,6 +1,6 @@
 """The error tree of privinf: every exception and warning that the package raises on purpose.
 
-A message says what was wrong, in which column or argument, and what to do; it never contains a value
+A message states what is wrong, in which column or argument, and what to do; it never contains a value
 taken from a row.
 """
 
@@ -31,7 +31,7 @@ class BudgetExceededError(PrivinfError):
 
 
 class UnchargedError(PrivinfError):
-    """A release has no ledger line that says what it cost: it is not made, rather than reported as free."""
+    """A release has no ledger line that states its cost: it is refused, rather than reported as free."""
 
 
 class SensitivityError(PrivinfError, ValueError):
@@ -51,7 +51,7 @@ class AlignmentError(PrivinfError, ValueError):
 
 
 class SiteConnectionError(AlignmentError, ConnectionError):
-    """A site, or the way to it, did not answer; the message says which, what was charged, and how to go on.
+    """A site or its connection did not answer; the message states which, the charges, and how to resume.
 
     It is a ConnectionError too. Its cause is the error of the connection, without its text.
     """
@@ -90,7 +90,7 @@ class DependentRowsWarning(PrivinfWarning):
 
 
 class HeavyTailWarning(PrivinfWarning):
-    """Much of a sum lies beyond what counts can see: intervals rest on how the tail was taken to go on."""
+    """Much of a sum lies in the extrapolated tail: intervals depend on the assumed shape of the tail."""
 
 
 class MisfitWarning(PrivinfWarning):

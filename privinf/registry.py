@@ -56,7 +56,7 @@ class Task:
     method: str = "fit"
 
 
-# Of all generalised linear models.
+# Of all generalized linear models.
 _GLM = StoredModel("privinf.glm.results:GLMResults", "privinf.glm.least_squares:stored_scores")
 # Of all models of mixed rows.
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")

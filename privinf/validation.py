@@ -1,4 +1,4 @@
-"""Argument checks: each returns the normalised value or raises an error that says what to do."""
+"""Argument checks: each returns the normalized value or raises an error that says what to do."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 This room reads no rows. Losses (:mod:`.losses`) add up exactly (:mod:`.composition`); calibration turns a
 promised level into the mu of a Gaussian release; a :class:`Ledger` records every release, refuses those that
-would pass its :class:`Budget`, and a :class:`PrivacyReport` says what was promised in the end.
+would pass its :class:`Budget`, and a :class:`PrivacyReport` states the final guarantee.
 """
 
 import lazy_loader

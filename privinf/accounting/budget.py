@@ -55,7 +55,7 @@ _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """A hard limit on what may be spent about one unit. It only refuses; it calibrates nothing.
+    """A hard limit on the privacy loss of one unit. It only refuses; it calibrates nothing.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class Budget:
         return rho_to_epsilon(float(self.limit), delta)
 
     def cost(self, loss: Loss) -> Fraction:
-        """Return what a loss costs in this currency.
+        """Return the cost of a loss in this currency.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class Budget:
         Raises
         ------
         BudgetExceededError
-            It costs infinitely much: the release has no noise, or no finite cost follows from what is known.
+            The cost is infinite: the release has no noise, or no finite cost can be derived.
         """
         return cost_in(self.currency, loss)
 

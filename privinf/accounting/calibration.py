@@ -110,7 +110,7 @@ def _product(values: Floats, counts: Integers) -> tuple[Floats, Floats]:
 
 
 def _lattice(values: Floats, counts: Integers) -> tuple[Floats, Floats]:
-    """Convolve on a grid of step h, dominating each response by a lottery between its two grid neighbours.
+    """Convolve on a grid of step h, dominating each response by a lottery between its two grid neighbors.
 
     Randomized response with g <= e <= g + h is dominated by: with probability w response at g, else at g + h,
     where w keeps the average truth probability. (Both privacy curves are linear in e^eps between -g and g
@@ -166,7 +166,7 @@ def classic_mu(epsilon: float, delta: float) -> float:
     -----
     For reproduction only. The rule is proved for epsilon < 1, is never tight, and from about epsilon = 8.4
     (delta = 1e-5) the release is **not** private at the level claimed: report
-    ``gaussian_epsilon(classic_mu(epsilon, delta), delta)``, which is what the noise really gives.
+    ``gaussian_epsilon(classic_mu(epsilon, delta), delta)``, the exact guarantee of the noise.
     """
     epsilon = check_positive(epsilon, "epsilon")
     return epsilon / math.sqrt(2.0 * math.log(1.25 / check_fraction(delta, "delta")))

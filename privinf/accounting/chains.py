@@ -30,14 +30,14 @@ IN_USE = (
 
 
 class Chain:
-    """A journal that this object alone has open; `lines` are what its first line and the others say.
+    """A journal that this object alone has open; `lines` are its parsed lines.
 
     Parameters
     ----------
     path : Path
         Resolved.
     kind : str
-        What the first line must name as its format.
+        Format that the first line must name.
     anchor : Anchor
     header : dict, optional
         The first line of a journal that is made if there is none: its limit and name.
@@ -99,14 +99,14 @@ class Chain:
         Raises
         ------
         StorageError
-            The file is no longer what it was (`watch`), or the disk is full: nothing was recorded then, and
+            The file was changed (`watch`), or the disk is full: then nothing was recorded, and
             the journal is closed.
         """
         self.watch()
         self._append(line)
 
     def watch(self) -> None:
-        """Raise StorageError if the journal is closed, or is not what this object wrote and read."""
+        """Raise StorageError if the journal is closed, or was changed by others."""
         if self._file is None:
             raise StorageError(f"the ledger {self.path} is closed")
         if reason := self._changed():
@@ -185,7 +185,7 @@ class Chain:
             )
 
     def _begin(self, header: Mapping[str, Any]) -> None:
-        """Write the first line; an anchor of no lines says that it is under way."""
+        """Write the first line; an anchor without lines marks it as under way."""
         assert self._file is not None
         first = {
             "format": self.kind,
@@ -236,7 +236,7 @@ class Chain:
     def _after_anchor(
         self, identity: str, tags: list[str], remembered: tuple[str, Head] | None, *, torn: bool
     ) -> bool:
-        """Return whether the journal has a line more than its anchor says; StorageError if it lost one."""
+        """Return whether the journal has one line more than its anchor; StorageError if it lost one."""
         if remembered is None:
             raise StorageError(
                 f"the ledger {self.path} has no anchor file at {self.anchor.path}, so privinf cannot "
@@ -316,7 +316,7 @@ def refuse_lost(path: Path, anchor: Anchor) -> None:
 
 
 def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
-    """Take a journal as it is for the latest: record its head, as its holder asks.
+    """Accept a journal as the latest: record its head, on its holder's request.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class Total:
     mu2 : float
         Sum of mu^2 over the Gaussian releases; infinite if some release carries no noise.
     pure : tuple of float
-        Epsilons of the randomized responses (and of what is charged as such), largest first.
+        Epsilons of the randomized responses (and of releases charged as such), largest first.
     approximate : tuple of (float, float)
         The (epsilon, delta) events.
     concentrated : float

@@ -86,18 +86,18 @@ class Sensitivity:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One release: what was done to which unit, what protects it and what it cost.
+    """One release: mechanism, unit of privacy, noise and privacy loss.
 
     Parameters
     ----------
     mechanism : str
         "gaussian", "randomized response", ...
     label : str
-        What was released, in the caller's words: "features", "second moments".
+        The caller's label of the release: "features", "second moments".
     unit : str
         Whose privacy this is: "record", "person".
     relation : {"replace-one", "metric", "zero-out"}
-        The neighbouring relation of the guarantee. n is public throughout, so add/remove is refused; under
+        The neighboring relation of the guarantee. n is public throughout, so add/remove is refused; under
         "zero-out" a unit is replaced by one that contributes nothing, which claims less (`check_joined`).
     trust : {"central", "server", "secure-sum", "local", "per-party", "distributed"}
         Who sees the rows.
@@ -198,7 +198,7 @@ class LedgerEntry:
         return self.filed(self.id, scope + self.scope) if scope else self
 
     def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
-        """Return the same release as a line of another id or place, or that says more of its noise.
+        """Return the same release as a line with another id or scope, or with more noise terms.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class LedgerEntry:
         scope : tuple of str
             Place of the line.
         noise : mapping, optional
-            What the line states of its noise; by default the same as before.
+            Noise terms of the line; by default unchanged.
 
         Returns
         -------
@@ -292,7 +292,7 @@ _FIELDS = tuple(field.name for field in fields(LedgerEntry))  # of a line, in th
 
 
 def stamp_of(entries: Iterable[LedgerEntry]) -> str:
-    """Return what has to stand on everything made from these releases; empty if all noise was secure."""
+    """Return the stamp for every result of these releases; empty if all noise was secure."""
     lines = tuple(entries)
     amounts = (getattr(entry.loss, name, 0.0) for entry in lines for name in ("mu", "rho", "epsilon"))
     if any(math.isinf(amount) for amount in amounts):
@@ -374,5 +374,5 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _forbidden(name: str) -> bool:
-    """Say whether a name speaks of what depends on the data."""
+    """Return whether a name refers to data-dependent content."""
     return bool(_FORBIDDEN & set(name.lower().replace("-", "_").replace(" ", "_").split("_")))

@@ -31,7 +31,7 @@ class LedgerFile(Ledger):
     Parameters
     ----------
     path : path
-        On a local disk. Made by the first spend if it is not there, unless its anchor says there was one.
+        On a local disk. Created by the first spend, unless its anchor shows that there was one.
     budget : Budget, optional
         The limit of a new ledger; of one that is there it may be repeated, not changed.
     name : str
@@ -60,7 +60,7 @@ class LedgerFile(Ledger):
     ledger that was cut, changed or put back to an older copy is refused, by the anchor, and by a process that
     lives, which remembers the last line that it saw. Anyone who puts ledger and anchor back together is
     noticed by such a process alone: protect both as you protect the rows. Where a `Site` has such a ledger,
-    what a fit reserves is checked against the limit, and not held: other processes may charge it.
+    the reservation of a fit is checked against the limit, but not held: other processes may charge it.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class FileAccount(RereadAccount):
 
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
-        if not os.path.lexists(self.path):  # no file is made for what is refused
+        if not os.path.lexists(self.path):  # no file is made for a refused spend
             self._current().record(entries)
         with self._opened(making=True) as (chain, account):
             account.record(entries)
@@ -179,7 +179,7 @@ class FileAccount(RereadAccount):
         return _reopen, (str(self.path), limit, self.name, str(self.anchor.path), scope)
 
     def _current(self) -> MemoryAccount:
-        """Return what the file says; an empty account where no spend has made it yet."""
+        """Return the account of the file; an empty one where no spend has created it yet."""
         if not os.path.lexists(self.path) and not self._exists:
             return MemoryAccount(self.budget, self.name, self.identity)
         with self._opened() as (_, account):

@@ -1,9 +1,9 @@
 """Journals: files of lines that only grow, chained by a secret, with a witness in another folder.
 
 A line is ``<tag> <JSON object>``; its tag is the HMAC-SHA256, under the secret in the first line, of the tag
-before it and its own text. The last tag stands for all lines; with their number it is the `Head`. An anchor,
-a small file in another folder, says which head was the last: a journal that was cut or put back to an older
-copy does not hold it. What a line says under "private" is not under its tag, so that no head depends on it.
+before it and its own text. The last tag represents all lines; with their number it is the `Head`. An anchor,
+a small file in another folder, records the last head: a journal that was cut or put back to an older
+copy does not contain it. The "private" part of a line is not under its tag, so that no head depends on it.
 Local disks only: the lock on the file itself is the system's flock.
 """
 
@@ -39,7 +39,7 @@ ANCHOR_FIELDS = ("format", "version", "id", "path", "count", "tag")  # of a witn
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a journal stands: how many lines it has, and the tag of the last."""
+    """State of a journal: its number of lines, and the tag of the last."""
 
     count: int
     tag: str
@@ -120,7 +120,7 @@ def encoded(secret: str, before: str, line: Mapping[str, Any]) -> tuple[bytes, s
 
 
 def chained(line: Mapping[str, Any], text: str) -> str:
-    """Return what of a line its tag is of: its text, without what is private in it."""
+    """Return the tagged part of a line: its text without the private part."""
     if PRIVATE not in line:
         return text
     if text != json.dumps(line, sort_keys=True, allow_nan=False):

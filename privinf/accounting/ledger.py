@@ -1,4 +1,4 @@
-"""Ledger: the record of what has been spent, which refuses what would pass its limit."""
+"""Ledger: the record of all spends, which refuses those that would exceed its limit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ledger:
     **Privacy.** Reads no rows. A mechanism spends first and reads afterwards: a refusal has seen nothing,
     and an error after the spend leaves the charge standing. Costs are exact rationals in the limit's
     currency. Spends are atomic over threads. A copy is another handle of the same account; a pickle or JSON
-    text carries what was spent. Loaded into a process where the account still lives it joins that account;
+    text carries all spends. Loaded into a process where the account still lives it joins that account;
     elsewhere, and with a limit in a process that was forked, it is there to be read, and refuses to spend,
     since other copies of it may spend as well (`from_json` says how to go on). A limit does not reach into
     other processes: give it to one of them, split it, or keep it in a `LedgerFile`.
@@ -210,7 +210,7 @@ class Ledger:
         return total_of((entry.scope[depth:], entry.loss) for entry in self.entries)
 
     def remaining(self) -> Budget | None:
-        """Return what may still be spent in this scope.
+        """Return the remaining budget of this scope.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Ledger:
 
     @classmethod
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
-        """Read an account, recomputing what was spent from its entries.
+        """Read an account, and recompute its total from its entries.
 
         If the same account is alive in this process, the text is merged into it and the result is one more
         door to it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not spent
@@ -297,7 +297,7 @@ class Ledger:
 
 
 def check_budget(budget: object) -> None:
-    """Raise ArgumentError for what is neither a Budget nor None."""
+    """Raise ArgumentError unless the argument is a Budget or None."""
     if not (budget is None or isinstance(budget, Budget)):
         raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
 
@@ -325,7 +325,7 @@ class Account(ABC):
     read_only : bool
         It was loaded, or forked with its process, and may not be charged.
     shared : bool
-        Other processes see what it spends.
+        Other processes see its spends.
     """
 
     budget: Budget | None
@@ -356,7 +356,7 @@ class Account(ABC):
 
     @abstractmethod
     def free(self, part: Part) -> None:
-        """Give back what a reservation holds and has not charged."""
+        """Return the uncharged amount of a reservation."""
 
     @abstractmethod
     def number_fit(self, identities: list[str]) -> int | None:
@@ -368,7 +368,7 @@ class Account(ABC):
 
     @abstractmethod
     def remaining(self, scope: Scope) -> Budget | None:
-        """Return what may still be spent at `scope`, None without a limit."""
+        """Return the remaining budget at `scope`, None without a limit."""
 
     @abstractmethod
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
@@ -384,7 +384,7 @@ class Account(ABC):
 
 
 class FitNumbers:
-    """Which lines belong to which fit of this process; a file does not say."""
+    """Lines by fit of this process; a file does not record them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -411,7 +411,7 @@ class MemoryAccount(Account):
         self.name = name
         self.identity = identity
         self.read_only = False
-        self.shared = False  # shared: other processes see what it spends
+        self.shared = False  # shared: other processes see its spends
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         self._fits = FitNumbers()
@@ -468,7 +468,7 @@ class MemoryAccount(Account):
                 self._tally.hold(part, losses, subject)
 
     def free(self, part: Part) -> None:
-        """Give back what a reservation holds and has not charged."""
+        """Return the uncharged amount of a reservation."""
         with self._lock:
             if self._tally is not None:
                 self._tally.free(part)
@@ -493,7 +493,7 @@ class MemoryAccount(Account):
             )
 
     def remaining(self, scope: Scope) -> Budget | None:
-        """Return what may still be spent at `scope`, None without a limit."""
+        """Return the remaining budget at `scope`, None without a limit."""
         if self.budget is None or self._tally is None:
             return None
         with self._lock:
@@ -540,7 +540,7 @@ class RereadAccount(Account):
 
     @abstractmethod
     def _current(self) -> MemoryAccount:
-        """Return the account as it stands now, with all its entries."""
+        """Return the current account, with all its entries."""
 
     def snapshot(self) -> tuple[LedgerEntry, ...]:
         """Return all entries, in order."""
@@ -567,7 +567,7 @@ class RereadAccount(Account):
         return self._fits.number(identities, [entry.id for entry in self.snapshot()])
 
     def remaining(self, scope: Scope) -> Budget | None:
-        """Return what may still be spent at `scope`, None without a limit."""
+        """Return the remaining budget at `scope`, None without a limit."""
         return self._current().remaining(scope)
 
     def to_dict(self) -> dict[str, Any]:

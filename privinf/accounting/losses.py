@@ -1,4 +1,4 @@
-"""Privacy losses: what one release costs, in the terms in which its mechanism was proved private.
+"""Privacy losses: the cost of one release, in the privacy definition of its mechanism's proof.
 
 Five kinds are enough for everything that the package composes. Each is a small frozen record; how they add
 up is the business of :mod:`privinf.accounting.composition`.

@@ -1,4 +1,4 @@
-"""What a list of planned releases will cost, before any data are touched."""
+"""Cost of a list of planned releases, before any data are read."""
 
 from __future__ import annotations
 

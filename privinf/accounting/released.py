@@ -1,4 +1,4 @@
-"""What every released object carries: its ledger lines, what they cost, and whether it is private."""
+"""Common part of released objects: ledger lines, their cost, and whether the noise is private."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Released:
     Raises
     ------
     UnchargedError
-        It has no ledger line: what it cost would be reported as nothing.
+        It has no ledger line: its cost would be reported as zero.
 
     Notes
     -----
@@ -45,7 +45,7 @@ class Released:
 
     @property
     def loss(self) -> Total | ParallelTotal:
-        """What it cost, all its lines together."""
+        """Total privacy loss of its lines."""
         return total_of((entry.scope, entry.loss) for entry in self.entries)
 
     @property
@@ -86,7 +86,7 @@ class ReleasedNumber(float, Released):
 
     Notes
     -----
-    It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. What they return is a plain
+    It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. Their result is a plain
     number, which carries no account: keep the released one, or its `privacy`.
 
     **Privacy.** The number was released and is public.

@@ -31,7 +31,7 @@ HEADINGS: dict[ReportSubject, str] = {
     "party": "Privacy of one party's releases",
     "ledger": "Privacy of all releases together (the entire ledger)",
 }
-# What a fit from an earlier release has spent.
+# Spending of a fit from an earlier release.
 NOTHING_SPENT = "nothing, because the release that it uses was charged earlier"
 LEDGER = "Ledger at the end of this fit"
 # Where releases are counted that the ledger itself does not hold.
@@ -41,7 +41,7 @@ _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 
 
 class Printable(Protocol):
-    """What is printed of a privacy report; see `PrivacyReport`."""
+    """Printed form of a privacy report; see `PrivacyReport`."""
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -73,7 +73,7 @@ class Printable(Protocol):
 
     @property
     def subject(self) -> ReportSubject:
-        """What the totals are of."""
+        """Subject of the totals."""
 
     @property
     def elsewhere(self) -> int:
@@ -89,7 +89,7 @@ class Printable(Protocol):
 
     @property
     def relation(self) -> str:
-        """The neighbouring relation."""
+        """The neighboring relation."""
 
     @property
     def trust(self) -> str:
@@ -101,7 +101,7 @@ class Printable(Protocol):
 
     @property
     def stamp(self) -> str:
-        """What stands on a simulation."""
+        """Marks of a simulation."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""PrivacyReport: what a fit, and the ledger behind it, has revealed, as a statistician reads it."""
+"""PrivacyReport: privacy loss of a fit and of its ledger, in statistical terms."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PrivacyReport:
     fit : int or None
         Which fit of its ledger this is, from 1; None where that is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
-        What the totals are of: what a fit released itself, a release that was made before the fit and that
+        Subject of the totals: the releases of a fit, a release that was made before the fit and that
         the fit reads without any spending of its own, a release, one party's releases, or all releases
         recorded in a ledger.
     elsewhere : int
@@ -106,7 +106,7 @@ class PrivacyReport:
         delta : float, optional
             The requested delta; by default that of the ledger's limit, else 1e-6.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
-            What the totals are of; see the class.
+            Subject of the totals; see the class.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1), something is not an entry, zero-out lines stand among others, or
+            If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with others, or
             `subject` is none of the choices.
         """
         lines = tuple(entries)
@@ -207,7 +207,7 @@ class PrivacyReport:
 
     @property
     def place(self) -> str:
-        """Which fit of its ledger this is, and what all cost together; empty for the first and only one."""
+        """Number of this fit in its ledger, and the total cost of all fits; empty for the only one."""
         earlier = len({entry.id for entry in self.recorded} - {entry.id for entry in self.entries})
         if not earlier:
             return ""
@@ -216,7 +216,7 @@ class PrivacyReport:
 
     @property
     def stamp_of_others(self) -> str:
-        """What stands, after a comma, on a total that holds other releases which are not private."""
+        """Mark, after a comma, on a total that contains other releases without private noise."""
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
 
@@ -227,7 +227,7 @@ class PrivacyReport:
 
     @property
     def relation(self) -> str:
-        """The neighbouring relation; if several, the total holds for pairs under all of them."""
+        """The neighboring relation; if several, the total holds for pairs under all of them."""
         return _joined(entry.relation for entry in self.entries)
 
     @property
@@ -247,7 +247,7 @@ class PrivacyReport:
 
     @property
     def stamp(self) -> str:
-        """What has to stand on everything made from this fit; empty if all noise was secure."""
+        """Stamp of every output of this fit; empty if all noise was secure."""
         return stamp_of(self.entries)
 
     @property
@@ -274,7 +274,7 @@ class PrivacyReport:
 
     @property
     def parties(self) -> pd.DataFrame:
-        """One row a party that made releases about the same units: what each of them reveals alone.
+        """One row a party that made releases about the same units: the loss of each alone.
 
         Columns: columns and noise_scale of its releases, epsilon at the default delta, mu, rho. Empty where
         no release names its party. The totals of the report itself are per unit: all parties together.

@@ -54,7 +54,7 @@ def partition_of(component: str) -> str | None:
 
 @dataclass(slots=True)
 class ScopeNode:
-    """One scope: what was spent in it directly (exact, in the limit's currency) and its parts."""
+    """One scope: the amount spent in it directly (exact, in the limit's currency) and its parts."""
 
     spent: Fraction = Fraction(0)
     losses: list[Loss] = field(default_factory=list)
@@ -81,7 +81,7 @@ class ScopeNode:
         return total + sum(groups.values())
 
     def slack(self, scope: Scope) -> Fraction:
-        """Return how much could be spent at `scope` at no charge, because dearer classes stand beside it."""
+        """Return the amount that `scope` could spend at no charge, because parallel classes cost more."""
         free = Fraction(0)
         node = self
         for component in scope:
@@ -134,13 +134,13 @@ def _prune(totals: list[Total]) -> list[Total]:
 
 
 class Tally:
-    """What counts against one limit: what was charged, and what reservations hold beside it.
+    """Amounts that count against one limit: charges, and reserved amounts.
 
     Parameters
     ----------
     budget : Budget
     whose : str
-        Who has the limit, for messages.
+        Owner of the limit, for messages.
 
     Notes
     -----
@@ -151,7 +151,7 @@ class Tally:
         ``c(all other charges) + sum over r of max(R_r, c(D_r)) <= B``,
 
     asked before every charge and every reservation. As c is subadditive (a sum over parts, a maximum over
-    the classes of a partition), what was charged costs at most that, at every time. So the charges are cut
+    the classes of a partition), all charges cost at most that, at every time. So the charges are cut
     off by a filter at B, and a filter in mu^2, rho or pure epsilon bounds the loss of fully adaptive
     queries by B itself, whatever decides which is asked and whether another is: released answers and the
     time of day may [1]_ [2]_ [3]_. Hence what is reserved and not charged costs nothing, may be given back
@@ -176,13 +176,13 @@ class Tally:
 
     @property
     def cost(self) -> Fraction:
-        """What counts: charges, and what is reserved beyond them."""
+        """Amounts that count: charges, and reserved amounts beyond them."""
         reserved = (max(amount, node.cost()) for amount, node in self._reserved.values())
         return sum(reserved, start=self._free.cost())
 
     @property
     def spent(self) -> Fraction:
-        """What was charged, without what is reserved."""
+        """The charges, without reserved amounts."""
         reserved = {part: amount for part, (amount, _) in self._reserved.items()}
         for part in reserved:
             self.free(part)
@@ -192,7 +192,7 @@ class Tally:
         return cost
 
     def remaining(self, scope: Scope = ()) -> Fraction:
-        """Return what may still be spent at `scope`, beside what is reserved."""
+        """Return the amount that may still be spent at `scope`, in addition to reserved amounts."""
         return self.budget.limit - self.cost + self._free.slack(scope)
 
     def add(self, spends: Iterable[tuple[Scope, Loss]], on: Part | None = None) -> None:
@@ -217,7 +217,7 @@ class Tally:
             self._keep(costs, on)
 
     def hold(self, part: Part, losses: Iterable[Loss], subject: str = "") -> None:
-        """Let a reservation hold so much for all its charges, before and after; a later word wins.
+        """Set the total amount of a reservation for all its charges; the latest call counts.
 
         Raises BudgetExceededError where that would pass the limit, and nothing has changed then; `subject`
         names it. Without `subject` it is a fact, and no limit is checked.
@@ -232,12 +232,12 @@ class Tally:
             raise self._refusal(subject, amount)
 
     def free(self, part: Part) -> None:
-        """Give back what a reservation holds and has not charged; nothing if it holds nothing."""
+        """Return the uncharged amount of a reservation; nothing if it holds nothing."""
         if self._reserved.pop(part, None) is not None:
             _place(self._charges.get(part, ()), self._free, 1)
 
     def _open(self, part: Part, amount: Fraction) -> None:
-        """Let a reservation hold so much; what was charged on it before counts as part of it."""
+        """Set the amount of a reservation; earlier charges on it count as part of it."""
         self.free(part)
         charges = self._charges.get(part, ())
         node = ScopeNode()

@@ -38,7 +38,7 @@ from privinf.wire import Labels
 
 LEAST_SIGNAL = 100.0  # n mu of one column, below which no bound is worth its price
 LABEL = Labels.FIND_BOUNDS
-# Of the rows, how many more than twice what was wanted may lie outside for certain.
+# Upper limit of the share of rows outside, as a multiple of the wanted share.
 MOST_BEYOND = 0.05
 POOLED_LEVEL = "other"  # name of the level as which rare levels are pooled
 ANOTHER = "another"  # the same where a column has a level of that name
@@ -71,7 +71,7 @@ def find_bounds(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> FoundSchema:
-    r"""Buy bounds of numbers and levels of texts: a schema, what it cost, and how much it may cut or pool.
+    r"""Release bounds of numbers and levels of texts: a schema, its cost, and the shares it may cut or pool.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _same(sizes: set[int]) -> int:
 
 
 def _kinds(kinds: dict[str, ColumnKind], names: Sequence[str] | None) -> dict[str, ColumnKind]:
-    """Return the columns that are meant and what each of them holds, by its type."""
+    """Return the selected columns and the kind of each, by its type."""
     if names is None:
         kinds = {name: kind for name, kind in kinds.items() if kind == "number"}
         if not kinds:
@@ -296,7 +296,7 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
 
 
 def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, list[float]]:
-    """Return the levels that are kept, and what may be pooled; see `find_bounds`."""
+    """Return the retained levels, and the share that may be pooled; see `find_bounds`."""
     common = [
         at for at in range(len(noisy_levels.labels)) if noisy_levels.counts[at] >= rare * noisy_levels.n
     ]

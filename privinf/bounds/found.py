@@ -1,4 +1,4 @@
-"""Schemas whose bounds were bought: what they may have cut, what they cost, and their files."""
+"""Schemas with released bounds: shares that they may cut, their cost, and their files."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def main(ctx: click.Context, config: Path | None) -> None:
 
 
 def _defaults(ctx: click.Context, group: click.Group, content: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return options of a configuration by the names that click gives them; what is none is refused."""
+    """Return options of a configuration by click's names; refuse unknown ones."""
     defaults: dict[str, Any] = {}
     for name, item in content.items():
         command = group.get_command(ctx, name)

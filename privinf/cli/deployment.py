@@ -1,4 +1,4 @@
-"""What a federation is made of: bundles, certificates, and the programs of Flower that carry its messages."""
+"""Parts of a federation: bundles, certificates, and the programs of Flower that carry its messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_bundle(path: Path) -> dict[str, Any]:
 
 
 def read_federation(path: Path) -> dict[str, Any]:
-    """Return what all sites of a federation share (StorageError if the file is none)."""
+    """Return the shared data of a federation's sites (StorageError if the file is invalid)."""
     return _record(path, "a federation", FEDERATION, FEDERATION_FIELDS)
 
 
@@ -220,7 +220,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started, hard after ten seconds."""
+    """Terminate a process and its children; kill them after ten seconds."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, signal_number)
@@ -260,7 +260,7 @@ def reachable(address: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody uses."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""``privinf site doctor`` and ``status``: what a site lacks, what is too open, what it has spent."""
+"""``privinf site doctor`` and ``status``: missing files, loose permissions, and spending of a site."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ REMAKE = "run 'privinf federation init' again, with the current *.bundle.json fi
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What is wrong with a site: a site with an error is not started."""
+    """A problem of a site: a site with an error is not started."""
 
     level: Level
     what: str
@@ -128,7 +128,7 @@ def status_command(folder: Path, as_json: bool) -> None:
 
 
 def read_site(folder: Path) -> dict[str, str]:
-    """Return what site.toml says (ArgumentError where it lacks a word or has one too many)."""
+    """Return the settings of site.toml (ArgumentError for a missing or unknown key)."""
     content = read_toml(folder / "site.toml")
     if set(content) != set(SITE_WORDS) or not all(isinstance(text, str) for text in content.values()):
         raise ArgumentError(
@@ -138,7 +138,7 @@ def read_site(folder: Path) -> dict[str, str]:
 
 
 def findings(folder: Path, site: dict[str, str]) -> list[Diagnostic]:
-    """Return what is wrong with a site's files, errors first; no row is read."""
+    """Return the problems of a site's files, errors first; no row is read."""
     results = [*_files(folder, site), *_contents(folder, site)]
     return sorted(results, key=lambda finding: finding.level)
 

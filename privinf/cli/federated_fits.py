@@ -188,13 +188,13 @@ def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool 
     -------
     dict
         What ``<out>.json`` holds: names, params, bse (None where the fit has coefficients only), intervals,
-        rows, and what was spent. ``<out>.npz`` holds the results themselves (`privinf.load_results`); there
+        rows, and the budget spent. ``<out>.npz`` holds the results themselves (`privinf.load_results`); there
         is none of a single statistic.
 
     Raises
     ------
     PrivinfError
-        As the model's fit; what was charged stays charged, and a plan with a checkpoint goes on there.
+        As the model's fit; charges are kept, and a plan with a checkpoint resumes there.
 
     Notes
     -----
@@ -230,7 +230,7 @@ def _checkpoint_option(plan: FederatedFitPlan) -> dict[str, Any]:
 
 
 def _statistic(plan: FederatedFitPlan, federation: Federation) -> dict[str, Any]:
-    """Release one sum, and say what it is."""
+    """Release one sum and describe it."""
     words = dict(plan.spending)
     options = {"rng": words.pop("rng", None), "design": Design.from_formula(plan.formula, plan.schema)}
     server: Any = SecureServer if plan.trust == "secure-sum" else TrustedServer
@@ -246,7 +246,7 @@ def _statistic(plan: FederatedFitPlan, federation: Federation) -> dict[str, Any]
 
 
 def _record_of(result: Any) -> dict[str, Any]:
-    """Return what a fit says, as JSON."""
+    """Return the results of a fit as JSON."""
     record: dict[str, Any] = {"names": list(result.names), "params": result.params.tolist()}
     for name in ("bse", "conf_int"):
         try:
@@ -345,5 +345,5 @@ def fit_over_flower(federation: Federation, config: Mapping[str, Any]) -> None:
 
 
 def told_problem(problem: PrivinfError, config: Mapping[str, Any]) -> None:
-    """Write why there are no results, where a run's configuration says."""
+    """Write the error of a run to the file named by the run's configuration."""
     save_text(config["told"], json.dumps({"error": str(problem)}), overwrite=True)

@@ -28,7 +28,7 @@ class Failure(click.ClickException):
 
 
 class SafeGroup(click.Group):
-    """A group whose commands fail with one line: code 2 for what is refused, 1 for our own mistakes."""
+    """A group whose commands fail with one line: exit code 2 for refusals, 1 for internal errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the requested command."""

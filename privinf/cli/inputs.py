@@ -17,11 +17,11 @@ from privinf.schema import Schema
 from privinf.storage.checksummed import parse_json, read_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-SPENDING = ("epsilon", "delta", "mu", "rho")  # options that state what may be spent
+SPENDING = ("epsilon", "delta", "mu", "rho")  # options that state the budget
 
 
 def spending_options(command: Command) -> Command:
-    """Give a command the options of what it may spend."""
+    """Add the options of the budget to a command."""
     for option in (
         click.option(
             "--seed",
@@ -80,7 +80,7 @@ def read_schema_file(path: Path) -> Schema:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return what a TOML file says; ArgumentError with the place where it is none."""
+    """Return the contents of a TOML file; ArgumentError with the place of a syntax error."""
     text = read_text(path, "a configuration")
     reason = ""
     try:

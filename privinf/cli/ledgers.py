@@ -1,4 +1,4 @@
-"""``privinf ledger``: make ledgers, say what was spent, and what their holder alone may decide about them."""
+"""``privinf ledger``: create ledgers, report their spending, and take decisions reserved to the holder."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def show_command(path: Path, as_json: bool) -> None:
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:
-    """Return what a ledger says of itself, for JSON."""
+    """Return the report of a ledger for JSON."""
     budget = ledger.budget
     remaining = ledger.remaining()
     delta = None if budget is None else budget.delta
@@ -181,7 +181,7 @@ def _record_of(ledger: Ledger) -> dict[str, Any]:
 def charges_by_analyst(
     journal: Journal, delta: float, listed: Iterable[Analyst] = ()
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return who has spent how much, of what budget if it is known, and what is reserved, for JSON."""
+    """Return spending and budget by analyst, and the reservations, for JSON."""
     charges = journal.charges
     budgets = {analyst.name: analyst.budget for analyst in listed}
     names = sorted({*charges, *budgets} - {""})
@@ -207,7 +207,7 @@ def charges_by_analyst(
 
 
 def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Return what is said of analysts and reservations, line by line."""
+    """Yield the report on analysts and reservations, line by line."""
     for analyst in facts.get("by_analyst", ()):
         limit = "" if analyst["of"] is None else f" of {analyst['of']:.4g}"
         yield f"analyst {analyst['analyst']}: epsilon {analyst['epsilon']:.4g}{limit} spent"
@@ -309,7 +309,7 @@ def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
 
 
 def _tightened(path: Path) -> bool:
-    """Let nobody but its owner read a ledger (mode 0600); say whether others could."""
+    """Restrict a ledger to its owner (mode 0600); return whether others could read it."""
     handle = open_secret(path, "a ledger", "ledger")
     try:
         open_to_others = bool(os.fstat(handle).st_mode & FORBIDDEN["key"])
@@ -326,7 +326,7 @@ def upgraded(path: Path, anchor: Anchor) -> Path | None:
     Raises
     ------
     StorageError
-        It is open elsewhere or damaged; it is no ledger of version 1, and nobody else could read it.
+        It is open elsewhere or damaged; it is not a ledger of version 1, and only its owner could read it.
     """
     check_folder(path.parent, "a ledger")
     try:
@@ -418,7 +418,7 @@ def _old_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _old_line(text: bytes) -> dict[str, Any] | None:
-    """Return what a line says, None if it is none or does not match its checksum."""
+    """Return the record of a line, None if it is invalid or does not match its checksum."""
     seal, _, content = text.decode(errors="replace").partition(" ")
     if seal != hashlib.sha256(content.encode()).hexdigest()[:16]:
         return None

@@ -1,4 +1,4 @@
-"""What every command writes: reports in a line, JSON, and files that are never overwritten unasked."""
+"""Output of commands: one-line reports, JSON, and files that are never overwritten by default."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the ou
 
 
 def say(facts: Mapping[str, Any], as_json: bool, *lines: str) -> None:
-    """Print what a command did: as JSON, or as lines for people."""
+    """Print the result of a command: as JSON, or as lines for people."""
     for line in [json.dumps(facts, allow_nan=False)] if as_json else lines:
         click.echo(line)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Raise ArgumentError if a file stands at `path`, or no file can; before any work is done."""
+    """Raise ArgumentError, before any work, if `path` exists or cannot be written."""
     if not path.parent.is_dir():
         raise ArgumentError(
             f"the folder {path.parent} does not exist; create it, or choose another folder for {path.name}"
@@ -60,14 +60,14 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 def report_line(report: PrivacyReport) -> str:
-    """Return what was spent, in one line, epsilon first."""
+    """Return the budget spent, in one line, epsilon first."""
     noise = report.stamp or "secure noise"
     spent = f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g}"
     return f"{spent}, {report.relation}, trust {report.trust}; {noise}"
 
 
 def ledger_line(ledger: Ledger, path: Path) -> str:
-    """Return what a ledger's people have spent, in one line, epsilon first."""
+    """Return the total of a ledger, in one line, epsilon first."""
     assert ledger.budget is not None  # a ledger file has a limit
     spent = PrivacyReport.from_entries(ledger.entries, delta=ledger.budget.delta)
     delta = spent.default_delta
@@ -78,7 +78,7 @@ def ledger_line(ledger: Ledger, path: Path) -> str:
 
 
 def advice_text(frame: pd.DataFrame) -> str:
-    """Return the chooser's table, and below it what each estimator rests on, or why it cannot serve."""
+    """Return the table of estimators, with the assumptions of each or the reason why it is not available."""
     table = frame.drop(columns="reason").to_string(index=False, float_format="{:.4g}".format, na_rep="-")
     lines = [
         f"{name}, {', '.join(rows['trust'])}: {reason}"

@@ -30,7 +30,7 @@ from privinf.storage.checksummed import read_bytes, written_whole
 from privinf.storage.containers import container_bytes
 from privinf.wire import RELEASE_OPTIONS, plan_text
 
-# What a ledger line states about the file of a release.
+# Facts about the file of a release in a ledger line.
 ARRAYS_DIGEST = "arrays_sha256"  # digest of its arrays
 ARGUMENTS_DIGEST = "asked_sha256"  # digest of the arguments
 OPENS = "pending_key"  # key of the pending file
@@ -58,7 +58,7 @@ class StagedLedger(Ledger):
 
     @property
     def lines(self) -> tuple[LedgerEntry, ...]:
-        """What was spent here and is not yet charged."""
+        """Staged entries that are not yet charged."""
         depth = len(self._scope)
         return tuple(line for line in self._staged.lines if line.scope[:depth] == self._scope)
 
@@ -88,7 +88,7 @@ class StagedAccount(RereadAccount):
         self.lines += entries
 
     def remaining(self, scope: Scope) -> Budget | None:
-        """Return what the real account leaves at `scope`, beside what it reserved, after the lines here."""
+        """Return the budget left at `scope` after the account's reservations and the staged lines."""
         limit, before, after = (
             account.remaining(scope) for account in (self.real, self._charged(), self._current())
         )
@@ -106,11 +106,11 @@ class StagedAccount(RereadAccount):
         self.real.resume()
 
     def to_dict(self) -> dict[str, Any]:
-        """Refuse: a text would say of lines that they are charged (NotAvailableError)."""
+        """Refuse: a text would present staged lines as charged (NotAvailableError)."""
         raise NotAvailableError(NOT_CHARGED)
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
-        """Refuse: another process could not charge what is here (NotAvailableError)."""
+        """Refuse: another process could not charge the staged lines (NotAvailableError)."""
         raise NotAvailableError(NOT_CHARGED)
 
     def _charged(self) -> MemoryAccount:
@@ -189,7 +189,7 @@ def save_charged(release: Release, out: Path, ledger: Ledger, account: Path, dig
 
 
 def finish(out: Path, ledger: Ledger, account: Path, digest: str, *, overwrite: bool) -> Release | None:
-    """Finish, without a charge, what the same command began before it was killed; None if it began nothing.
+    """Finish a killed run of the same command without a new charge; None if there is none.
 
     A pending file that was charged takes its place; one that was not is deleted.
 
@@ -236,7 +236,7 @@ def _complete(out: Path, ledger: Ledger, digest: str) -> Release | None:
 
 
 def _opened(content: bytes, lines: Mapping[str, LedgerEntry]) -> tuple[LedgerEntry, bytes] | None:
-    """Return the line that charged a pending file, and what it holds; None if no line did."""
+    """Return the line that charged a pending file, and the file's content; None without such a line."""
     invalid = import_module("cryptography.exceptions").InvalidTag
     for key, line in lines.items():
         with suppress(invalid, ValueError):
@@ -245,7 +245,7 @@ def _opened(content: bytes, lines: Mapping[str, LedgerEntry]) -> tuple[LedgerEnt
 
 
 def _tag(account: Path) -> str:
-    """Return what the pending files of a ledger have in their names."""
+    """Return the name suffixes of the pending files of a ledger."""
     return hashlib.sha256(os.fsencode(account.resolve())).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""``privinf plan``: make the public plan of a study, and see what it costs and whether it can work."""
+"""``privinf plan``: write the public plan of a study, and report its cost and feasibility."""
 
 from __future__ import annotations
 

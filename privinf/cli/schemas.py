@@ -1,4 +1,4 @@
-"""``privinf schema`` and ``completion``: what stands ready before rows are fitted."""
+"""``privinf schema`` and ``completion``: preparations before rows are fitted."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ TERMS = tuple(field.name for field in fields(SitePolicy))  # all settings of a p
 
 
 class SiteFiles(TypedDict):
-    """What a site is made of, but for its rows and its ledger: files, and a formula."""
+    """Files and formula of a site, without its rows and its ledger."""
 
     schema_file: Path
     formula: str | None
@@ -287,7 +287,7 @@ def serve_command(
 
 
 def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
-    """Return what a site is made of but its ledger."""
+    """Return the parts of a site except its ledger."""
     policy = read_policy(files["policy_file"])
     key, roster = _identity(name, policy, files["key_file"], files["roster_file"])
     schema = read_schema_file(files["schema_file"])
@@ -348,7 +348,7 @@ def _identity(
 
 
 def opened_ledger(path: Path, anchor: Path | None) -> SiteLedger:
-    """Open a ledger that is there: serving makes none, or a restart could begin anew."""
+    """Open an existing ledger: serving creates none, or a restart could begin a new one."""
     try:
         return SiteLedger.open(path, anchor=anchor)
     except FileMissingError:

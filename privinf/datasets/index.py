@@ -1,4 +1,4 @@
-"""Tables of packages from the package index; what is declared of them is data, ``index.toml`` beside this."""
+"""Tables of packages from the package index; their declarations are in ``index.toml`` next to this file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def load_indexed(name: str, *, response: str | None = None, features: Sequence[s
 def _names(
     name: str, table: Mapping[str, Any], response: str | None, features: Sequence[str] | None
 ) -> list[str]:
-    """Return the response and the features, checked against what is declared."""
+    """Return the response and the features, checked against the declaration."""
     declared = list(table["columns"])
     responses = table["responses"]
     chosen = responses[0] if response is None else response

@@ -70,7 +70,7 @@ class Dataset:
 
 
 def wheel_table(name: WheelTable) -> pd.DataFrame:
-    """Return a table that lies in the statsmodels wheel."""
+    """Return a table of the statsmodels wheel."""
     data: pd.DataFrame = import_module(f"statsmodels.datasets.{name}").load_pandas().data
     return data
 

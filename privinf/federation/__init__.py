@@ -1,7 +1,7 @@
 """Federation: sites that hold rows, queries to them, and trusted or untrusted servers.
 
 An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `Site` decides by its own
-`SitePolicy` what it answers and keeps its own ledger. Queries and replies are JSON and plain arrays, so that
+`SitePolicy` on its answers and keeps its own ledger. Queries and replies are JSON and plain arrays, so that
 `InProcessFederation` and a real transport carry the same messages.
 """
 

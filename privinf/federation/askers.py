@@ -74,7 +74,7 @@ class HeadMemory:
         return self._path is not None
 
     def keep_in(self, path: str | PathLike[str]) -> None:
-        """Take up the file at `path`, if it is there, and keep in it what is learned from now on."""
+        """Load the file at `path`, if it exists, and store new heads in it from now on."""
         self._path = check_path(path)
         self._merge_file()
         self._changed = bool(self._heads)
@@ -97,7 +97,7 @@ class HeadMemory:
             return True
 
     def save(self) -> None:
-        """Write what is new to the file, beside what other processes have learned meanwhile."""
+        """Write new heads to the file, in addition to those of other processes."""
         with self._lock:
             if self._path is None or not self._changed:
                 return
@@ -122,7 +122,7 @@ class HeadMemory:
         return checksummed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
 
     def _merge_file(self) -> None:
-        """Take up what the file has more; what it says is signed, and checked."""
+        """Load new lines of the file, whose signatures are verified."""
         assert self._path is not None
         if os.path.lexists(self._path):
             for key, (site, head) in _heads_of(self._path).items():
@@ -170,7 +170,7 @@ def ends_of(config: Mapping[str, Any]) -> EndOptions:
     Raises
     ------
     StorageError
-        A file cannot be read, or is not what it should be.
+        A file cannot be read, or has another format.
     """
     options: EndOptions = {}
     if path := config.get("roster"):
@@ -255,7 +255,7 @@ class ClientEnvelope:
         return plain if self._key is None else replace(plain, signature=self._key.sign(plain.signed))
 
     def _heads_for(self, site: str) -> dict[str, SignedHead]:
-        """Return what is remembered of a site, and of those that follow it in the alphabet, around."""
+        """Return the stored heads of a site and of its cyclic successors in the alphabet."""
         if self._roster is None:
             return {}
         names = list(self._roster.verifying)
@@ -265,7 +265,7 @@ class ClientEnvelope:
         return dict([(name, head) for name, head in heads.items() if head is not None][: MOST_HEADS + 1])
 
     def checked(self, envelope: Envelope, reply: Reply, fields: Fields) -> Reply:
-        """Return a reply whose envelope is right, or one that says, in its place, what is wrong with it.
+        """Return a reply with a valid envelope, or one that states the defect of its envelope.
 
         The site's head is compared with what was remembered when the query was sent: later ones, of other
         queries under way meanwhile, prove nothing about it.
@@ -321,5 +321,5 @@ class ReplyVerifier:
 
     @property
     def heads(self) -> HeadMemory | None:
-        """What is remembered of the sites' ledgers, None where no reply is checked."""
+        """Stored heads of the sites' ledgers, None where no reply is checked."""
         return self._end.memory if self._end.checks else None

@@ -1,4 +1,4 @@
-"""What a site's ledger is bound to: rows in order, schema and policy, by digests that never leave."""
+"""Binding of a site's ledger: rows in order, schema and policy, by digests that never leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from privinf.schema import Design, Schema
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a site is made of.
+    """Rows, schema and policy of a site, by digests.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class Bound:
     def from_site(
         cls, rows: int, digest: Callable[[bytes], str], schema: Schema | Design, policy: SitePolicy
     ) -> Bound:
-        """Return what a site of this schema and policy is made of.
+        """Return the digests of a site of this schema and policy.
 
-        Of a policy what its holder says counts, and not what a later version may say by default.
+        Of a policy the holder's settings count, and not the defaults of a later version.
         """
         declared = schema if isinstance(schema, Schema) or schema.schema is None else schema.schema
         changed_names = {
@@ -54,7 +54,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A line of a ledger that says what it is bound to.
+    """A line of a ledger that states its binding.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Pin:
 
     Notes
     -----
-    **Privacy.** `data` is a function of rows. It stands beside what is chained, so that no head of the
+    **Privacy.** `data` is a function of rows. It is next to the chained text, so that no head of the
     ledger, which is sent, depends on rows, be it by a keyed digest.
     """
 
@@ -113,13 +113,13 @@ class Pin:
         return pin
 
     def line(self, changed: tuple[str, ...]) -> dict[str, Any]:
-        """Return the ledger's line, which says what its holder has changed since the pin before."""
+        """Return the ledger's line, with the holder's changes since the previous pin."""
         bound = {"rows": self.rows, "schema": self.schema, "policy": self.policy, "salt": self.salt}
         rebase = {"rebase": list(changed)} if changed else {}
         return {"bound": bound, PRIVATE: {"rows_digest": self.data}, **rebase}
 
     def changed(self, site: Bound, secret: str) -> tuple[str, ...]:
-        """Return what a site has that is not what was pinned: "rows", "schema", "policy"."""
+        """Return the parts of a site that differ from the pin: "rows", "schema", "policy"."""
         now = Pin.from_site(site, secret, self.salt)
         differences = {
             "rows": (now.rows, now.data) != (self.rows, self.data),

@@ -1,4 +1,4 @@
-"""Who is connected to a daemon, how much of it each account may have, and whose turn it is."""
+"""Connections of a daemon: limits by account, and the order of service."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ConnectionLimits:
         return caller
 
     def _place_for(self, uid: int) -> bool:
-        """Say whether there is a place, and make one if there is none."""
+        """Return whether there is a place, after making one if needed."""
         mine = [caller for caller in self._present if caller.uid == uid]
         if len(mine) >= MOST_OF_ONE:
             return self._hang_up(mine)
@@ -78,7 +78,7 @@ class ConnectionLimits:
         return True
 
     def _hang_up(self, among: list[Caller]) -> bool:
-        """Hang up on the first of some callers whom the daemon waits for; say whether there was one."""
+        """Disconnect the first of some callers whom the daemon waits for; return whether there was one."""
         late = time.monotonic() - GRACE
         waited = [caller for caller in among if caller.waited_for and caller.since <= late]
         if not waited:
@@ -94,7 +94,7 @@ class ConnectionLimits:
             caller.connection.shutdown(socket.SHUT_RDWR)
 
     def hold(self, caller: Caller, size: int) -> bool:
-        """Let a caller hold so many bytes instead of those before; say whether there is room for them."""
+        """Change the number of bytes that a caller holds; return whether there is room for them."""
         needed = size if size > SMALL_BODY else 0
         end = time.monotonic() + 2.0 * GRACE
         with self._changed:
@@ -125,7 +125,7 @@ class ConnectionLimits:
                 self._call()
 
     def _call(self) -> None:
-        """Let the next one be answered, if nobody is."""
+        """Start the next answer, if none is running."""
         if self._answering or not self._waiting:
             return
         uid, queue = self._waiting.popitem(last=False)

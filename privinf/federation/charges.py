@@ -1,4 +1,4 @@
-"""What an error of a fit over sites adds: what the fit has charged so far, and how to go on."""
+"""Additions to errors of fits over sites: the charges so far, and how to resume."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stating_charges(
     checkpoint: str | PathLike[str] | None = None,
     resumable: bool = True,
 ) -> Iterator[None]:
-    """Let errors that sites cause say what was charged meanwhile, and how to go on.
+    """Add the charges so far, and how to resume, to errors that sites cause.
 
     Parameters
     ----------

@@ -254,7 +254,7 @@ class CheckpointedServer:
         """Reserve the cost of the fit before its first query that the folder does not answer.
 
         The name of the reservation is in the folder, so that a fit that was stopped goes on under it: only
-        one that is complete gives back what it did not use. Errors as for `TrustedServer.reserving`.
+        a complete one returns its unused amount. Errors as for `TrustedServer.reserving`.
         """
         self._price = losses
         yield
@@ -294,7 +294,7 @@ class CheckpointedServer:
 
     @contextmanager
     def _lasting(self) -> Iterator[None]:
-        """Say of a file that cannot be written once something is charged what stands, and how to go on."""
+        """Add the charges, and how to resume, to an error about a file that cannot be written."""
         before = len(self.ledger.entries)
         try:
             yield

@@ -48,7 +48,7 @@ class TableByPasses:
 
     Notes
     -----
-    **Privacy.** Says how many rows there are, which is public; only `Curator` reads them.
+    **Privacy.** States the number of rows, which is public; only `Curator` reads them.
     """
 
     def __init__(self, rows: Rows, design: Design, name: str) -> None:
@@ -84,7 +84,7 @@ class TableByPasses:
         ]
 
     def check_fit(self, *, default: bool) -> None:
-        """Raise NotAvailableError for what no query is made for: all but default fits, with noise."""
+        """Raise NotAvailableError for fits without a database query: all but default fits with noise."""
         if self._passes.adds(exact=False) and not default:
             raise unfit(
                 "the fit adds no noise, uses optimizer= or adapt_bounds=, or has too few rows for intervals"
@@ -98,7 +98,7 @@ class TableByPasses:
         return self._name, self._passes
 
     def collected(self) -> LocalSites:
-        """Return the rows at a site in memory, which remembers what it answered."""
+        """Return the rows at a site in memory, which stores its answers."""
         return in_process(self._design, {self._name: self._rows}, zero_out=True)
 
     def __reduce__(self) -> Any:
@@ -183,7 +183,7 @@ class Curator:
     Parameters
     ----------
     rows : SiteBlock or RowPasses
-        In memory, or read anew by every pass.
+        In memory, or read again by every pass.
     name : str
         Name of the place of the rows, for releases.
     ledger : Ledger, optional
@@ -253,7 +253,7 @@ class Curator:
             An argument of the statistic is wrong, the ledger's limit would be passed, or the noise is too
             small against the sum for 64-bit integers; no row was read.
         SchemaError, AlignmentError
-            A table that is not in memory is not what it was declared to be; nothing was charged for it. Or
+            A table that is not in memory differs from its declaration; nothing was charged for it. Or
             the rows of a batch are not those of the first pass, which for rows in memory is detected after
             the charge.
         """

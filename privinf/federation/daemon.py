@@ -199,7 +199,7 @@ class SiteDaemon:
             self._callers.leave(caller)
 
     def _heard(self, caller: Caller) -> tuple[Reply, dict[str, str]]:
-        """Return the reply to what a caller says, and its envelope; OSError if he breaks off."""
+        """Return the reply to a caller's message, and its envelope; OSError if the caller disconnects."""
         end = time.monotonic() + self._timeout
         envelope = Envelope()
         try:
@@ -244,7 +244,7 @@ class SiteDaemon:
             return reply, seal
         finally:
             if header.size > SMALL_BODY:
-                gc.collect(1)  # tracebacks of refusals hold what was refused
+                gc.collect(1)  # tracebacks of refusals hold the refused message
 
     def _refusal(
         self, problem: PrivinfError, caller: Caller, envelope: Envelope
@@ -287,11 +287,11 @@ class _LogLines:
         self._write("answered" if not reply.error else "refused by the site", uid=uid, **facts)
 
     def failed(self, uid: int, problem: Exception) -> None:
-        """Log what nobody foresaw, always."""
+        """Log an unforeseen error, always."""
         self._write("failed", uid=uid, reason=type(problem).__name__)
 
     def refused(self, event: str, **facts: Any) -> None:
-        """Log what was refused before the site saw it, unless there was too much of that in this minute."""
+        """Log a refusal before the site, unless there were too many in this minute."""
         minute = int(time.monotonic() // 60.0)
         with self._lock:
             if minute != self._minute:
@@ -323,7 +323,7 @@ def _accounts(uids: Collection[int]) -> frozenset[int]:
 
 
 def _listening(path: Path, group: str | None) -> socket.socket:
-    """Return a listening socket at `path` that nobody could open before its rights were set."""
+    """Return a listening socket at `path` that was closed to others until its permissions were set."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise ArgumentError(f"the socket's path {path} must have at most {LONGEST_PATH} bytes")
     if not path.parent.is_dir():

@@ -4,7 +4,7 @@ A query carries the digest that it must have, a nonce, the heads of ledgers that
 the analyst's signature of all that. A reply carries the site's signature of the query's digest and
 nonce, of the reply's own digest, and of heads: its own, signed by itself, and later ones of its peers. All
 of it is short texts by name, which any transport carries beside a message. Signatures are Ed25519, of
-canonical JSON behind the name of what is signed, so that none serves for anything else.
+canonical JSON after the name of its kind, so that no signature can serve for another kind.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOT_LISTED = (
 
 
 def signed_text(kind: str, content: object) -> bytes:
-    """Return what is signed: the name of the kind, and canonical JSON."""
+    """Return the signed text: the name of the kind, and canonical JSON."""
     return Keys.SIGNED.format(
         what=kind, content=json.dumps(content, sort_keys=True, separators=(",", ":"))
     ).encode()
@@ -125,7 +125,7 @@ class SignedHead:
         return f"{self.head.count} {self.head.tag} {self.signature}"
 
     def belongs_to(self, site: str, verifying: str) -> bool:
-        """Say whether a site of this key signed it."""
+        """Return whether a site of this key signed it."""
         return signed_by(verifying, self.signature, _head_text(site, self.head))
 
     def after(self, other: SignedHead | None) -> bool:
@@ -133,7 +133,7 @@ class SignedHead:
         return other is None or self.head.count > other.head.count
 
     def contradicts(self, other: SignedHead | None) -> bool:
-        """Say whether no one ledger can have shown both: one count, two tags."""
+        """Return whether no single ledger can have had both heads: one count, two tags."""
         return other is not None and self.head.count == other.head.count and self.head.tag != other.head.tag
 
 
@@ -167,7 +167,7 @@ class Envelope:
     analyst, signature : str
         The analyst's public key, and the signature by it; empty without one.
     heads : mapping of str to SignedHead
-        What the asker remembers.
+        Head that the client remembers.
     """
 
     site: str = ""
@@ -207,7 +207,7 @@ class Envelope:
 
     @property
     def signed(self) -> bytes:
-        """What the analyst signs: all but the signature."""
+        """Text that the analyst signs: all fields but the signature."""
         return signed_text("question", {k: v for k, v in self.fields.items() if k != "signature"})
 
     def fits(self, query: Query) -> bool:
@@ -229,11 +229,11 @@ def answered_text(envelope: Envelope, site: str, reply: Reply, heads: Fields) ->
 
 
 class ReplayMemory(Protocol):
-    """What an envelope needs of a site's journal."""
+    """Interface of a site's journal for envelopes."""
 
     @property
     def head(self) -> Head | None:
-        """Where the ledger stands, None if it is in no file."""
+        """Head of the ledger, None if it is in no file."""
         ...
 
     @property
@@ -251,11 +251,11 @@ class ReplayMemory(Protocol):
 
 
 class ResponsePolicy(Protocol):
-    """What an envelope needs of a site."""
+    """Interface of a site for envelopes."""
 
     @property
     def journal(self) -> ReplayMemory:
-        """What it remembers."""
+        """Its memory."""
         ...
 
     @property
@@ -288,7 +288,7 @@ class SiteEnvelope:
     Notes
     -----
     **Privacy.** Adds nothing to what the site answers. It signs where the site has a key and a roster with
-    verifying keys, in which it stands under this name, and the query has an envelope.
+    verifying keys that lists it under this name, and the query has an envelope.
     """
 
     def __init__(self, site: ResponsePolicy, name: str) -> None:
@@ -310,7 +310,7 @@ class SiteEnvelope:
         NotAvailableError
             The policy lists analysts, and none of them signed it, or for another site.
         ArgumentError
-            There is a signature, and it is not of what it came with.
+            The signature does not match the message.
         """
         analysts = self._site.analysts
         if envelope.signature and not signed_by(envelope.analyst, envelope.signature, envelope.signed):

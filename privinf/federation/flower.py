@@ -91,7 +91,7 @@ class FlowerFederation(ReplyVerifier):
         A site is not there in time, two nodes go by its name, or sites have different columns or bounds;
         the message names one.
     ArgumentError
-        A name is no text or stands twice, or a time is not positive.
+        A name is not a text or occurs twice, or a time is not positive.
 
     Notes
     -----
@@ -229,7 +229,7 @@ class FlowerFederation(ReplyVerifier):
         return replies
 
     def _called(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what a function of Flower's grid does; SiteConnectionError if its connection fails."""
+        """Call a function of Flower's grid; SiteConnectionError if its connection fails."""
         try:
             return function(*args)
         except Exception as problem:  # of the network, of gRPC, of Flower
@@ -383,7 +383,7 @@ def daemon_of(config: Mapping[str, Any]) -> tuple[str, RemoteSite]:
     Raises
     ------
     ArgumentError
-        The configuration does not say that.
+        The configuration does not state that.
     """
     name = config.get("site")
     path = config.get("socket")
@@ -432,7 +432,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
         envelope = enveloped(content)
         query_envelope = Envelope.from_fields(envelope)
     except Exception:
-        # Anything may stand in a text of unknown origin; its errors may quote it.
+        # A text of unknown origin may contain anything; its errors may quote it.
         return Reply(site=name, sums=NOTHING, rows=0, error=f"StorageError: {NO_QUERY}"), {}
     if not envelope:
         return site.handle(query, name), envelope
@@ -442,7 +442,7 @@ def _answered(content: Any, name: str, site: Site | RemoteSite) -> tuple[Reply, 
 
 
 def _reply(content: Any) -> tuple[Reply, Fields]:
-    """Return a node's reply and its envelope, one that says so if it is none."""
+    """Return a node's reply and its envelope; a message that is not a reply becomes an error reply."""
     try:
         return Reply.unpack(*unpacked(content)), enveloped(content)
     except Exception:

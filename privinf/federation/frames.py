@@ -1,4 +1,4 @@
-"""Frames: how messages travel through a socket. A small header comes first, and says all about the body.
+"""Frames: encoding of messages for a socket. A small header comes first and describes the body.
 
     magic, bytes of the header, bytes of the body | JSON header | arrays, then the text
 
@@ -44,7 +44,7 @@ FOREIGN = "the message was not written by privinf"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a header says.
+    """Contents of a header.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def frame(message: Message, **fields: str) -> list[bytes]:
 
 
 def read_header(content: bytes, size: int) -> Header:
-    """Return what a header says of a body of `size` bytes; StorageError if it is none, or of another body."""
+    """Return the parsed header of a body of `size` bytes; StorageError if it does not fit."""
     if _signs(content) > MOST_SIGNS:
         raise StorageError(FOREIGN)
     try:
@@ -167,7 +167,7 @@ def send(connection: socket.socket, message: Message, timeout: float, **fields: 
     parts = frame(message, **fields)
     if sum(map(len, parts)) <= CHUNK:
         parts = [b"".join(parts)]
-    for part in filter(None, parts):  # who has all hangs up: nothing more may be sent
+    for part in filter(None, parts):  # a complete message ends the connection: nothing more may be sent
         connection.settimeout(_seconds_left(end))
         connection.sendall(part)
 
@@ -200,7 +200,7 @@ def receive_body(connection: socket.socket, header: Header, end: float) -> Body:
 
 
 def _exactly(connection: socket.socket, size: int, end: float) -> Body:
-    """Return so many bytes; many of them in pages of their own, which go back when they are let go."""
+    """Return a buffer; large ones have pages of their own, which are returned to the system when freed."""
     if size == 0:
         return bytearray()
     received: Body = bytearray(size) if size <= PAGED else mmap(-1, size)

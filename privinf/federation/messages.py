@@ -43,7 +43,7 @@ LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
 NO_QUERY = "the message is not a valid query"
 # Of a reply whose shape or number of rows is wrong.
 WRONG_ANSWER = "site {!r} sent a reply that does not match the query"
-# What the name of a site must be.
+# Pattern of a site's name.
 NAME_RULE = "a site's name must be a non-empty string without '='"
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
@@ -198,7 +198,7 @@ class Query:
         StorageError
             Text and arrays do not describe a query.
         """
-        with suppress(Exception):  # anything may stand in a text of unknown origin; its errors may quote it
+        with suppress(Exception):  # a text of unknown origin may contain anything; its errors may quote it
             header = _parse_header(text, cls)
             if not set(header["args"]) & set(arrays):
                 args = header["args"] | dict(arrays)
@@ -427,7 +427,7 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _is_description(facts: Mapping[str, Any]) -> bool:
-    """Say whether a site's facts are of the types that a description has."""
+    """Return whether a site's facts have the types of a description."""
     for part, kind in (("design", list), ("schema", Mapping)):
         value = facts.get(part, 0)
         if value is not None and not (isinstance(value, Mapping) and isinstance(value.get("columns"), kind)):
@@ -443,7 +443,7 @@ def lasting(description: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _difference(first: Any, second: Any) -> str:
-    """Say in what two descriptions differ."""
+    """Return the differences of two descriptions."""
     if first is None or second is None:
         return "the schema and design"
     names, other_names = (

@@ -34,7 +34,7 @@ NOISE_KEY = "a noise key"
 def query_digests(query: Query, words: str) -> tuple[str, str]:
     """Return the digests of a query in a fit's folder: with six digits, and with all bits.
 
-    The linear algebra of the machine that goes on can leave other last bits in what it makes of earlier
+    The linear algebra of the resuming machine can give other last bits in results of earlier
     releases; all else that distinguishes fits, design and settings, is in the folder's own digest, to the bit
     (`fit_digest`). Folders of earlier versions have the second.
 
@@ -81,7 +81,7 @@ class NoiseMemory:
         return self._answers.get(query_digest, commitment) == commitment
 
     def commit(self, query_digest: str, roster: Sequence[str], total: Floats) -> None:
-        """Remember an answer; what comes before its noise is drawn.
+        """Commit to an answer before its noise is drawn.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class NoiseFile(NoiseMemory):
     key : NoiseKey, optional
         Of a file that is made. None: the file must be there, and is used as it is.
     secure : bool, optional
-        Whether the key is that of secure noise; None for what the file says.
+        Whether the key is that of secure noise; None reads it from the file.
     begun : bool, optional
         Whether other files show that noise was drawn, or planned, under the key that is there. True: that
         key is used. False: the file gets `key` instead, and is refused if noise was drawn under its own. By
@@ -198,7 +198,7 @@ class NoiseFile(NoiseMemory):
         self._answers = memory._answers
 
     def _load(self, secure: bool | None) -> NoiseMemory:
-        """Return what the file holds (errors as for the class)."""
+        """Return the contents of the file (errors as for the class)."""
         memory, self._header, self._length = _read_file(self.path)
         if memory is None:
             raise StorageError(
@@ -258,7 +258,7 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
 
 
 def _read_file(path: Path) -> tuple[NoiseMemory | None, bytes, int]:
-    """Return what a file holds, None if it is damaged, its first line, and the length of its whole lines."""
+    """Return a file's records (None if damaged), its first line, and the length of its complete lines."""
     content = read_bytes(path, NOISE_KEY, most=None, secret="key")
     first = content[: content.find(b"\n") + 1]
     length = content.rfind(b"\n") + 1

@@ -28,7 +28,7 @@ def assumed(
 
     Parameters
     ----------
-    reach : RecordSensitivity
+    record_sensitivity : RecordSensitivity
     relation : {"replace-one", "zero-out"}
     sites : int
         How many there are.
@@ -219,15 +219,15 @@ class Ranking:
         return cls(shift, factor, allowed)
 
     def size(self, rows: int, bound: float) -> float:
-        """Return the largest size of an entry of so many rows, to each of which a record adds `bound`."""
+        """Return the largest size of an entry of a sum over rows, to which a record adds `bound`."""
         return float(np.abs(self.offset).max() + abs(self.factor) * rows * bound)
 
     def scored(self, total: Floats) -> Floats:
-        """Return what is ranked, of a sum."""
+        """Return the scores of a sum."""
         return np.asarray(self.offset + self.factor * total)
 
     def line(self, entry: LedgerEntry) -> LedgerEntry:
-        """Return a line of noise on what is ranked, with the factor."""
+        """Return the ledger line of noise on the scores, with the factor."""
         return replace(entry, noise={**entry.noise, "factor": abs(self.factor)})
 
 

@@ -1,4 +1,4 @@
-"""What a site allows, and its check that a release costs what the server says it will."""
+"""Policies of sites, and the check that a release costs what the server states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from privinf.wire import Mechanisms, NoiseLaws, Norms, readable
 
 # Float arithmetic between the server's figures and the site's.
 TOLERANCE = 1e-9
-# What a line may say of its noise: of a secure sum, and of peeling. Vectors are counted here all the same.
+# Noise terms that a line may state: of a secure sum, and of peeling. Vectors are counted here all the same.
 NOISE_TERMS = frozenset({"law", "scale", "grid", "sites", "colluding", "threshold", "question"})
 # "key" is the fingerprint of a trusted server's noise key.
 NOISE_KNOWN = NOISE_TERMS | {"picks", "vectors", "key"}
@@ -41,9 +41,9 @@ NOISE_MODELS = {
     Mechanisms.LAPLACE: (NoiseLaws.LAPLACE, NoiseLaws.DISCRETE_LAPLACE),
 }
 MOST_NOISE = 1e300  # scale of the noise in a ledger line
-# New designs that a site takes where its policy lets sums go out and says no number.
+# New designs that a site accepts where its policy allows sums and states no number.
 NEW_DESIGNS = 16
-# What a holder can change in a policy that refuses designs.
+# Remedy for a holder whose policy refuses designs.
 ALLOW_SUMS = (
     "set SitePolicy(secure_sums=True) for secure sums, or SitePolicy(trusted_server=True) "
     f"if the server may see sums without noise. Either allows {NEW_DESIGNS} new designs by "
@@ -59,7 +59,7 @@ DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
-    """What the holder of a site's rows allows.
+    """Permissions of the holder of a site's rows.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SitePolicy:
     largest_rho : float
         Most that one release may cost, in zCDP, by the site's own reckoning from its noise.
     secure_sums : bool
-        Whether noisy sums may go out under masks, so that nobody sees more than the sum over the roster.
+        Whether noisy sums may be sent under masks, so that only the sum over the roster is visible.
     min_sites : int
         Fewest sites over which a secure sum may go.
     max_colluding : int
@@ -85,7 +85,7 @@ class SitePolicy:
         Digests (``Design.digest``) of designs that may be queried; the design that a site was made with
         always may.
     new_designs : int, optional
-        How many other designs are taken, ever: each digest is counted once and stands in the site's ledger.
+        Number of other designs that are accepted in total: each digest is counted once, in the site's ledger.
         By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
     analysts : list of mapping
         Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
@@ -101,8 +101,8 @@ class SitePolicy:
     Notes
     -----
     **Privacy.** The default allows only a description of the columns. A secure sum may require more
-    sites and count with more colluding ones than the policy says, never fewer. A design is public and reads
-    no row; the limit on new ones bounds what a site keeps and computes for others.
+    sites and more colluding ones than the policy states, never fewer. A design is public and reads
+    no row; the limit on new ones bounds the storage and computing for others.
     """
 
     trusted_server: bool = False
@@ -247,7 +247,7 @@ class SitePolicy:
         record_sensitivity : sensitivity of the statistic
             How far one record moves the sum, as the site computes it.
         scope : tuple of str
-            Where in the site's ledger they stand.
+            Their scope in the site's ledger.
         masked : bool
             Whether they are of a secure sum.
 
@@ -296,7 +296,7 @@ def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
 
 
 def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, masked: bool = False) -> float:
-    """Return what a release costs in zCDP; ArgumentError unless its ledger line covers it, in kind.
+    """Return the cost of a release in zCDP; ArgumentError unless its ledger line covers it, in kind.
 
     The line must be in units of the sum, and state at least the sensitivity that follows from the statistic.
     Its loss is recomputed from the mechanism, the scale of the noise and the sensitivity, for peeling of
@@ -341,7 +341,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
 
 
 def _scale(entry: LedgerEntry) -> float:
-    """Return the scale of a line's noise, once what it says of its noise is known here; 0 without noise."""
+    """Return the scale of a line's noise after checking its noise terms; 0 without noise."""
     if entry.mechanism not in NOISE_MODELS:
         raise ArgumentError(f"the site's version of privinf does not have the mechanism {entry.mechanism!r}")
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
@@ -460,7 +460,7 @@ def least_losses(
 
 
 def least_rho(mechanism: str, ratio: float, selections: int, vectors: int) -> float:
-    """Return what a release costs in zCDP, from its noise alone."""
+    """Return the cost of a release in zCDP, from its noise alone."""
     match mechanism:
         case Mechanisms.GAUSSIAN:
             return vectors * ratio * ratio / 2.0

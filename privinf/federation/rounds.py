@@ -1,4 +1,4 @@
-"""What every server over sites shares: its roster, the order of its rounds, its ledger, one round."""
+"""Common part of servers over sites: roster, order of rounds, ledger, and one round."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Rounds:
 
     @property
     def imputed(self) -> Missing:
-        """What the sites do about missing values: "impute-public" if any of them imputes."""
+        """Rule for missing values at the sites: "impute-public" if any of them imputes."""
         return self._imputed
 
     @property
@@ -187,7 +187,7 @@ class Rounds:
             raise ArgumentError("sites= must list at least one site")
         if "bits" in args:
             raise ArgumentError("args must not contain 'bits', which the server chooses")
-        plain = Query(op, args=args).args  # refuses what no transport carries
+        plain = Query(op, args=args).args  # refuses values that no transport carries
         sizes = [self._rows[name] for name in names]
         plain = {**plain, "bits": exact_bits(sum(sizes))}
         return (
@@ -207,7 +207,7 @@ class Rounds:
         return tuple(line for entry in entries for line in self._at_sites(entry, sites, session))
 
     def _standing(self, planned: PlannedQuery) -> tuple[LedgerEntry, ...]:
-        """Return the lines of a release that stand in the ledger, complete and all of them; else nothing."""
+        """Return the lines of a release if all of them are in the ledger, unchanged; else nothing."""
         entry = planned.entry
         sites = planned.sites
         complete = self.ledger.find(entry)
@@ -215,7 +215,7 @@ class Rounds:
         return lines if complete is not None or len(lines) == len(sites) else ()
 
     def _at_sites(self, entry: LedgerEntry, sites: Sequence[str], session: str) -> tuple[LedgerEntry, ...]:
-        """Return which lines of some sites' release stand in the ledger."""
+        """Return the lines of some sites' release that are in the ledger."""
         lines = (self.ledger.find(line) for line in self._placed(entry, sites, session))
         return tuple(line for line in lines if line is not None)
 
@@ -272,7 +272,7 @@ class Rounds:
 
 
 def imputed_at(replies: Iterable[Reply]) -> Missing:
-    """Return what is done about missing values: "impute-public" if any site says that it imputes."""
+    """Return the rule for missing values: "impute-public" if any site imputes."""
     missing: Missing = "impute-public"
     return missing if any(reply.facts.get("missing") == missing for reply in replies) else "raise"
 

@@ -74,9 +74,9 @@ class Journal:
 
     Notes
     -----
-    **Privacy.** Holds public numbers and what was sent: masked words, never un-noised sums. Charges and
+    **Privacy.** Holds public numbers and sent replies: masked words, never un-noised sums. Charges and
     reservations count against the ledger's limit and against that of the querying analyst (`Tally`), the
-    latter reckoned from all charges that were ever made for the name. What a clock says can end a
+    latter computed from all charges ever made for the name. The clock can end a
     reservation, a promise to an analyst, and nothing else.
     """
 
@@ -185,10 +185,10 @@ class Journal:
         self._credit(note, placed)
 
     def settle(self, query: Query, by: Analyst | None = None) -> None:
-        """Reserve what is to be charged ("reserve"), or give back what was not ("end"), unless it was done.
+        """Reserve an amount ("reserve"), or return the uncharged amount ("end"), unless this was done before.
 
-        The reservation goes by the name of the query's session. It holds so much for all charges that
-        name it, before and after; reserved again, at a later position, it lasts anew.
+        The reservation goes by the name of the query's session. It holds a total amount for all
+        charges that name it, before and after; reserved again, at a later position, it lasts again.
 
         Raises
         ------
@@ -248,12 +248,12 @@ class Journal:
             self._free(reservation.part)
 
     def free(self, reserved: Reservation) -> None:
-        """Give back what a reservation has not charged, by its holder's word."""
+        """Return the uncharged amount of a reservation, on its holder's request."""
         self._write({"free": list(reserved.part)})
         self._free(reserved.part)
 
     def take_up(self, line: Mapping[str, Any]) -> None:
-        """Take up what a line of a ledger says of charges, turns, reservations and designs."""
+        """Read a ledger line about charges, positions, reservations and designs into memory."""
         names = ("digest", "session", "analyst", "reservation")
         if not all(isinstance(line[name], str) for name in names if name in line):
             raise StorageError("digests, sessions and names in a site's ledger must be strings")
@@ -275,7 +275,7 @@ class Journal:
 
     @property
     def head(self) -> Head | None:
-        """Where the ledger's file stands, None for one in memory."""
+        """Head of the ledger's file, None for a ledger in memory."""
         return None
 
     def knows(self, head: Head) -> bool:
@@ -287,7 +287,7 @@ class Journal:
         self.peers |= heads
 
     def watch(self) -> None:
-        """Raise StorageError if the ledger's file is no longer what was written."""
+        """Raise StorageError if the ledger's file was changed by others."""
 
     def outdate(self) -> None:
         """Stop answering charged queries, and other queries of the same sessions and reservations.
@@ -300,7 +300,7 @@ class Journal:
     def place(self, name: str) -> str:
         """Return the name under which batches of a site's rows are filed: another one for other rows.
 
-        Only a file says that a later site has the same rows, in the same order.
+        Only a file ensures that a later site has the same rows, in the same order.
         """
         return f"{name}, rows {self._rows}"
 

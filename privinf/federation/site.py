@@ -78,12 +78,12 @@ class Site:
         The holder's rows: response and features, or a table that the schema describes.
     schema : Design or Schema
         Public columns and bounds. With a `Schema` designs of models arrive with queries "design": they must
-        be made from this very schema, and the policy says which, or how many.
+        be made from this very schema, and the policy states which, or how many.
     policy : SitePolicy
-        What the holder allows; the default sends nothing but a description of the columns.
+        Permissions of the holder; the default sends nothing but a description of the columns.
     ledger : Ledger, optional
         The holder's own account; by default a new one. A limit there is enforced by the site. With a
-        `SiteLedger` what was charged and sent outlives the process, and the ledger is bound to these rows,
+        `SiteLedger` charges and replies outlive the process, and the ledger is bound to these rows,
         in their order, and to schema and policy.
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
@@ -98,7 +98,7 @@ class Site:
     SchemaError
         The rows do not fit the design, or have missing or infinite values; the response has no bounds.
     StorageError
-        The ledger is bound to others (`rebase`), or is not what it was (`SiteLedger`).
+        The ledger is bound to other rows (`rebase`), or was changed (`SiteLedger`).
 
     Warns
     -----
@@ -111,12 +111,12 @@ class Site:
     **Privacy.** Rows are opened once, when the site is made, and all their defects are reported to the
     holder then. Every query about them passes one gate, in this order: the policy; a complete
     check of its arguments, made without a row; its turn in its session; the ledger; then rows, by functions
-    that cannot fail for whatever stands in a row. Un-noised sums leave only where the policy says
+    that cannot fail for any value of a row. Un-noised sums leave only where the policy says
     ``trusted_server=True``, and only for charges that cover the site's own sensitivity. In a secure sum
     (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Batches,
-    which stand in parallel in the ledger, follow from the order of the rows: keep it. Arrays that the caller
+    which are in parallel in the ledger, follow from the order of the rows: keep it. Arrays that the caller
     holds too are copied before the first batch, or, from 64 MB on, compared by digests: where they were
-    changed since, the query is refused after its charge, which stands.
+    changed since, the query is refused after its charge, which is kept.
 
     Examples
     --------
@@ -191,7 +191,7 @@ class Site:
 
     @property
     def defects(self) -> dict[str, str]:
-        """What is wrong with the declared columns that are unavailable: for the holder, never in a reply."""
+        """Defects of declared but unavailable columns: for the holder, never in a reply."""
         return self._designs.defects
 
     def adopt(self, design: Design) -> None:
@@ -214,7 +214,7 @@ class Site:
 
     @property
     def journal(self) -> Journal:
-        """What the site remembers of its answers, and of heads of other sites."""
+        """The site's stored answers, and heads of other sites."""
         return self._journal
 
     @property

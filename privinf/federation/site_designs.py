@@ -94,7 +94,7 @@ class SiteDesigns:
         return self._opened.digest(key)
 
     def _keep(self) -> None:
-        """Keep rows that nobody else writes into; matrices that were made before are made again."""
+        """Keep rows that no other code writes into; earlier matrices are computed again."""
         if self._opened.keep():
             self._matrices.clear()
 
@@ -168,7 +168,8 @@ class SiteDesigns:
     def placed(self, digest: str, name: str, *, by_places: bool = False) -> SiteBlock:
         """Return the rows by a design, at the site of this name; matrices are kept up to `CACHE_BYTES`.
 
-        `by_places` says that the places of the rows decide on the price: they are kept (`OpenedRows.keep`).
+        With `by_places` the price depends on the positions of the rows, which are then kept
+        (`OpenedRows.keep`).
         """
         if by_places:
             self._keep()

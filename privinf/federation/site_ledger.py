@@ -38,7 +38,7 @@ class SiteLedger(Ledger):
     Parameters
     ----------
     path : path
-        On a local disk. Made if it is not there, unless its anchor says that there was one.
+        On a local disk. Created if absent, unless its anchor shows that there was one.
     budget : Budget, optional
         The limit of a new ledger; of one that is there it may be repeated, not changed.
     name : str
@@ -62,7 +62,7 @@ class SiteLedger(Ledger):
     for every reply, one for every new design, one for heads of other sites, and one for what the site is made
     of; each, and the anchor after it, has reached the disk before anything is read or sent. After a crash the
     same query gets the identical bytes again, or is answered for the first time, and is not
-    charged again; a half-written last line is dropped if the anchor says that nothing was done on its
+    charged again; a half-written last line is dropped if the anchor shows that nothing was done on its
     strength. Lines are chained under a secret of the ledger, which is in its first line: the file is readable
     by its owner alone. It is bound to the rows, in their order, the schema and the policy of the site that it
     is given to first: what another is made of is refused until `Site(..., rebase=True)` or ``privinf site
@@ -211,7 +211,7 @@ class FileJournal(Journal):
             raise
 
     def _open(self, budget: Budget | None, clock: Clock) -> None:
-        """Take up what the lines say."""
+        """Read the lines into memory."""
         self.account = _account_of(self._chain.lines[0], self.path)
         if budget is not None and self.account.budget != budget:
             raise StorageError(
@@ -239,7 +239,7 @@ class FileJournal(Journal):
         self._chain.watch()
 
     def _replayed(self, line: dict[str, Any]) -> bool:
-        """Take up a line; say whether it is one."""
+        """Read a line; return whether it is valid."""
         try:
             self._replay(line)
         except Exception:  # a line that somebody wrote with its checksum may hold anything
@@ -270,12 +270,12 @@ class FileJournal(Journal):
         self.append(line)
 
     def bind(self, site: Bound, *, rebase: bool) -> FileJournal:
-        """Pin what the site is made of, or compare it with what was pinned; return this journal.
+        """Pin the site's rows, schema and policy, or compare them with the pinned ones; return this journal.
 
         Raises
         ------
         StorageError
-            It is made of something else, and `rebase` does not say that this is meant.
+            They differ, and `rebase` does not state that this is intended.
         """
         secret = str(self._chain.lines[0]["secret"])
         changed = () if self.pin is None else self.pin.changed(site, secret)
@@ -292,7 +292,7 @@ class FileJournal(Journal):
         return self
 
     def _rebound(self, pin: Pin, changed: Collection[str]) -> None:
-        """Take up a pin; what was charged for other rows is not answered from these."""
+        """Read a pin; queries charged for other rows are not answered from these."""
         self.pin = pin
         if changed:
             self.rebases = self.rebases + 1
@@ -320,7 +320,7 @@ class FileJournal(Journal):
 
 
 def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
-    """Return what a site's ledger says, to be read and not charged; a site may have it open meanwhile.
+    """Return a site's ledger, read-only; a site may have it open meanwhile.
 
     Raises
     ------
@@ -339,7 +339,7 @@ def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
 
 
 def read_pins(path: Path) -> list[Mapping[str, Any]]:
-    """Return what a site's ledger was bound to, in order: `rows`, and what was `changed` by a rebase.
+    """Return the bindings of a site's ledger, in order: `rows`, and the parts `changed` by a rebase.
 
     Digests are left out: they stay in the file.
     """

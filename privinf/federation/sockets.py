@@ -266,7 +266,7 @@ class SocketFederation(ReplyVerifier):
         return answers
 
     def _ask_site(self, query: Query, name: str) -> Reply | AlignmentError:
-        """Return a site's reply, one that says so if it is none; or why it did not answer."""
+        """Return a site's reply (an error reply if invalid), or the reason why it did not answer."""
         envelope = self._end.envelope_for(query, name)
         try:
             reply, fields = self._remote[name].exchange(query, name, envelope.fields)
@@ -317,7 +317,7 @@ def reply_of(message: Message, name: str) -> Reply:
 
 
 def no_reply(name: str) -> Reply:
-    """Return what stands for something else than a reply."""
+    """Return the error reply in place of an invalid message."""
     return Reply(
         site=name, sums=np.empty(0), rows=0, error="StorageError: the site's message is not a valid reply"
     )

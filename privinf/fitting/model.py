@@ -52,7 +52,7 @@ ITERATIONS = (
     "is an option of iterative optimizers and is not supported: here the privacy budget "
     "determines the number of steps"
 )
-# What statsmodels' fit takes and no model here can.
+# Options of statsmodels' fit that no model here supports.
 STATSMODELS = {
     **dict.fromkeys(("disp", "maxiter", "start_params", "full_output", "callback", "tol"), ITERATIONS),
     "cov_kwds": ("is not supported: the cluster is the schema's unit, and no covariance has other options"),
@@ -78,7 +78,7 @@ def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:
 # ---- models
 
 
-# What statsmodels calls a model's rows, which no model here keeps.
+# Names of a model's rows in statsmodels, which no model here keeps.
 RAW_ROWS = ("data", "endog", "exog", "orig_endog", "orig_exog", "wendog", "wexog")
 NOT_SHOWN = (
     "{} is not available, because models do not show rows: use your own data for the rows, "
@@ -87,7 +87,7 @@ NOT_SHOWN = (
 
 
 class HidesRows:
-    """A model that shows no rows: statsmodels' attributes that hold some say why they are not there."""
+    """A model that shows no rows: statsmodels' attributes that hold rows raise errors that explain why."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ class ModelOptions:
     ledger: Ledger | None = None
 
     def limits(self) -> Limits:
-        """Return what is public of arrays."""
+        """Return the public facts of arrays."""
         return Limits(bounds=self.bounds, y_bounds=self.y_bounds)
 
     def with_trust(self, *, alone: bool) -> Self:
@@ -122,7 +122,7 @@ class ModelOptions:
         return self
 
     def read(self, formula: str, schema: Schema) -> tuple[str, Self]:
-        """Return the formula of the design, and the options with what the formula states beside it."""
+        """Return the formula of the design, and the options including those of the formula."""
         return formula, self
 
 
@@ -154,7 +154,7 @@ class Model(HidesRows, Generic[OptionsT]):
 
     A model writes the signatures that its users see. Each of them makes the model's options and passes them
     on, with the rows or the release, to one of four methods here. These read the rows once, into a
-    `ModelRows`, and `_set_rows` is what a model does with it.
+    `ModelRows`, and a model stores it in `_set_rows`.
     """
 
     ledger: Ledger
@@ -196,7 +196,7 @@ class Model(HidesRows, Generic[OptionsT]):
         return model
 
     def _set_rows(self, model_rows: Any, options: OptionsT) -> None:
-        """Keep the rows; models add what they need of them."""
+        """Keep the rows; models add their own preparations."""
         self.ledger = check_ledger(options.ledger)
         self._rows = model_rows
         self._release = None
@@ -226,7 +226,7 @@ class ReleaseModelOptions(ModelOptions):
     data_bounds: bool = False
 
     def limits(self) -> Limits:
-        """Return what is public of arrays."""
+        """Return the public facts of arrays."""
         return Limits(bounds=self.bounds, radius=self.radius, y_bounds=self.y_bounds, public=self.public)
 
 
@@ -276,7 +276,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
     def from_release(
         cls, release: Release, *, schema: Schema | None = None, ledger: Ledger | None = None
     ) -> Self:
-        """Build the model at the analyst, from what the holders sent; no raw row exists here.
+        """Build the model at the analyst, from releases of the holders; no raw row exists here.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Rows of every model: arrays, sites, a table or a federation become one `ModelRows`.
 
 Rows stay where they are: in a handle (`privinf.mechanisms.rows.Rows`) that is held and passed on, or at the
-sites of a federation. What a model needs beside them (a radius, clips, units) is the model's own, and follows
+sites of a federation. Further needs of a model (a radius, clips, units) are the model's own, and follow
 from the design.
 """
 
@@ -75,7 +75,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ModelRows:
-    """The rows of a model, here or at the sites of a federation, and what is public of them.
+    """The rows of a model, here or at the sites of a federation, and their public facts.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ def rows_of_table(design: Design, data: Table, *, missing: Missing = "raise") ->
     Raises
     ------
     ArgumentError
-        `missing` is for sites to say.
+        The sites choose `missing`.
     """
     if not is_federation(data):
         return ModelRows(design=design, parts={ONE_SITE: Rows(data, None, missing)})
@@ -253,7 +253,7 @@ def _public_name(item: str | int, names: Sequence[str]) -> str:
 
 
 def is_federation(data: object) -> TypeGuard[Federation]:
-    """Say whether rows are at the sites of a federation."""
+    """Return whether rows are at the sites of a federation."""
     return callable(getattr(type(data), "ask", None))
 
 
@@ -276,7 +276,7 @@ def refuse_weights(weights: object) -> None:
 
 
 def check_binary(design: Design) -> None:
-    """Refuse a response that is not declared from 0 to 1: what lies beyond would be clipped there in silence.
+    """Refuse a response that is not declared from 0 to 1, since larger values would be clipped silently.
 
     Only the declaration is read, because an error about values would disclose something of a row.
     """
@@ -289,7 +289,7 @@ def check_binary(design: Design) -> None:
 
 
 def check_trust(trust: Trust | None, default: Trust, refused: Mapping[Trust, str]) -> Trust:
-    """Return whom a model trusts; `refused` says why some of the words mean nothing for it."""
+    """Return the trust model; `refused` explains why some values are not available for the model."""
     chosen: Trust = check_choice(default if trust is None else trust, Trust, "trust")
     if chosen in refused:
         raise ArgumentError(f"trust={chosen!r} {refused[chosen]}")
@@ -309,14 +309,14 @@ def trust_of_sums(trust: Trust | None, *, alone: bool) -> Trust:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PartyTable:
-    """The whole table of parties with columns of their own, and what is public of it.
+    """The whole table of parties with columns of their own, and its public facts.
 
     Attributes
     ----------
     rows : Rows
         The handle of the table.
     schemas : mapping of str to Schema
-        What each party holds.
+        Columns of each party.
     label : str or None
         The response, where it is named.
     order : tuple of str, or None
@@ -341,7 +341,7 @@ def table_of_arrays(
     *,
     missing: Missing = "raise",
 ) -> PartyTable:
-    """Return the table of y and X, and what each party holds of it.
+    """Return the table of y and X, and the columns of each party.
 
     Raises
     ------
@@ -360,7 +360,7 @@ def table_of_arrays(
 def table_of_parties(
     data: Table, schema: Schema, parties: PartyColumns, *, missing: Missing = "raise"
 ) -> PartyTable:
-    """Return a table and what each party holds of it, with its unit; what no party holds is not released."""
+    """Return a table, the columns of each party, and the unit; columns of no party are not released."""
     assigned = {name: [str(column) for column in columns] for name, columns in parties.items()}
     arrays.check_cover(assigned, None)
     declared = {name: {column: schema[column] for column in columns} for name, columns in assigned.items()}

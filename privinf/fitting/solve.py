@@ -135,7 +135,7 @@ def build_results(
     reread : bool
         Whether the release was made before this fit, which then spends nothing itself.
     settings : mapping
-        What the model needs to make `system` from `release` again (after loading).
+        Arguments by which the model builds `system` from `release` again (after loading).
     reported : Reported, optional
         Coefficients to report instead of the solution, without intervals.
     sampling_system : LinearScores, optional
@@ -210,7 +210,7 @@ def release_report(release: Release, ledger: Ledger | None = None, *, reread: bo
 
 
 def clipped_target(design: Design) -> tuple[Note, ...]:
-    """Return a note on what is clipped, if anything is."""
+    """Return a note on clipping, if anything is clipped."""
     if design.bounded and not design.response_public:
         return (Note(CLIPPED, "header"),)
     if design.bounded:
@@ -235,7 +235,7 @@ def fit_measures(
 ) -> tuple[float | None, float | None]:
     """Return (R^2, residual variance), from corrected moments, scaled units.
 
-    R^2 is centred where there is a constant x'v = 1, as statsmodels has it; the residual variance has
+    R^2 is centered where there is a constant x'v = 1, as statsmodels has it; the residual variance has
     divisor n - p where the system has a `df_resid`, else n. Each is None where the noise leaves a value that
     it cannot have.
     """

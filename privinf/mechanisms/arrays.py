@@ -39,7 +39,7 @@ from privinf.validation import check_array, shown
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ArrayRows:
-    """One pair (y, X): the rows, held and passed on, and what is public of them.
+    """One pair (y, X): the rows, held and passed on, and their public facts.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def array_rows(
     missing : {"raise", "impute-public"}
     numeric : bool
         For sites: floats, at least one row, finite where `missing` says so. Otherwise the mechanism that
-        reads them says what is wrong.
+        reads them raises the error.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def data_bounds(
 
     Notes
     -----
-    **Privacy.** A leak: extremes are rows' values. A warning says so, and so does every ledger line.
+    **Privacy.** A leak: extremes are rows' values. A warning and every ledger line state it.
     """
     if request != "data":
         raise ArgumentError(

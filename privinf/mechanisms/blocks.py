@@ -139,7 +139,7 @@ def open_table(
     schema : Schema
         The party's columns.
     id : str, optional
-        Column of ids, whole numbers or texts. Rows then stand in the order of the sorted ids; files in that
+        Column of ids, whole numbers or texts. Rows are then in the order of the sorted ids; files in that
         order already are read in constant memory, of others the ids are held (about 32 bytes a row).
         Without it the order of the file is the order, which must be the same at every party.
     n : int, optional
@@ -147,7 +147,7 @@ def open_table(
     ids_sha256 : str, optional
         `roster_digest` of the people of the plan.
     roster : table, optional
-        A table with an id column that lists the people, to say how many are missing or too many.
+        A table with an id column that lists the people, to report missing and additional ids.
 
     Returns
     -------
@@ -268,7 +268,7 @@ class RecordBlocks(Generic[T]):
         return self
 
     def __iter__(self) -> Iterator[T]:
-        """Yield what is sent of each block.
+        """Yield the messages of each block.
 
         Raises
         ------
@@ -278,7 +278,7 @@ class RecordBlocks(Generic[T]):
         yield from self._encoded_blocks or self._pass(self._numbers)
 
     def _pass(self, numbers: Callable[[Floats], Any] | None) -> Iterator[Any]:
-        """Yield what is made of each block; numbers were checked where they were read."""
+        """Yield the results of each block; numbers were checked on reading."""
         seen_columns = set[str]()
         n = 0
         for part in self._parts():

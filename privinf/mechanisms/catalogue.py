@@ -30,7 +30,7 @@ SITE_OPS: dict[str, SiteOp] = (
     | OUTSIDE_OPS
 )
 
-# The package's own: what is registered later is not among them.
+# The package's own statistics, without later registrations.
 SHIPPED = frozenset(SITE_OPS)
 
 

@@ -45,7 +45,7 @@ class ColumnPasses:
     numbers : bool
         Whether they are checked against the schema; else as they are, by `frames`.
     often : bool
-        Whether more than one pass is needed: what can be read once alone is refused, before it is read.
+        Whether more than one pass is needed: sources that can be read only once are refused before reading.
     unit : str, optional
         Column with the person of each row. Such tables are collected.
     max_rows : int
@@ -56,7 +56,7 @@ class ColumnPasses:
     NotAvailableError
         A stream that is needed again.
     SchemaError, AlignmentError
-        Here, or by a pass: a column is not what was declared, a person has too many rows, or a table has
+        Here, or by a pass: a column differs from its declaration, a person has too many rows, or a table has
         other rows than in the pass before.
 
     Notes
@@ -154,7 +154,7 @@ class ColumnPasses:
 def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKind]:
     """Return the kind of each column, or of some, by its type (see `kinds_of`), or that of its first block.
 
-    Raises NotAvailableError for what can be read only once, of which nothing would be left; AlignmentError
+    Raises NotAvailableError for sources that can be read only once; AlignmentError
     for a table without rows.
     """
     source = rows.features

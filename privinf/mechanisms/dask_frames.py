@@ -1,6 +1,6 @@
-"""Dask frames as tables, and the clusters that may compute what is un-noised of them.
+"""Dask frames as tables, and the clusters that may compute un-noised values of them.
 
-A cluster must keep to itself what goes between its processes: all of it on this machine's loopback, or under
+A cluster must protect the traffic between its processes: all of it on this machine's loopback, or under
 mutual TLS, and without a dashboard, whose pages show tasks and logs.
 """
 

@@ -32,7 +32,7 @@ _LOADING_PROCESS = (
 def by_polars(
     path: Path, table: ParquetFile, columns: Sequence[str], rows: int
 ) -> Callable[[], Iterator[Any]] | None:
-    """Return what begins to decode columns in Arrow batches of about so many rows, in order.
+    """Return a function that starts decoding columns in Arrow batches of a given size, in order.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ CELL_LIMIT = 1 << 14  # edges are fewer than this
 MOST_ROWS = 1 << 40  # for which sums are exact, see above
 WORD_DIGITS = 20  # binary digits of counts in the lower of two words
 ROOT_TWO = math.sqrt(2.0)  # sensitivity of counts of labels: two of them move by 1
-GRID_ROOM = 2.0**-18  # what the grid of the noise may take of the tail, in sds
+GRID_ROOM = 2.0**-18  # share of the tail that the grid of the noise may take, in sds
 
 
 @lru_cache(maxsize=16)
@@ -115,7 +115,7 @@ def undoing(cells: int) -> Floats:
 class NoisyCDF:
     """A released distribution function: of `n` rows, how many are at or below each of increasing edges.
 
-    `counts` are unbiased, given that n is known, neither monotone nor within [0, n]; counts of neighbouring
+    `counts` are unbiased, given that n is known, neither monotone nor within [0, n]; counts of neighboring
     edges share most of the noise, whose sds are `sds`.
     """
 
@@ -140,7 +140,7 @@ class OpenColumns:
     """Some columns of numbers of one table, of which distributions are released, by a pass over rows each.
 
     `schema` declares them where missing values are imputed. With `unit`, the column with the person of each
-    row it is, one person has up to `max_rows`. What is wrong with the rows is a SchemaError or
+    row it is, one person has up to `max_rows`. Defects of the rows raise a SchemaError or
     AlignmentError, for the holder; a stream, which can be read only once, is refused.
 
     **Privacy.** Holds raw rows; replace-one, the number of rows is public. A person's rows add up: the
@@ -364,7 +364,7 @@ def show_above(sd: float, delta: float) -> float:
 
 
 def _counted(name: str, column: pd.Series) -> dict[str, int]:
-    """Return how often each label stands in a part of a column."""
+    """Return the count of each label in a part of a column."""
     if column.isna().any():
         raise SchemaError(
             f"column {name!r} has missing values: replace them by a text first, or remove these rows, but "

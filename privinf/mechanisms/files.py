@@ -82,7 +82,7 @@ class Source:
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of `ROWS` rows of these columns; the last one, of every file too, may be shorter.
 
-        Where a table does not say the types of its columns, as CSV, they are as `types` have them.
+        Where a table does not state the types of its columns, as CSV, `types` states them.
         """
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class _FileSource(Source):
 
     @property
     def name(self) -> str:
-        """The file's name, or what it stands for."""
+        """The file's name, or a description in its place."""
         return self.label or self.path.name
 
     def state(self) -> object:
@@ -355,7 +355,7 @@ def _names_and_separator(path: Path) -> tuple[list[str], str]:
 
 
 def _csv(name: str, parse: Callable[[], R], lines: CheckedLines | None = None) -> R:
-    """Return ``parse()``; errors of the reader quote values of rows: say where, not what."""
+    """Return ``parse()``; the reader's errors quote values of rows, so that ours state the place alone."""
     place = ""
     try:
         with warnings.catch_warnings():
@@ -390,6 +390,6 @@ def _parquet(name: str, parse: Callable[[], R]) -> R:
     """Return ``parse()``; errors of the reader may quote values of rows."""
     try:
         return parse()
-    except Exception:  # of pyarrow, and of what it calls to make sense of damaged metadata
+    except Exception:  # of pyarrow, and of its parsers of damaged metadata
         pass
     raise StorageError(f"{name} cannot be read as Parquet: the file is damaged or has another format")

@@ -43,7 +43,7 @@ LARGEST = 2.0**1000  # noisy values are held within this, too, far inside the ra
 FLOAT_SLACK = 2.0**-40
 
 
-WORDS = tuple(SpendingWords.__annotations__)  # arguments that say what a call may spend
+WORDS = tuple(SpendingWords.__annotations__)  # arguments that state the budget of a call
 
 
 def total_mu(words: SpendingWords) -> float:
@@ -64,7 +64,7 @@ def total_mu(words: SpendingWords) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one call of `release` may spend, and on whose noise.
+    """Budget and noise source of one call of `release`.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One Gaussian release before it is made: everything that its ledger line says.
+    """A planned Gaussian release: all contents of its ledger line.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Line:
         Raises
         ------
         SensitivityError
-            The noise is so small that its grid has no room for what the public bounds allow.
+            The noise is so small that its grid cannot represent all values within the public bounds.
         """
         if math.isinf(self.mu):
             scale = 0.0
@@ -168,7 +168,7 @@ def unit_name(design: Design) -> str:
 
 
 def assumed(design: Design, *, data_bounds: bool, placed: bool = True) -> tuple[str, ...]:
-    """Return what every ledger line of a release on `design` takes for granted; `placed`: row by row."""
+    """Return the assumptions of every ledger line of a release on `design`; `placed`: row by row."""
     clear = design.response_public
     grouped = design.schema is not None and design.schema.unit is not None
     assumptions = [
@@ -211,7 +211,7 @@ def plain_number(value: object, name: str) -> Any:
 
 
 def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
-    """Return an array of `plain_array` as float64, shape kept: what is no finite number is 0."""
+    """Return an array of `plain_array` as float64 of the same shape: values that are not finite become 0."""
     with np.errstate(all="ignore"):
         if array.dtype.kind != "O":
             floats = array.astype(np.float64)
@@ -221,7 +221,7 @@ def numbers_of(array: np.ndarray[Any, Any]) -> Floats:
 
 
 def number_of(value: object) -> float:
-    """Return a number as a float; 0 for what is none."""
+    """Return a number as a float; 0 for other objects."""
     if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
         return 0.0
     try:
@@ -255,12 +255,12 @@ def noisy_scalar(
     Parameters
     ----------
     value : float
-        What is no finite number counts as 0, and beyond 2^24 times the noise it is held there: no value stops
-        a release that is paid for.
+        A value that is not finite counts as 0, and larger values are clipped to 2^24 times the noise: no
+        value stops a release that is paid for.
     sensitivity : float
         The most that replacing one record can change the number.
     label : str
-        What it is, for the ledger.
+        Description for the ledger.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
@@ -372,7 +372,7 @@ def noisy_total(sums: ExactTotal, scale: float, source: NoiseSource) -> Floats:
 
 
 def after_the_charge(read_rows: Callable[[], T]) -> T:
-    """Return what a later pass over rows finds; an error of it says that the charge stands."""
+    """Return the result of a later pass over rows; its errors state that the charge is kept."""
     try:
         return read_rows()
     except PrivinfError as error:

@@ -54,8 +54,8 @@ def coded(column: pd.Series[Any], name: str) -> Integers:
     Raises
     ------
     SchemaError
-        It holds labels of several types, numbers that are not exact, or what is no label. The message names
-        types, and no value.
+        It holds labels of several types, numbers that are not exact, or objects that are not labels. The
+        message names types, and no value.
     """
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -80,7 +80,7 @@ def mixed(kinds: Iterable[str], name: str) -> SchemaError:
 
 
 def _of_categories(column: pd.Series[Any], name: str) -> Integers:
-    """Return the codes of a categorical column, by the categories that stand in it."""
+    """Return the codes of a categorical column, by its used categories."""
     codes = np.asarray(column.cat.codes, dtype=np.int64)
     present = codes >= 0
     used = np.unique(codes[present])

@@ -1,8 +1,8 @@
 """Lines of a CSV file, counted and checked as they are read: each has as many fields as the line of names.
 
 What parses the file fills up lines that are too short, and cuts others, in silence. So its bytes pass through
-here first. Where no quotes stand, or quotes enclose whole fields, separators are counted for a whole block at
-once; elsewhere the parser of Python's own `csv` module says what is a line and a field.
+here first. Without quotes, or where quotes enclose whole fields, separators are counted for a whole block at
+once; elsewhere Python's own `csv` module finds lines and fields.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-BYTES = 1 << 15  # what one read takes from the file: it stays in the cache
+BYTES = 1 << 15  # bytes of one read, which stay in the cache
 LONGEST_LINE = 1 << 24  # bytes; a quotation mark without its partner makes the rest of a file one line
 ENDLESS = "the line is too long, or an opening quotation mark is not closed"
 # The parities of the leading bits of a byte, as bits.
@@ -37,7 +37,7 @@ class CheckedLines:
     Attributes
     ----------
     wrong : str
-        What is wrong with the file, and near which line; no value of it. Empty as long as nothing is.
+        The defect of the file and its approximate line, without a value. Empty without a defect.
 
     Notes
     -----
@@ -99,7 +99,7 @@ class CheckedLines:
     def _counted(self, buffer: bytes, last: bool) -> int | None:
         """Return where the last whole line ends, by counts; None where they do not show that all are right.
 
-        Between two separators an even number of quotes, wherever they stand, leaves the field closed.
+        Between two separators an even number of quotes, in any place, leaves the field closed.
         """
         if self._nested and b'"' in buffer:
             return self._counted_outside(buffer)

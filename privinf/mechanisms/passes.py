@@ -284,7 +284,7 @@ class RowPasses:
         return self._block(np.empty((0, self.width)), np.empty(0), None, 0)
 
     def _parts(self) -> Iterator[Floats | pd.DataFrame]:
-        """Yield the rows of a table that is read anew: arrays of its numbers, or frames."""
+        """Yield the rows of a table that is read again: arrays of its numbers, or frames."""
         from privinf.mechanisms.reading import checked_blocks, number_blocks
 
         source = self._rows.features

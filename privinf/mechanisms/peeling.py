@@ -1,14 +1,14 @@
 """What peeling costs: from a level of privacy to noise scales and ledger lines. Reads no rows.
 
 *Gumbel* noise of scale b makes a selection the exponential mechanism: P(j) is proportional to exp(|v_j|/b).
-The log ratio of two neighbouring distributions has a range of at most e0 = 2 lambda/b over j, so a selection
+The log ratio of two neighboring distributions has a range of at most e0 = 2 lambda/b over j, so a selection
 costs e0^2/8 zCDP (and is e0-DP), k selections k e0^2/8. The values of what was selected are one Gaussian
 release with l2 sensitivity sqrt(k) lambda.
 
 *Laplace* noise is the paper's: a selection with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
 2 lambda sqrt(3 k log(1/delta))/epsilon the paper claims (epsilon, delta) for all of them.
 
-On a secure source's grid of step g two neighbours' scores differ by lambda + g. Gumbel numbers are rounded to
+On a secure source's grid of step g two neighbors' scores differ by lambda + g. Gumbel numbers are rounded to
 the grid and ties go to the first: the probability of a selection is that of the ideal distribution times at
 most e^(g/b), at least e^(-g/b), so that the range above is at most 2 (lambda + 3 g)/b, which is what is
 charged. Discrete Laplace noise has the ratio e^(-g/b) from a step to the next, exactly: 2 (lambda + g)/b.

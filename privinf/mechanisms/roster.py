@@ -131,7 +131,7 @@ def _id_kind(python_type: type) -> str:
 
 
 def align(read_blocks: IdReader) -> Alignment:
-    """Return where rows stand by their ids; `read_blocks` gives the blocks of ids, anew at each call.
+    """Return where rows stand by their ids; `read_blocks` gives the blocks of ids, again at each call.
 
     Ids that already increase are read in constant memory; else all of them are held and sorted.
 

@@ -77,7 +77,7 @@ def grid_step(scale: float) -> float:
 
 
 def grid_inflation(scale: float, dimension: int) -> float:
-    """Return g sqrt(D): two neighbours are moved by at most g/2 each in each of D coordinates."""
+    """Return g sqrt(D): two neighbors are moved by at most g/2 each in each of D coordinates."""
     return grid_step(scale) * math.sqrt(dimension)
 
 

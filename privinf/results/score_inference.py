@@ -199,7 +199,7 @@ class ScoreTests:
 
         Notes
         -----
-        A slope in user units is a multiple of the scaled one. The constant of centred columns is not: its
+        A slope in user units is a multiple of the scaled one. The constant of centered columns is not: its
         set comes from the system with the centring undone.
         """
         system, design = self._equation

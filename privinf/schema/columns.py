@@ -1,7 +1,7 @@
 """Columns that one release holds for many regressions, and what a formula reads of them.
 
 A formula is answered where each of its columns is a sum of released ones: another coding of a factor is, and
-so is, by the constant, a column that is not centred. A product or a power is one only if it was released.
+so is, by the constant, a column that is not centered. A product or a power is one only if it was released.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The internal basis of a design: centred products and orthogonal powers, and the map back to the formula's.
+"""The internal basis of a design: centered products and orthogonal powers, and the map back to the formula's.
 
 A product x z repeats x and z wherever their bounds are far from zero: noise that is small against each of
 the three columns is large against what the product adds. The release therefore has Legendre's polynomials of

@@ -24,9 +24,9 @@ LARGEST_BOUND = 1e28  # that is finite
 
 
 def scaling(low: Floats, high: Floats, scaled: Flags, *, centred: bool) -> tuple[Floats, Floats]:
-    """Return centre and scale, each (p,), that carry the bounded columns `scaled` into [-1, 1].
+    """Return center and scale, each (p,), that carry the bounded columns `scaled` into [-1, 1].
 
-    With a constant (`centred`) these are the middle and half the range, so that the constant absorbs the
+    With a constant (`centered`) these are the middle and half the range, so that the constant absorbs the
     shift; without one, zero and the largest absolute value. Other columns keep 0 and 1.
     """
     center, scale = np.zeros(len(low)), np.ones(len(low))
@@ -66,7 +66,7 @@ def to_user(
 ) -> tuple[Floats, Floats]:
     """Return T, shape (p, p), and shift, shape (p,): ``params_user = T @ params_scaled + shift``.
 
-    `y_affine` is the centre and the scale of the response, ``(y - y_center) / y_scale``.
+    `y_affine` is the center and the scale of the response, ``(y - y_center) / y_scale``.
     """
     y_center, y_scale = y_affine
     transform = np.diag(y_scale / scale)

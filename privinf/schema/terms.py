@@ -162,7 +162,7 @@ class Spline(_OfColumn):
 class Polynomial:
     """Legendre's polynomial of an expression, public bounds of which are moved to -1 and 1.
 
-    Of degree 1 that is the expression, centred and scaled.
+    Of degree 1 that is the expression, centered and scaled.
     """
 
     source: str
@@ -387,7 +387,7 @@ class Response:
         return self.bounds
 
     def affine(self, *, centred: bool) -> tuple[float, float]:
-        """Return centre and scale: middle and half range, or 0 and the largest size; 0 and 1 in clear."""
+        """Return center and scale: middle and half range, or 0 and the largest size; 0 and 1 in clear."""
         if self.bounds is None:
             return 0.0, 1.0
         if not centred:

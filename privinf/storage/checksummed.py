@@ -1,7 +1,7 @@
 """Files and JSON that come from elsewhere: read strictly, with a checksum where the package wrote them.
 
 A sealed text holds the SHA-256 of its own content in the field ``sha256``: a damaged digit is noticed, a
-forger can compute it anew. Texts that people write (schemas, policies, lists of columns) have none.
+forger can compute it again. Texts that people write (schemas, policies, lists of columns) have none.
 """
 
 from __future__ import annotations

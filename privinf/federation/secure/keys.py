@@ -1,4 +1,4 @@
-"""Who may take part: identity keys of sites and analysts, and the roster of public keys that all pin.
+"""Participants: identity keys of sites and analysts, and the roster of public keys that all pin.
 
 An identity has two keys of one secret: X25519 for the masks of secure sums, Ed25519 for signatures.
 """
@@ -28,7 +28,7 @@ FIELD = 2**255 - 19  # size of Curve25519's field: a public key is a number belo
 # The d of Edwards' curve x^2 (d y^2 + 1) = y^2 - 1, on which Ed25519 keys are points.
 EDWARDS = -121665 * pow(121666, -1, FIELD) % FIELD
 KEY = "an identity key"  # what messages call its file
-# What the signing key is derived for.
+# Purpose of the derived signing key.
 SIGNING = Keys.SIGNING
 
 
@@ -61,7 +61,7 @@ class IdentityKey:
 
     Notes
     -----
-    **Privacy.** Who has it can take off the masks of all sums that the site ever sent, and sign in the
+    **Privacy.** Its owner can remove the masks of all sums that the site ever sent, and sign in the
     owner's name: protect its file as you protect the rows. Not shown and not pickled.
 
     The Ed25519 secret is derived from the secret by HKDF-SHA256, so that a file of an earlier version has
@@ -293,7 +293,7 @@ class Roster:
     Raises
     ------
     ArgumentError
-        A name or a key is not one, or a key stands twice.
+        A name or a key is not valid, or a key occurs twice.
 
     Notes
     -----
@@ -424,7 +424,7 @@ def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str,
 
 
 def signed_by(verifying: str, signature: str, message: bytes) -> bool:
-    """Say whether a signature of a message, both public, is by the owner of a verifying key."""
+    """Return whether a signature of a message, both public, is by the owner of a verifying key."""
     ed25519 = primitives("hazmat.primitives.asymmetric.ed25519")
     exceptions = primitives("exceptions")
     try:
@@ -455,7 +455,7 @@ def _seal(secret: bytes) -> str:
 
 
 def _verifies(key: str) -> bool:
-    """Say whether this is a point of Edwards' curve, written in one way, of no small order.
+    """Return whether this is a canonically encoded point of Edwards' curve, not of small order.
 
     With one of small order a signature that holds for every message can be written down. Its image on
     Montgomery's curve, u = (1 + y) / (1 - y), has the same order.
@@ -469,7 +469,7 @@ def _verifies(key: str) -> bool:
 
 
 def _shares(key: str) -> bool:
-    """Say whether a secret shared with this public key is one: written in one way, of no small order.
+    """Return whether this public key gives a shared secret: canonically encoded, not of small order.
 
     A point of small order gives zero with whatever secret it is multiplied, and the exchange refuses it.
     """

@@ -1,4 +1,4 @@
-"""Pairwise masks modulo 2^64 that cancel in the sum over a roster, and what a masked sum costs.
+"""Pairwise masks modulo 2^64 that cancel in the sum over a roster, and the cost of a masked sum.
 
 Sites u and v that are joined in the graph share the mask m_uv = ChaCha20(HKDF(X25519(sk_u, pk_v), info)), a
 vector of uniform 64-bit words; the one whose name sorts later adds it and the other takes it away. `info` is
@@ -53,7 +53,7 @@ from privinf.wire import Assumptions, Derivations, Keys, Mechanisms, NoiseLaws, 
 Words: TypeAlias = NDArray[np.uint64]
 
 COMPLETE = 50  # sites up to which every two of them share a mask
-FAILURE_BITS = 100  # the chance that some site's neighbours all collude is at most 2^-100
+FAILURE_BITS = 100  # the chance that some site's neighbors all collude is at most 2^-100
 PURPOSE = Keys.MASKED_SUM
 
 
@@ -91,7 +91,7 @@ def neighbours(name: str, roster: tuple[str, ...], pinned: str, colluding: int) 
 
 @lru_cache(maxsize=16)
 def _circle(roster: tuple[str, ...], pinned: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Return the sites in their pseudorandom order, and where each stands."""
+    """Return the sites in their pseudorandom order, and the position of each."""
     seed = hashlib.sha256("\0".join((pinned, *roster)).encode()).digest()
     circle = tuple(sorted(roster, key=lambda name: hashlib.sha256(seed + name.encode()).digest()))
     return circle, {name: place for place, name in enumerate(circle)}

@@ -1,6 +1,6 @@
-r"""SecureServer: sums over sites of which nobody sees more than the noisy total.
+r"""SecureServer: sums over sites of which only the noisy total is visible.
 
-Every site clips, sums, rounds to a grid, adds its share of the noise and a mask for every neighbour
+Every site clips, sums, rounds to a grid, adds its share of the noise and a mask for every neighbor
 (`site_masking`, `masking`), all in integers modulo 2^64; masks cancel in the sum over the roster. One message
 goes to each site and one back.
 
@@ -20,7 +20,7 @@ the noise taken off.
   then that of the noise alone. ``min_sites`` bounds how far a roster can shrink.
 - An incomplete sum is worthless to the server, and is charged all the same: who can tell whether the missing
   answer is only late?
-- A site that lies about its rows, and a server that reports a wrong total, are not found out. What a liar can
+- A site that lies about its rows, and a server that reports a wrong total, are not detected. What a liar can
   do is bounded: a total farther from 0 than all rows and 64 sds of all noise can be is void and charged
   (`check_range`), and one nearer cannot be told from a true one, so that an entry can be off by up to twice
   that range. Masks hide who it was: the error names all. Totals are read modulo 2^64 steps, at least twice
@@ -150,7 +150,7 @@ class SecureServer(TrustedServer):
     Parameters
     ----------
     federation : Federation
-        Sites with keys and one pinned roster, whose policy says ``secure_sums=True``.
+        Sites with keys and one pinned roster, whose policy has ``secure_sums=True``.
     max_colluding : int
         How many of the sites may be in league with the server. Their noise does not count, so the others
         add more: the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each
@@ -183,9 +183,9 @@ class SecureServer(TrustedServer):
 
     Notes
     -----
-    **Privacy.** The module's docstring states what is trusted. Noise is drawn at the sites. A release is
-    charged here before any site is queried, and at every site before a row is read, again for every attempt.
-    `NoisySum.scale` counts the noise of all sites; the price counts only that of the honest ones.
+    **Privacy.** The module's docstring states the trust assumptions. Noise is drawn at the sites. A release
+    is charged here before any site is queried, and at every site before a row is read, again for every
+    attempt. `NoisySum.scale` counts the noise of all sites; the price counts only that of the honest ones.
 
     References
     ----------
@@ -288,7 +288,7 @@ class SecureServer(TrustedServer):
         ------
         AlignmentError
             A site did not answer and ``missing="raise"``, more sites were silent than `retries` allow, or no
-            rows can have the total. What was charged stays charged.
+            rows can have the total. The charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
@@ -376,7 +376,7 @@ class SecureServer(TrustedServer):
         return PlannedQuery(with_query_digest(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
-        """Keep nothing: the noise is made at the sites, and they remember what they sent.
+        """Store nothing: the sites draw the noise and store their replies.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         planned : planned query
-            Made by `planned`; charged unless its line, all of it, stands in the ledger.
+            Made by `planned`; charged unless its line is in the ledger unchanged.
 
         Returns
         -------
@@ -481,7 +481,7 @@ class SecureServer(TrustedServer):
         )
 
     def _shrunk(self, names: list[str], silent: tuple[str, ...]) -> list[str]:
-        """Return who is left when sites fell silent."""
+        """Return the remaining sites after some fell silent."""
         remaining = [name for name in names if name not in silent]
         if self._missing == "raise" or len(remaining) < 2:
             raise AlignmentError(f"site {', '.join(map(repr, silent))} did not answer")

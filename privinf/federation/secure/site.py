@@ -2,9 +2,9 @@ r"""A site's part in a secure sum: check the query, quantize, add its share of t
 
 **Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits, towards zero
 or inside the clip, so that no clip is passed and sums over a site's rows have no rounding. The site's sum is
-rounded to the grid g, a power of two, in int64. A record stands at one site only, so that replacing it moves
+rounded to the grid g, a power of two, in int64. A record is at one site only, so that replacing it moves
 one of these integer vectors, by at most S/g + sqrt(D) steps in l2, with S the exact replace-one sensitivity
-of the statistic and D its number of entries. That is what is charged.
+of the statistic and D its number of entries. This is the charge.
 
 **Noise.** Each site adds discrete Gaussian noise of variance sigma^2 / (m - c) steps^2, with m sites on the
 roster, c of them counted as colluding: the honest ones alone carry the guarantee. A sum of
@@ -13,7 +13,7 @@ probabilities (Kairouz, Liu and Steinke), which is below 10^-60 at the least sd 
 steps. With s of 2^20 steps or more it is as good as mu-GDP (see `privinf.noise.lattice`) and charged so; on a
 coarser grid only zCDP is known, and only `ConcentratedLoss` is accepted.
 
-**Range.** The sum of what the sites send is read back from 64 bits. Each refuses before anything is charged
+**Range.** The sum of the sites' messages is read back from 64 bits. Each refuses before anything is charged
 if its rows times the largest number a record can add, plus 64 sds of its noise, pass 2^63 / m steps.
 """
 
@@ -141,7 +141,7 @@ def check_terms(
     record_sensitivity: RecordSensitivity,
     policy: SitePolicy,
 ) -> None:
-    """Raise unless a secure sum is one that the policy allows and that costs what its ledger line says.
+    """Raise unless the policy allows a secure sum and its cost is that of its ledger line.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
 
 
 def quantised(total: Floats, terms: SumTerms, rows: int, bound: float) -> Integers:
-    """Return a site's sum in steps of the grid, flat; no entry larger than so many rows can make it."""
+    """Return a site's sum in steps of the grid, flat; each entry within the bound of the site's rows."""
     limit = math.floor(rows * bound * (1.0 + TOLERANCE) / terms.grid + 1.0)
     with np.errstate(all="ignore"):
         steps = np.rint(np.nan_to_num(np.ravel(total)) / terms.grid)

@@ -100,7 +100,7 @@ class FeaturePlan:
         return [int(ranks[column]) for column in columns]
 
     def units(self) -> UnitsNoiseModel:
-        """Return centre and scale, each (p,), of the columns as sent: ``sent = (x - center) / scale``.
+        """Return center and scale, each (p,), of the columns as sent: ``sent = (x - center) / scale``.
 
         Those of the design, but 0 and 1 for a feature under randomized response: indicators stay 0 and 1.
         """
@@ -274,7 +274,7 @@ def label_design(
 def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | None) -> tuple[Label, Design]:
     """Return how the response is sent, and the design with which it is released.
 
-    A response sent as a code, or in clear, has no units of its own: the design's response then has centre 0
+    A response sent as a code, or in clear, has no units of its own: the design's response then has center 0
     and scale 1, and only the noise model of the release states how it was sent.
 
     Raises

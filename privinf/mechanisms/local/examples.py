@@ -219,7 +219,7 @@ class LocalExamples:
             indicators of the levels as sent; ``labels`` (n,): level codes as sent, noisy scaled numbers, or
             the clear response; ``public`` (n, q); ``groups`` (n,) where a unit has several rows. The
             noise model has ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns),
-            ``responses``, ``label``, and ``units``: centre and scale of the design columns as they were sent.
+            ``responses``, ``label``, and ``units``: center and scale of the design columns as they were sent.
 
         Raises
         ------
@@ -352,7 +352,7 @@ class LocalExamples:
         return response, replace(entry, loss=PureLoss(epsilon))
 
     def _assumptions(self) -> tuple[str, ...]:
-        """Return what a line takes for granted: a label sent as a code has no bounds, but is not in clear."""
+        """Return what a line assumes: a label sent as a code has no bounds, but is not in clear."""
         assumptions = assumed(self.design, data_bounds=self.data_bounds)
         return tuple(
             text for text in assumptions if text != Assumptions.CLEAR_RESPONSE or self.label.kind == "clear"

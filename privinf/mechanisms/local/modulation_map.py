@@ -8,7 +8,7 @@ A client with features x in R^d (private columns, scaled units) sends
 with fresh phases phi_j ~ U[0, 2 pi) that never leave it. The phase is uniform, so
 omega<x, v_j> + phi_j is uniform modulo 2 pi *whatever x is*: the modulation is noise independent of x,
 and the sensitivity of the message is (1 - alpha) ||x - x'|| exactly. A phase kept for another message
-forfeits this, hence a session draws phases anew in every round.
+forfeits this, hence a session draws phases again in every round.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class SignChannel:
 
     Notes
     -----
-    **Privacy.** Local: the server is not trusted. Neighbours differ in **all** rows of one machine, so that
+    **Privacy.** Local: the server is not trusted. Neighbors differ in **all** rows of one machine, so that
     the guarantee holds for one row too; nothing is assumed of the rows. The answer about the chosen
     coordinate is epsilon-DP, and one answer is all that leaves a machine: signs of all p coordinates at
     epsilon/p each would have p^2 instead of p in the variance.

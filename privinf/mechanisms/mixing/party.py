@@ -196,14 +196,14 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
     ----------
     schema : Schema
         The party's columns, all private, with public bounds or levels.
-    centred : bool
-        Whether numeric columns are centred at the middle of their bounds (scaled range [-1, 1]) or only
+    centered : bool
+        Whether numeric columns are centered at the middle of their bounds (scaled range [-1, 1]) or only
         divided by their largest absolute value.
 
     Returns
     -------
     Design
-        Without a response: any released column may become one. Where `centred`, its first column is the
+        Without a response: any released column may become one. Where `centered`, its first column is the
         constant, which is public and not released.
 
     Raises

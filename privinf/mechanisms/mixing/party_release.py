@@ -29,7 +29,7 @@ from privinf.wire import Assumptions, Derivations, Mechanisms
 
 UNIT = 2.0**-24  # numbers are multiples of this before they are summed
 MOST_PEOPLE = 2**29  # people whose sums stay exact: |x| <= 1, and 2^29 2^24 = 2^53
-# Scaling a sum and putting it on the grid moves two neighbours apart by at most 1 + 2^-7 grid steps.
+# Scaling a sum and putting it on the grid moves two neighbors apart by at most 1 + 2^-7 grid steps.
 GRID_SLACK = 1.02
 
 
@@ -105,7 +105,7 @@ class PartyMechanism:
     labels : labels of a plan, optional
         The plan that the release belongs to.
     intercept : bool
-        Whether numeric columns are centred at the middle of their bounds.
+        Whether numeric columns are centered at the middle of their bounds.
     """
 
     kind: MixingMethod

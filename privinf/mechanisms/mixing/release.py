@@ -65,7 +65,7 @@ class GaussianRows(PartyMechanism):
     labels : labels of a plan, optional
         The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
     intercept : bool, default False
-        Whether regressions will have an intercept: numeric columns are then centred by their bounds.
+        Whether regressions will have an intercept: numeric columns are then centered by their bounds.
 
     Raises
     ------
@@ -181,7 +181,7 @@ class RandomMixing(PartyMechanism):
     n : int, optional
         Public number of people; rows of another length are refused.
     intercept : bool, default True
-        Release the all-ones row too, which makes column means and intercepts sharp, and centre numeric
+        Release the all-ones row too, which makes column means and intercepts sharp, and center numeric
         columns by their bounds.
     share : float, optional
         a, the public share of the all-ones row, the same for every party; by default it follows from this

@@ -1,7 +1,7 @@
 """Public numbers of a mixing plan: how many rows, how much of the all-ones row, and whether it can work.
 
 Notation: n people, k mixed rows, d features, noise sd tau_j of released column j (scaled units), H the
-second moments of the (centred) features, h its typical eigenvalue. A mixed row has covariance
+second moments of the (centered) features, h its typical eigenvalue. A mixed row has covariance
 ``(1-a) n H / k + S``, S = diag(tau^2), so a plain sum of k rows carries signal (1-a) n h against noise
 k tau^2. All of this is public: bounds, budgets and guesses, never data.
 """
@@ -107,7 +107,7 @@ class MixingGuess:
 def guessed_variances(design: Design) -> Floats:
     """Return the variance of each released column if it were uniform on its bounds, scaled units.
 
-    Where columns are not centred it is the second moment about zero.
+    Where columns are not centered it is the second moment about zero.
     """
     low = design.scaled_low[design.private]
     high = design.scaled_high[design.private]

@@ -167,7 +167,7 @@ class Traced(NDArrayOperatorsMixin):
         )
 
     def looked_up_between(self, values: Floats, steps: Floats, share: Traced) -> Traced:
-        """Return value + share x step, which is between two neighbours of a table."""
+        """Return value + share x step, which is between two neighbors of a table."""
         make = self._expressions
 
         def between(place: Node, part: Node) -> Node:

@@ -1,4 +1,4 @@
-r"""Per-record residuals and curvatures of generalised linear models, and bounds of scores.
+r"""Per-record residuals and curvatures of generalized linear models, and bounds of scores.
 
 A record's score is ``u r``, u = w x with w = min(1, R^2/||x||^2), so that ||u|| <= R, and
 r = y - mean(x'theta) clipped at a public E. Clips on y, on the Poisson mean and on r are public; weights

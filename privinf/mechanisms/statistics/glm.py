@@ -1,4 +1,4 @@
-r"""Sums over records from which a generalised linear model is fitted, with their replace-one sensitivities.
+r"""Sums over records from which a generalized linear model is fitted, with their replace-one sensitivities.
 
 x stands for (clip(x, bounds) - center) / scale; u = min(1, R^2/||x||^2) x is a record's weighted row and r
 its clipped residual at the public theta (`glm_families`), |r| <= E (1 for the logistic model). The curvature

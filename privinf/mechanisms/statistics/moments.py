@@ -96,7 +96,7 @@ def default_response_weight(x_norm: float, y_norm: float, public_norm2: float) -
     """Return the public weight c of y: c |y| <= .87 sqrt(R^2 + q^2) spends the sensitivity well.
 
     For small slopes the noise of the estimate is proportional to (q^2 + R^2 + k^2)/k with k = c |y|,
-    smallest at k^2 = q^2 + R^2 and flat around it; larger slopes favour a smaller k.
+    smallest at k^2 = q^2 + R^2 and flat around it; larger slopes favor a smaller k.
     """
     return 0.87 * math.sqrt(x_norm**2 + public_norm2) / y_norm
 

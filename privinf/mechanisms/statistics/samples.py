@@ -25,7 +25,8 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     distance is at most a (D + E) + (D S + E T)/2 + (D T + E S)/2, which grows in S and T; at S = 2 - D and
     T = 2 - E it is (a + 2) w - w^2/2, w = D + E, which is at most (a + 2)^2/2.
 
-**Ranks** say nothing of distances: no bounds are paid for. With s(u, v) the sign of u - v, centred ranks of a
+**Ranks** say nothing of distances: no bounds are paid for. With s(u, v) the sign of u - v, centered ranks of
+a
     group add up to R_g = sum s(u_i, u_j)/2 over i in g and j not in g, ties counted half: pairs in a group
     cancel. A pair of records adds s(e_g - e_h)/2 to the vector R, of l1 norm 1 if g and h differ.
     *Two groups*: (R_1/(n - 1), w N_1). A record that stays in its group changes R_1 by 1 at most for each
@@ -230,7 +231,7 @@ def _pair(values: Floats, scale: float) -> Sequence[Floats]:
 
 
 def _rank_sums(sample: Sample) -> Floats:
-    """Return the sum of centred ranks of every group, multiples of 1/2, exact."""
+    """Return the sum of centered ranks of every group, multiples of 1/2, exact."""
     centred = scipy.stats.rankdata(sample.values[:, 0]) - 0.5 * (len(sample) + 1)
     sums = np.bincount(sample.codes, weights=centred, minlength=sample.cells)
     return sums.astype(np.float64)
