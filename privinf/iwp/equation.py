@@ -225,7 +225,7 @@ class ExampleScores:
         Notes
         -----
         ``meat - mean W^-1 B^-1[psi psi']``, the clean second moment by its own exact inverse transform:
-        see `clean_cov` for where there is none.
+        see `clean_cov` for cases without one.
         """
         clean = self._clean_meat(theta)
         if isinstance(clean, str):

@@ -50,7 +50,7 @@ NOT_PD = (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExampleSGD:
-    """What one pass over released examples gives.
+    """Result of one pass over released examples.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def fit_sgd(
     start : (p,) array, optional
         Default zero, the paper's; with averaging regression calibration.
     public_seed : int, optional
-        Shuffle the records first. None keeps their order, which must then say nothing about them.
+        Shuffle the records first. None keeps their order, which must then be independent of their values.
     keep : int
         Keep about this many iterates for a picture of the pass.
 
@@ -224,7 +224,7 @@ def example_gradient(system: ExampleScores) -> Gradient:
 
 
 class _ScoreForm(Protocol):
-    """What the short cut needs of a loss: see `privinf.iwp.forms`."""
+    """Functions of a loss that the closed form needs; see `privinf.iwp.forms`."""
 
     @property
     def linear(self) -> bool: ...
@@ -292,7 +292,7 @@ def _form(system: ExampleScores) -> _ScoreForm:
 
 
 def _labels(system: ExampleScores, *, signed: bool, linear: bool) -> list[tuple[Floats, Floats | None]]:
-    """Return labels and inverse weights of all records; level by level where y cannot stand for itself."""
+    """Return labels and inverse weights of all records, by level if the score is not linear in y."""
     data = system.effective
     everything = slice(0, system.n)
     levels = SIGNED if signed else None

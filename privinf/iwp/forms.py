@@ -3,7 +3,7 @@ r"""Scores of the scalar losses, as scalars of the linear predictor.
 With S the noise covariance of the features, eta = x'theta (x as released) and s = theta'S theta, the
 corrected score (minus the gradient) of every loss here is ``a x + b S theta`` with a and b functions of
 (eta, y, s) alone. A form gives a and b, and their derivatives in eta and s. It is `linear` where a and b are
-linear in y, so that an unbiased y can stand for it, and `signed` where y is -1 or 1.
+linear in y, so that an unbiased y can replace it, and `signed` where y is -1 or 1.
 
 ``squares`` gives exponential terms whose sum is the inverse of the clean a^2, or None where there is no such.
 A term ``c e^(t x'theta)`` of the clean squared factor contributes
@@ -93,7 +93,7 @@ class PoissonForm:
 
 
 def _expit(x: Floats) -> Floats:
-    """Return 1/(1 + e^-x), by numpy's exponential of many numbers at once."""
+    """Return 1/(1 + e^-x), by numpy's vectorized exponential."""
     with np.errstate(over="ignore"):
         e = np.exp(-x)
     e += 1.0
@@ -144,8 +144,7 @@ class SeriesForm:
     derivatives : function
         From (z, m) to the derivatives of order 0 to m of f at z, stacked.
     truncation : int
-        K >= 0. The score is minus the exact gradient of the truncated loss, hence one term less where f''
-        stands.
+        K >= 0. The score is minus the exact gradient of the truncated loss, hence one term less for f''.
     """
 
     derivatives: Callable[[Floats, int], Floats]

@@ -40,7 +40,7 @@ def score_interval(
         The parameter, 0..p - 1.
     alpha : float, default 0.05
     reach : float, default 100
-        How far from the estimate ends are sought, in the system's units; beyond it they are infinite.
+        Largest distance of an end from the estimate, in the system's units; beyond it ends are infinite.
 
     Returns
     -------
@@ -57,11 +57,11 @@ def score_interval(
     Notes
     -----
     The set of b_j is ``{b_j : min over the other tested parameters of T(b) <= chi2_{k, 1-alpha}}``: the
-    shadow of the joint score set, hence conservative for one coefficient and valid for all at once. The
+    projection of the joint score set, hence conservative for one coefficient and valid simultaneously. The
     profile is followed outwards from the estimate in growing steps, each minimum started from the last
-    one, until it exceeds five times the critical value; the hull of what is inside is returned. The
-    score of a nonlinear loss fades far from the truth, where a few records carry all of it (leverage
-    above 1/4) and the test says nothing: a side that is still inside there, or at `reach`, is infinite.
+    one, until it exceeds five times the critical value; the hull of the set is returned. The
+    score of a nonlinear loss fades far from the truth, where a few records dominate it (leverage above 1/4)
+    and the test has no power: a side that is still inside there, or at `reach`, is infinite.
 
     Minima by Gauss-Newton steps on T itself, the change of the meat included; nuisance parameters as in
     `score_test`. Some hundred passes over the records for each coefficient.
@@ -129,7 +129,7 @@ class _Profile:
         raise NotAvailableError(EMPTY)
 
     def end(self, centre: NullPoint, unit: float, reach: float) -> float:
-        """Return the end of the set on the side of `unit`, infinite where none is found."""
+        """Return the end of the set on the side of `unit`, infinite if there is none."""
         origin = float(centre.theta[self.under_test][self.coordinate])
         point = centre
         inside = (0.0, centre)

@@ -219,7 +219,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Each record's score is replaced by one whose mean over the noise is the clean score: by inverse
     Weierstrass and Bernoulli transforms where they exist (squared, quadratic, exponential, Poisson), by the
     conditional score of Stefanski and Carroll for the logistic and multinomial losses, whose series does
-    not converge. All records are released at once, so nothing forces the single pass of the paper's SGD:
+    not converge. All records are released together, so the single pass of the paper's SGD is not needed:
     the default solves ``mean psi(theta) = ridge theta`` and has sandwich intervals.
 
     References
@@ -311,8 +311,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             with y = -1 or 1.
         label : {"auto", "clear", "response", "gaussian"}, optional
             How the label is sent: unprotected, by randomized response on its levels, or with Gaussian noise
-            inside its bounds. Default: one that the schema declares public is sent unprotected, and any other
-            as the loss needs it. "auto" decides by the declaration alone.
+            inside its bounds. Default: a label that the schema declares public is sent unprotected, and any
+            other label in the form that the loss needs. "auto" decides by the declaration alone.
         levels : sequence, optional
             Levels of a label that the schema declares as a number, for ``label="response"``. Default: its
             bounds, which must be (0, 1) or (-1, 1); without bounds, the second level is y > 0.
@@ -328,8 +328,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds (of
-            a factor, its first level) in their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds
+            (of a factor, its first level).
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -737,7 +737,7 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
 
 
 def _label_mode(formula: str, schema: Schema, loss: LossName) -> LabelChoice:
-    """Return how a label is sent unless the caller says otherwise."""
+    """Return the default release of a label."""
     name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
     bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name
     if bare in schema and schema[bare].public:

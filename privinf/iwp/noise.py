@@ -25,7 +25,7 @@ def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
 
 
 def examples_noise_model(release: Release) -> ExamplesNoiseModel:
-    """Return what a release of kind "local-examples" says of its noise."""
+    """Return the noise model of a release of kind "local-examples"."""
     return cast(ExamplesNoiseModel, release.noise_model)
 
 
@@ -156,7 +156,7 @@ class Combinations:
     ----------
     responses : tuple of ResponseColumns
     offsets : (F, p) array
-        What each combination puts into the columns under response.
+        Values of each combination in the columns under response.
     """
 
     responses: tuple[ResponseColumns, ...]

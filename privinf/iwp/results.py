@@ -348,7 +348,7 @@ class ExamplePredictions(Predictions):
 class IWPGLMResults(Results):
     """Results of an `IWPGLM` fit.
 
-    Adds to `Results`: `naive` (what ignoring the noise would have given), `variance_inflation`, `dispersion`
+    Adds to `Results`: `naive` (the estimate that ignores the noise), `variance_inflation`, `dispersion`
     of counts, and predictions on the scale of the mean. Score tests solve the noise-free coefficients under
     the null.
     """
@@ -452,12 +452,12 @@ class IWPGLMResults(Results):
         alpha : float
             Intervals have the level ``1 - alpha``.
         slim : bool
-            Whether to leave out tests and explanations; warnings and what was spent stay.
+            Whether to leave out tests and explanations; warnings and the budget spent stay.
         notes : {"main", "all"}
-            "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
+            "main" prints warnings and explanations of the table, "all" every note, the assumptions of the
             privacy claim among them. ``result.notes``, `report` and `to_dict` always have all of them.
         naive : bool
-            Whether to add the coefficients that ignoring the noise would have given.
+            Whether to add the coefficients that ignore the noise.
 
         Returns
         -------

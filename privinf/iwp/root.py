@@ -172,7 +172,7 @@ UNSTABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """Where an estimating function vanishes, or the best that was reached.
+    """Root of an estimating function, or the best iterate.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ def solve_root(
     Returns
     -------
     Root
-        Never raises for a system without a root: `converged` is then False and `reason` says why.
+        Never raises for a system without a root: `converged` is then False and `reason` states why.
 
     Raises
     ------
@@ -226,8 +226,8 @@ def solve_root(
     Damped Newton: a step is halved until the next one, in the metric of the present derivative, would be
     shorter (Deuflhard's natural monotonicity); where the derivative is not positive definite it is
     shifted until it is. A corrected score can have several roots, of which the consistent one has a
-    positive definite derivative and lies near a consistent start: the first such root from regression
-    calibration is taken. If there is none, the naive estimate, zero and multiples of the start are
+    positive definite derivative and is near a consistent start: the first such root from regression
+    calibration is taken. Without one, the naive estimate, zero and multiples of the start are
     tried, and the positive definite root nearest the start is taken.
 
     **Privacy.** Post-processing.

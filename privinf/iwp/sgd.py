@@ -38,9 +38,9 @@ class SGDPath:
     skipped : int
         Steps left out because their gradient was not finite.
     iterates : (m, p) array
-        Kept iterates, the start first.
+        Stored iterates, the start first.
     batches : (m,) array
-        After how many batches each of them was reached.
+        Number of batches before each of them.
     """
 
     last: Floats
@@ -124,7 +124,7 @@ class Schedule:
 
 
 def default_decay(average: bool) -> float:
-    """Return the decay of the steps that an average, or a last iterate, has unless told otherwise."""
+    """Return the default decay of the steps, for an average or a last iterate."""
     return AVERAGED_DECAY if average else 0.0
 
 
@@ -228,7 +228,7 @@ def theory_step(
         Covariance of one record's gradient.
     n, batch : int
     theta_radius : float
-        Stands for the distance of the start from the optimum.
+        Proxy for the distance of the start from the optimum.
     decay : float
         Steps fall like t^-decay; the sum of all steps stays the same.
 

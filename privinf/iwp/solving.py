@@ -1,4 +1,4 @@
-"""What IWPGLM refuses before it solves, its estimating function, and the estimate that its root gives.
+"""Checks of IWPGLM before it solves, its estimating function, and the estimate that its root gives.
 
 Estimates are in scaled units and hold both kinds of error, of sampling and of privacy noise.
 """
@@ -188,7 +188,7 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
 
 
 class ExampleSettings(TypedDict):
-    """What results keep to make their estimating function again."""
+    """Settings from which results rebuild their estimating function."""
 
     loss: LossName
     correction: Correction
@@ -206,7 +206,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     settings : ExampleSettings
         loss, correction, truncation and ridge.
     centred : bool
-        False: columns only divided by their scale, so that the constant is a multiple of the user's.
+        False: columns are only divided by their scale, so that the constant is a multiple of the user's.
 
     Raises
     ------
@@ -342,7 +342,7 @@ def rooted(system: ExampleScores, root: Root, release: Release, loss: LossName) 
 
 
 def averaged(system: ExampleScores, single: ExampleSGD, release: Release, loss: LossName) -> ExampleFit:
-    """Return what one pass of stochastic gradient descent gave."""
+    """Return the result of one pass of stochastic gradient descent."""
     names = parameter_names(release, loss)
     schedule = single.schedule
     method = f"SGD, one pass, batches of {schedule.batch}"

@@ -35,7 +35,7 @@ def truncation_bias(f: Derivatives, s2: float, *, truncation: int, bound: float,
         Variance of the noise in z.
     truncation : int
     bound : float
-        The clean z lies in [-bound, bound].
+        The clean z is in [-bound, bound].
     points : int, default 41
         Grid on which the supremum is taken.
 
@@ -91,7 +91,7 @@ def choose_truncation(
     s2 : float
         Variance of the noise in z.
     bound : float
-        The clean z lies in [-bound, bound].
+        The clean z is in [-bound, bound].
     candidates : sequence of int, default (1, 2, 3)
 
     Returns

@@ -25,7 +25,7 @@ Estimator = Literal["client-average", "pooled", "last"]
 
 
 def modulation_noise_model(release: Release) -> ModulationNoiseModel:
-    """Return what a release of kind "modulation" says of its noise."""
+    """Return the noise model of a release of kind "modulation"."""
     return cast(ModulationNoiseModel, release.noise_model)
 
 
@@ -147,7 +147,7 @@ def feature_noise(release: Release, estimator: Estimator = "client-average") -> 
 
 
 class ModulationSettings(TypedDict):
-    """What results keep: which moments the estimating equation is made of."""
+    """Settings of results: the moments of the estimating equation."""
 
     moments: Estimator
 
@@ -166,8 +166,8 @@ def modulation_system(release: Release, estimator: Estimator = "client-average")
     """Return the estimating equation of a modulation release, scaled units.
 
     "client-average" (and one-shot releases) average each client's messages before forming moments;
-    "pooled" stacks the rounds and clusters the scores by client: nT scores taken as independent would
-    cover 74% where 95% is asked.
+    "pooled" stacks the rounds and clusters the scores by client: with nT scores taken as
+    independent, nominal 95% intervals would cover 74%.
     """
     arrays = release.arrays
     noise_model = modulation_noise_model(release)
@@ -326,7 +326,7 @@ def release_rounds(
 ) -> Release:
     """Run server and holders: directions orthogonal to the iterate, one message a round.
 
-    `terms` are those of `Modulation.open`: the schedule, what may be spent and on whose noise.
+    `terms` are those of `Modulation.open`: the schedule, the budget and the noise source.
     """
     count = mechanism.map.directions
     if count >= mechanism.columns and mechanism.map.amplitude > 0.0:

@@ -109,7 +109,7 @@ class ModulationModelOptions(ReleaseModelOptions):
     public_seed: int = 0
 
     def limits(self) -> Limits:
-        """Return what is public of arrays; records at distance at most one need no bounds."""
+        """Return the public bounds of arrays; records at distance at most one need no bounds."""
         return Limits(
             bounds=self.bounds,
             radius=self.radius,
@@ -202,7 +202,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     """
 
     kind = "modulation"
-    # Whether y would be sent as it is without anybody having said so.
+    # Whether y would be sent unprotected by default.
     _response_unstated = False
 
     @refuses({"weights": WEIGHTS_BY_NAME}, NotAvailableError)
@@ -309,8 +309,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         public_seed : int
             Seed of the public directions.
         missing : {"raise", "impute-public"}
-            What to do about missing values: refuse them (default), or put the middle of the public bounds (of
-            a factor, its first level) in their place.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds
+            (of a factor, its first level).
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.

@@ -187,7 +187,7 @@ class ModulatedOLSResults(Results):
         phase : {"unknown", "known"}
             Whether the attacker knows the phases (the paper's Theorem 6.3) or not.
         rounds : int, optional
-            Number of messages seen; default: all that were sent.
+            Number of messages that the attacker has; default: all that were sent.
 
         Returns
         -------

@@ -73,9 +73,9 @@ def gradient_variance(
     .. math:: S_r^2 tr S + q\, tr \Sigma_x + 2 b'S\Sigma_{rx} + q\, tr S + b'S^2 b
               + \sum_j k_j (v_j'b)^2 + \sigma_y^2 tr(\Sigma_x + S).
 
-    Equation (25) of the paper is the case of V orthogonal to beta (the cumulants drop out) and of a clear
-    response, for every m. For another V it is no variance: with lambda 1.2, sigma .5 and alpha .4 the
-    simulated one is 1.6 to 1.8 times (25), and this form is right.
+    Equation (25) of the paper is the case of V orthogonal to beta (the cumulants drop out) and of an
+    unprotected response, for every m. For another V it is not a variance: with lambda 1.2, sigma 0.5 and
+    alpha 0.4 the simulated variance is 1.6 to 1.8 times (25), and agrees with this form.
     """
     trace = float(np.trace(noise_cov))
     q = float(beta @ noise_cov @ beta)
@@ -134,9 +134,9 @@ def variance_bound(
               + B^2 \left(q T + s^2 - \tfrac38 c a^4\right) + \tau^2 (R^2 + T),
 
     which grows with c, as q T + s^2 does by more than (3/8) a^4 c, the fourth cumulant's part. Records
-    ``x_i = R beta/||beta||``, ``y_i = -M`` reach it for c = 0 and c = 1: no bound in these numbers is
-    smaller. For c = 0 and tau = 0 it is the paper's. With c = 1 the mean of a client's messages over rounds,
-    of weights that sum to one, stays below the bound of its noisiest round.
+    ``x_i = R beta/||beta||``, ``y_i = -M`` attain it for c = 0 and c = 1: no bound in these
+    numbers is smaller. For c = 0 and tau = 0 it is the paper's. With c = 1 the mean of a client's messages
+    over rounds, of weights that sum to one, stays below the bound of its noisiest round.
 
     **Privacy.** Public numbers only.
     """
@@ -172,8 +172,8 @@ def expected_expansion(
     -----
     ``(1-alpha)^2 ||h||^2 + (2 lambda^2/m) sum_j sin^2(omega <h, v_j>/2)``.
 
-    **Privacy.** It says nothing of it: clients draw their own phases, and with fresh ones the second term is
-    noise whose distribution does not depend on h.
+    **Privacy.** This is not a privacy bound. Clients draw their own phases, and with new phases the second
+    term is noise whose distribution does not depend on h.
     """
     waves = np.sin(0.5 * frequency * (directions @ difference)) ** 2
     return float(

@@ -1,4 +1,4 @@
-"""What one release of second moments answers: regressions, instruments, means, correlations."""
+"""Analyses of one release of second moments: regressions, instruments, means, correlations."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ class Analyses:
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Regression to fit; default: the one that the release was made for. ``y ~ x | firm`` absorbs
-            effects of factors: see `OLS.from_formula`.
+            Regression to fit; default: the regression that the release was planned for. ``y ~ x | firm``
+            absorbs effects of factors: see `OLS.from_formula`.
         cov_type : {"nonrobust", "HC0"}, optional
             Covariance of the coefficients, which is that of the release: of totals "nonrobust", which assumes
-            equal error variance, of records "HC0". The residual moments that ``cov_type="HC0"`` buys belong
-            to the formula of the release.
+            equal error variance, of records "HC0". The residual moments of ``cov_type="HC0"`` belong to
+            the formula of the release.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names it. "fuller" is for `ModulatedOLS` and
@@ -130,7 +130,7 @@ class Analyses:
         Raises
         ------
         SchemaError, ArgumentError, NotAvailableError
-            The text is no formula, names what was not released, or a sum that a release has not.
+            The text is not a formula, or needs columns or sums that were not released.
         """
         options = RegressOptions(
             cov_type=cov_type,
@@ -179,8 +179,8 @@ class Analyses:
         Parameters
         ----------
         formula : str
-            ``"y ~ x + [w ~ z1 + z2]"``: w is endogenous, z1 and z2 are its instruments, x stands in both
-            stages, and so does the constant unless ``- 1`` takes it out.
+            ``"y ~ x + [w ~ z1 + z2]"``: w is endogenous, z1 and z2 are its instruments, x is in both
+            stages, and so is the constant unless ``- 1`` removes it.
 
         Returns
         -------
@@ -242,7 +242,7 @@ class Analyses:
         columns : sequence of str, optional
             Names of released columns; default all but those in `given`.
         given : sequence of str, optional
-            What is held fixed; default: for each pair every other released column.
+            Columns that are held fixed; default: for each pair every other released column.
 
         Returns
         -------
@@ -301,7 +301,7 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
 
 
 def check_formula_covariance(release: Release, cov_type: str | None) -> None:
-    """Raise NotAvailableError, with what there is, unless a formula on a release has this covariance."""
+    """Raise NotAvailableError, with the alternatives, unless a formula on a release has this covariance."""
     release_kind = equation.release_cov_type(release)
     totals = release_kind == "HC0" and release.noise_model["trust"] != "local"
     # Residual moments are of the release's own formula.

@@ -190,18 +190,18 @@ class PairCorrelations(PortableTable):
         What is held fixed; None: for each pair every other released column.
     nobs : int
     law : str
-        Where the sampling part of the errors comes from.
+        Basis of the sampling part of the errors.
     privacy : PrivacyReport
-        What the release cost.
+        Cost of the release.
     imputed : bool
-        Whether missing values were imputed (``missing="impute-public"``), whatever the rows hold.
+        Whether missing values were to be imputed (``missing="impute-public"``).
 
     Notes
     -----
-    r = S_12 / sqrt(S_11 S_22) of the residuals on the constant and on what is held fixed. Intervals are
+    r = S_12 / sqrt(S_11 S_22) of the residuals on the constant and the columns held fixed. Intervals are
     Fisher's, ``tanh(atanh r +- q se)``. From totals ``se^2 = 1/(n - g - 3) + V/(1 - r^2)^2``, g columns held
     fixed and V the noise's variance to first order; the first term is right for jointly normal columns, as
-    scipy's ``pearsonr`` has it. From records it is their own spread. The test of zero uses S_12, in which the
+    in scipy's ``pearsonr``. From records it is their own spread. The test of zero uses S_12, in which the
     noise is linear. Where the noise may be as large as the columns' spread, an interval is [-1, 1].
     """
 
@@ -233,20 +233,20 @@ class PairCorrelations(PortableTable):
 
     @property
     def title(self) -> str:
-        """Correlations, and what is held fixed."""
+        """Title, with the columns held fixed."""
         if self.given == ():
             return "Correlations"
         return f"Correlations, given {'all others' if self.given is None else ', '.join(self.given)}"
 
     @property
     def cautions(self) -> tuple[tuple[type[Warning], str], ...]:
-        """What intervals warn of, and that missing values were imputed: kind and text."""
+        """Cautions about intervals and imputed values: kind and text."""
         completed = (ChangedTargetWarning, IMPUTED_SAMPLE)
         return ((completed,) if self.imputed else ()) + self._weak
 
     @property
     def _weak(self) -> tuple[tuple[type[Warning], str], ...]:
-        """What intervals warn of."""
+        """Cautions about intervals."""
         weak = self.table["weak"]
         text = (
             f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1]: make "

@@ -165,7 +165,7 @@ def spectral_edge(noise_free: Flags, sd: float) -> float:
 
 
 def moments_noise_model(release: Release) -> MomentsNoiseModel:
-    """Return what a release of kind "moments" says of its noise."""
+    """Return the noise model of a release of kind "moments"."""
     return cast(MomentsNoiseModel, release.noise_model)
 
 
@@ -317,7 +317,7 @@ class NoisyTotals(LargeSample):
         return 2.0 * variance**2 / (2.0 * variance**2 / freedom + noise)
 
     def _variance(self, beta: Floats) -> float:
-        """Return s2 at the estimate, with what its fit to the noise took off, at least that of the tensor."""
+        """Return s2 at the estimate, corrected for its fit to the noise, at least that of the tensor."""
         w = np.append(beta, 1.0)
         smallest = float(w @ self._positive @ w)
         if not is_positive_definite(self.A):
@@ -507,7 +507,7 @@ def layout_of(design: Design) -> tuple[MomentLayout, Integers]:
     return MomentLayout(len(public), len(private)), np.argsort(np.concatenate([public, private]))
 
 
-# ---- what makes a fit wide
+# ---- causes of wide intervals
 
 WIDE = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 WIDEST = 3.0  # the same of the widest coefficient
@@ -554,10 +554,10 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
     Notes
     -----
     With half the width of their bounds 1, the noise adds to the variance of a slope about as much as sampling
-    does, times ``kappa (1 + R^2) / (sigma^2 r_j)``: sigma^2 the residual variance, r_j what column j has
-    next to all others, R^2 the largest squared norm of the columns, kappa a number that budget and n decide.
-    Against a response and a column that fill their bounds evenly next to one other, 1/4, 1/3 and R^2 = 1,
-    each factor says what it costs.
+    does, times ``kappa (1 + R^2) / (sigma^2 r_j)``: sigma^2 the residual variance, r_j the share of column j
+    that the others do not explain, R^2 the largest squared norm of the columns, kappa a number that budget
+    and n decide. Against a response and a column that fill their bounds evenly next to one other, 1/4, 1/3
+    and R^2 = 1, each factor is the increase in variance.
     """
     design = result._context.design
     estimate = result.estimate

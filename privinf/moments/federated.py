@@ -114,9 +114,9 @@ class FederatedMoments:
         ledger : Ledger
             Account of the release.
         max_colluding : int
-            Secure sums: sites that may be in league with the server, whose noise does not count.
+            Secure sums: number of sites that may collude with the server; their noise does not count.
         checkpoint : path, optional
-            Folder of this release alone, where rounds are kept: the same call goes on after the last one.
+            Folder of this release alone, where rounds are stored: the same call resumes after the last one.
             With "server" it holds the secret key of the noise: protect it as you protect the rows.
 
         epsilon, delta, mu, rho : float, optional
@@ -229,7 +229,7 @@ class FederatedMoments:
         return ResidualPlan.from_moments(full, scale)
 
     def _shared_args(self) -> dict[str, Any]:
-        """Return what both statistics are told: units that differ from the user's, and the constant."""
+        """Return the arguments of both statistics: units that differ from the user's, and the constant."""
         design = self.design
         args: dict[str, Any] = {"norm": design.norm, "intercept": design.y_center}
         if design.center.any():

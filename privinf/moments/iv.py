@@ -110,8 +110,8 @@ class TwoStageEquation(LargeSample):
     Notes
     -----
     The moments ``h(b) = Z'(y - X b)/n`` take the noise linearly: ``n Cov h(b) = s2(b) Z'Z/n + n V(b)``, the
-    second term exact. Pi multiplies them by what is fixed to first order, since h is small: hence the
-    sandwich of ``Pi'h``. s2 assumes errors of equal variance, as does the first term.
+    second term exact. Pi multiplies them by a factor that is fixed to first order, since h is small: hence
+    the sandwich of ``Pi'h``. s2 assumes errors of equal variance, as does the first term.
 
     **Privacy.** A function of the release alone.
     """
@@ -186,7 +186,7 @@ Hessian noise  V_A(b): n times the covariance of the noise in (Z'X/n) b"""
         return tensor
 
     def gram_noise(self) -> tuple[Floats, float]:
-        """Return the instruments' own: what is weak is told by `strength`."""
+        """Return the Gram matrix and noise of the first stage's instruments; `strength` reports weak ones."""
         return self.first.gram_noise()
 
     def fuller_gram(self, a: float | None = None) -> Floats:
@@ -196,8 +196,8 @@ Hessian noise  V_A(b): n times the covariance of the noise in (Z'X/n) b"""
     def surface(self, tested: Flags, rows: Flags, T: Floats) -> ScoreSurface:
         """Return the Anderson-Rubin statistic as a function of the coefficients `tested`, in units c = T b.
 
-        `rows` are the instruments whose moments it is made of. Every other column is exogenous, and solves
-        the moment of itself exactly.
+        `rows` are the instruments of its moments. Every other column is exogenous, and solves its own moment
+        exactly.
         """
         p = len(tested)
         inverse = np.linalg.inv(T)

@@ -142,8 +142,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     Notes
     -----
     **Privacy.** Replace-one of one record (features and response together), one Gaussian release of the
-    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.statistics.moments`. Who is
-    trusted in a secure sum, and with what, `privinf.federation.SecureServer` says.
+    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.statistics.moments`.
+    `privinf.federation.SecureServer` states the trust assumptions of secure sums.
 
     The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Totals: covariance
     ``A^-1 (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p, homoskedastic unless ``cov_type="HC0"`` buys
