@@ -59,8 +59,8 @@ class Limits:
     bounds, radius, y_bounds
         As the models take them.
     public : sequence of column names or positions
-    reach : float or None
-        Instead of `bounds`: every column lies in [-reach, reach].
+    max_abs : float or None
+        Instead of `bounds`: every column lies in [-max_abs, max_abs].
     unbounded : bool
         Whether private columns may go without bounds.
     """
@@ -69,7 +69,7 @@ class Limits:
     radius: float | None = None
     y_bounds: Pair | str | None = None
     public: Sequence[str | int] = ()
-    reach: float | None = None
+    max_abs: float | None = None
     unbounded: bool = False
 
 
@@ -230,8 +230,8 @@ def _site_design(names: Sequence[str], limits: Limits, label: str) -> Design:
         )
     public = [CONSTANT] if CONSTANT in names else []
     bounds = limits.bounds
-    if limits.reach is not None:
-        bounds = [(-limits.reach, limits.reach)] * (len(names) - len(public))
+    if limits.max_abs is not None:
+        bounds = [(-limits.max_abs, limits.max_abs)] * (len(names) - len(public))
     if bounds is None and limits.radius is None:
         raise SensitivityError("the columns need public bounds: pass bounds=[(low, high), ...]")
     return Design.from_arrays(

@@ -311,7 +311,7 @@ def optimise(
             moved = theta + options.step * state.direction(sums, theta, price, number)
         theta = np.clip(moved, -FARTHEST, FARTHEST)
         if watched is not None:
-            steps.append(state.law(watched))
+            steps.append(state.round_distribution(watched))
         if number >= rounds - averaged:
             total += theta
         if (number + 1) % options.batches == 0:

@@ -109,7 +109,7 @@ class JointFit:
 
 def targets_above_noise(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
     """Return the targets that have debiased coefficients."""
-    clear = [True] * len(targets) if debiased.clear is None else debiased.clear
+    clear = [True] * len(targets) if debiased.above_noise is None else debiased.above_noise
     return [j for j, keep in zip(targets, clear, strict=True) if keep]
 
 

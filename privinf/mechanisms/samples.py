@@ -92,7 +92,7 @@ class SampleSums(Released):
         return self.recorded
 
     def __repr__(self) -> str:
-        return f"<SampleSums: {readable(self.question.label)}, {self.nobs} records, {self.noise} noise>"
+        return f"<SampleSums: {readable(self.query.label)}, {self.nobs} records, {self.noise} noise>"
 
 
 def sample_rows(columns: Mapping[str, ColumnLike], missing: Missing = "raise") -> Rows:

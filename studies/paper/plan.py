@@ -237,7 +237,7 @@ def _tuning(
         step=STEP if step is None else check_positive(step, "step"),
         residual_clip=bound(clip, "clip", min(reach, reach / TYPICAL * growth)),
         precision_clip=precision,
-        column_bound=float(units.reach.max()),
+        column_bound=float(units.max_abs.max()),
         norm_bound=bound(norm_bound, "norm_bound", reach),
         precision_norm=precision,
         form=check_choice(form, Form, "form"),
