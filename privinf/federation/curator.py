@@ -14,11 +14,11 @@ from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError, SensitivityError
 from privinf.federation.local import LocalSites, in_process
 from privinf.federation.messages import Query, Reply
-from privinf.federation.noisy import SUM_TOO_LARGE, NoisyGram, NoisySum, assumed
+from privinf.federation.noisy import SUM_TOO_LARGE, NoisyGram, NoisySum, sum_line
 from privinf.federation.rounds import Args
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.gaussian import Line, after_the_charge
+from privinf.mechanisms.gaussian import after_the_charge
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows, imputing, refuse_unordered
@@ -30,7 +30,7 @@ from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Floats, RngLike, SumRelation
-from privinf.wire import Derivations, Mechanisms, Places, Requests
+from privinf.wire import Places, Requests
 
 BATCHES = "a first-order optimizer (DPSGD, DPAdam, RandomSketch, DOME)"
 
@@ -319,17 +319,8 @@ class Curator:
         n = self.nobs
         width = self._rows.width if isinstance(self._rows, RowPasses) else self._rows.features.shape[1]
         record_sensitivity = statistic.record_sensitivity(args, width, n)
-        line = Line(
-            label=label,
-            mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=record_sensitivity.sensitivity(self._relation),
-            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
-            dimension=record_sensitivity.size,
-            mu=mu,
-            unit=record_sensitivity.unit,
-            trust="central",
-            relation=self._relation,
-            assumptions=assumed(record_sensitivity, self._relation, seeded="seed" in args),
+        line = sum_line(
+            op, args, record_sensitivity, label=label, mu=mu, trust="central", relation=self._relation
         )
         scale, entry = line.calibrated(self._noise)
         secure = scale > 0.0 and self._noise.secure

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +13,43 @@ from privinf.accounting import LedgerEntry, Released, ReleasedNumber
 from privinf.accounting.released import appended
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
+from privinf.federation.messages import Query
+from privinf.federation.rounds import query_digest_of
+from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
-from privinf.typing import ArrayLike, Flags, Floats, SumRelation
+from privinf.typing import ArrayLike, Flags, Floats, SumRelation, Trust
 from privinf.validation import check_number
-from privinf.wire import Assumptions
+from privinf.wire import Assumptions, Derivations, Mechanisms
 
 # Of a sum whose noise is drawn on a grid of integers.
 SUM_TOO_LARGE = "the sum is too large, relative to its noise, for secure noise in fixed-point arithmetic"
+
+
+def sum_line(
+    op: str,
+    args: Mapping[str, Any],
+    record_sensitivity: RecordSensitivity,
+    *,
+    label: str,
+    mu: float,
+    trust: Trust,
+    relation: SumRelation,
+    sites: int = 1,
+) -> Line:
+    """Return the ledger line, before its noise is calibrated, of one statistic's sum with Gaussian noise."""
+    return Line(
+        label=label,
+        mechanism=Mechanisms.GAUSSIAN,
+        sensitivity=record_sensitivity.sensitivity(relation),
+        derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
+        dimension=record_sensitivity.size,
+        mu=mu,
+        unit=record_sensitivity.unit,
+        trust=trust,
+        relation=relation,
+        assumptions=assumed(record_sensitivity, relation, sites=sites, seeded="seed" in args),
+    )
 
 
 def assumed(
@@ -218,6 +249,22 @@ class Ranking:
             raise ArgumentError(f"offset must be finite and of shape {shape}, and factor must not be 0")
         return cls(shift, factor, allowed)
 
+    def check_count(self, k: int) -> None:
+        """Raise ArgumentError unless there are k candidates in every row of the sum."""
+        if self.candidates.sum(axis=-1).min() < k:
+            raise ArgumentError(f"k={k} must be at most the number of entries from which it selects")
+
+    def query_digest(self, query: Query, k: int, *, absolute: bool) -> str:
+        """Return the digest of a query and of this ranking of its sum, to which its noise belongs."""
+        return query_digest_of(
+            query,
+            peeled_offset=self.offset,
+            peeled_factor=self.factor,
+            peeled_from=self.candidates,
+            peeled_k=k,
+            peeled_sizes=absolute,
+        )
+
     def size(self, rows: int, bound: float) -> float:
         """Return the largest size of an entry of a sum over rows, to which a record adds `bound`."""
         return float(np.abs(self.offset).max() + abs(self.factor) * rows * bound)
@@ -226,9 +273,15 @@ class Ranking:
         """Return the scores of a sum."""
         return np.asarray(self.offset + self.factor * total)
 
-    def line(self, entry: LedgerEntry) -> LedgerEntry:
-        """Return the ledger line of noise on the scores, with the factor."""
-        return replace(entry, noise={**entry.noise, "factor": abs(self.factor)})
+    def sensitivity(self, linf: float, size: float) -> float:
+        """Return how far a record moves a ranked number of up to `size` if it moves the sum by `linf`."""
+        rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
+        return abs(self.factor) * linf + rounding
+
+    def line(self, entry: LedgerEntry, assumptions: tuple[str, ...]) -> LedgerEntry:
+        """Return a ledger line of the selection, with the factor and the assumptions of its guarantee."""
+        noise = {**entry.noise, "factor": abs(self.factor)}
+        return replace(entry, noise=noise, assumptions=assumptions)
 
 
 def of_the_sum(entry: LedgerEntry) -> LedgerEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -13,52 +13,47 @@ from uuid import uuid4
 
 import numpy as np
 
-from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
-from privinf.accounting.losses import noise_free
+from privinf.accounting import Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
 from privinf.error_boundary import error_boundaries
 from privinf.errors import (
-    AlignmentError,
     ArgumentError,
     NotAvailableError,
     PrivinfError,
-    SensitivityError,
-    StorageError,
 )
 from privinf.federation.local import LocalSites
-from privinf.federation.messages import WRONG_ANSWER, Federation, Query
-from privinf.federation.noise_memory import NoiseFile, NoiseMemory, bind_rows
+from privinf.federation.messages import Federation, Query
+from privinf.federation.noise_memory import bind_rows
 from privinf.federation.noisy import (
-    SUM_TOO_LARGE,
     NoisyGram,
     NoisySum,
     Ranking,
     assumed,
     histogram_quantile,
     of_the_sum,
+    sum_line,
 )
-from privinf.federation.policy import TOLERANCE
+from privinf.federation.replies import collected
+from privinf.federation.reservation import FitReservation
 from privinf.federation.rounds import (
     Args,
     MissingSites,
     PlannedQuery,
     Rounds,
-    check_query_digest,
     named,
     naming,
     query_digest_of,
-    replies_of,
     without_digits,
 )
-from privinf.mechanisms.gaussian import Line
+from privinf.federation.server_noise import ServerNoise, perturbed
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
-from privinf.noise import NoiseSource, get_source, grid_step, solve_scale
+from privinf.noise import NoiseSource, get_source, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
-from privinf.wire import Derivations, Mechanisms, Requests, Statistics
+from privinf.wire import Derivations, Statistics
 
 if TYPE_CHECKING:
     from privinf.federation.askers import HeadMemory
@@ -66,11 +61,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValidatedQuery:
-    """A plan that holds, with what follows from it: its line, the digest of its question, its reach."""
+    """A planned query that was checked, with its ledger line, its digest and the sensitivity of its sum."""
 
     planned: PlannedQuery
     entry: LedgerEntry
-    question: str
+    query_digest: str
     record_sensitivity: RecordSensitivity
 
 
@@ -148,12 +143,10 @@ class TrustedServer(Rounds):
         trust: Trust = "server",
     ) -> None:
         self._trust = check_choice(trust, ("server", "central"), "trust")
-        self._noise: NoiseSource = get_source(rng) if noise is None else noise
-        key = self._noise.new_key()
-        self._memory = None if key is None else NoiseMemory(key, secure=self._noise.secure)
+        self._noise = ServerNoise(get_source(rng) if noise is None else noise)
         if isinstance(federation, LocalSites):
             federation.check_rows()
-        self._reservation = ""
+        self._reservation = FitReservation(federation)
         super().__init__(federation, ledger, design, missing, relation)
 
     @property
@@ -195,16 +188,7 @@ class TrustedServer(Rounds):
         **Privacy.** The file is a secret: whoever reads it can remove the noise. A key under which nothing
         was drawn is replaced by one of this server.
         """
-        if self._memory is None:
-            raise ArgumentError(
-                "OpenDP's noise cannot be stored in a noise-key file; use the default noise source"
-            )
-        if len(self._memory):
-            raise ArgumentError(
-                "the noise-key file must be set, with remember(), before the server's first release"
-            )
-        self._memory = NoiseFile(path, self._memory.key, secure=self.secure, begun=begun)
-        return self._memory.key.seal()
+        return self._noise.remember(path, begun=begun)
 
     def bind(self, path: Path, *, begun: bool) -> None:
         """Keep in a secret file which rows, in which order, are asked, if they are the caller's own.
@@ -271,12 +255,10 @@ class TrustedServer(Rounds):
         PrivinfError
             A site refuses or does not answer. Then no site has reserved or charged anything.
         """
-        if isinstance(self._federation, LocalSites) or any(map(noise_free, losses)):
+        query = self._reservation.query(losses, name, position)
+        if query is None:
             return
-        self._reservation = name
-        lines = tuple(loss.to_dict() for loss in losses)
         try:
-            query = Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
             Rounds._round(self, query, list(self._rows))
         except PrivinfError:
             self.give_back(position + 1)
@@ -290,11 +272,7 @@ class TrustedServer(Rounds):
         position : int
             Position of the query in the session.
         """
-        if self._reservation:
-            query = Query(Requests.END, session=self._reservation, sequence=position)
-            with suppress(PrivinfError):
-                replies_of(self._federation, query, list(self._rows))
-        self._reservation = ""
+        self._reservation.give_back(position, list(self._rows))
 
     def vector_sum(
         self,
@@ -395,32 +373,25 @@ class TrustedServer(Rounds):
     ) -> ValidatedQuery:
         """Plan a release."""
         statistic, record_sensitivity, names = self._prepare(op, args, sites)
-        line = Line(
+        line = sum_line(
+            op,
+            args,
+            record_sensitivity,
             label=label,
-            mechanism=Mechanisms.GAUSSIAN,
-            sensitivity=record_sensitivity.sensitivity(self._relation),
-            derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
-            dimension=record_sensitivity.size,
             mu=calibrate_mu(mu=mu, rho=rho),
-            unit=record_sensitivity.unit,
             trust=self._trust,
             relation=self._relation,
-            assumptions=assumed(
-                record_sensitivity, self._relation, sites=len(self._rows), seeded="seed" in args
-            ),
+            sites=len(self._rows),
         )
-        scale, entry = line.calibrated(self._noise)
-        if scale > 0.0 and self._noise.secure:
-            size = (
-                sum(record_sensitivity.units(self._rows[name]) for name in names) * record_sensitivity.bound
-            )
-            _check_room(size, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
-        entry = self._marked(entry)
+        scale, entry = line.calibrated(self._noise.source)
+        largest = record_sensitivity.largest_sum(self._rows[name] for name in names)
+        self._noise.check_room(largest, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
+        entry = self._noise.marked(entry)
         query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
-        question = query_digest_of(query)
-        query, entry = naming(query, question), named(entry, query, question)
+        digest = query_digest_of(query)
+        query, entry = naming(query, digest), named(entry, query, digest)
         return ValidatedQuery(
-            PlannedQuery(query, tuple(names), scale, line.mu), entry, question, record_sensitivity
+            PlannedQuery(query, tuple(names), scale, line.mu), entry, digest, record_sensitivity
         )
 
     def check_numbers(self, size: int, mu: float) -> None:
@@ -442,7 +413,7 @@ class TrustedServer(Rounds):
             The price may be too small.
         """
         if not math.isinf(mu):
-            solve_scale(1.0, mu / 4.0, size, self._noise)
+            solve_scale(1.0, mu / 4.0, size, self._noise.source)
 
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped; or repeat it.
@@ -476,7 +447,7 @@ class TrustedServer(Rounds):
         -----
         **Privacy.** The price is charged before any site is asked.
         """
-        self._check_plan(planned)
+        self._noise.check_plan(planned)
         self.skip(planned.query.sequence)
         query = planned.query
         _, record_sensitivity, _ = self._prepare(
@@ -493,33 +464,24 @@ class TrustedServer(Rounds):
     def _charge_and_release(self, ready: ValidatedQuery) -> NoisySum:
         """Charge a plan, unless its line stands, ask, and add the noise."""
         planned = ready.planned
-        entry = ready.entry
-        question = ready.question
-        record_sensitivity = ready.record_sensitivity
         query = planned.query
-        scale = planned.scale
         lines = self._standing(planned)
-        if lines and scale > 0.0 and self._memory is None:
-            raise NotAvailableError(
-                "this release was already charged, but its noise from OpenDP cannot be drawn again; "
-                "plan a new release"
-            )
-        lines = lines or self._spend((entry,), planned.sites, query.session)
-        total, answered = self._total(query, record_sensitivity, self._available_sites(planned))
-        if scale > 0.0 and self._memory is not None and not self._memory.fits(question, answered, total):
-            del total
-            return self._asked_anew(planned, answered)
-        if scale > 0.0:
-            size = (
-                sum(record_sensitivity.units(self._rows[name]) for name in answered)
-                * record_sensitivity.bound
-            )
-            total = _noised(total, scale, size, self._source(query, question, answered, total))
+        if lines and planned.scale > 0.0:
+            self._noise.check_repeatable()
+        lines = lines or self._spend((ready.entry,), planned.sites, query.session)
+        total, answered = self._total(query, ready.record_sensitivity, self._available_sites(planned))
+        if planned.scale > 0.0:
+            if not self._noise.fits(ready.query_digest, answered, total):
+                del total
+                return self._new_release(planned, answered)
+            source = self._noise.source_for(query, ready.query_digest, answered, total)
+            largest = ready.record_sensitivity.largest_sum(self._rows[name] for name in answered)
+            total = perturbed(total, planned.scale, largest, source)
         return NoisySum(
             values=total,
             rows=self._count(answered),
             sites=answered,
-            scale=scale,
+            scale=planned.scale,
             mu=planned.mu,
             entries=lines,
         )
@@ -735,13 +697,11 @@ class TrustedServer(Rounds):
         self._check_selections()
         statistic, record_sensitivity, names = self._prepare(op, args, sites)
         ranking = Ranking.for_shape(record_sensitivity.shape, offset, factor, candidates)
-        if ranking.candidates.sum(axis=-1).min() < k:
-            raise ArgumentError(f"k={k} must be at most the number of entries from which it selects")
+        ranking.check_count(k)
         size = ranking.size(self._count(names), record_sensitivity.bound)
-        rounding = 2.0**-50 * size  # of the sum's shift and scaling, in doubles
         selection = NoisyTopK(
             k,
-            abs(ranking.factor) * record_sensitivity.linf + rounding,
+            ranking.sensitivity(record_sensitivity.linf, size),
             epsilon=epsilon,
             delta=delta,
             mu=mu,
@@ -752,40 +712,28 @@ class TrustedServer(Rounds):
             absolute=absolute,
         )
         drawn = selection.calibrated(
-            self._noise,
+            self._noise.source,
             label=label,
             derivation=Derivations.OF_STATISTIC.format(op=op, derivation=record_sensitivity.derivation),
             times=math.prod(record_sensitivity.shape[:-1]),
             trust=self._trust,
         )
         noisy = drawn.scale > 0.0
-        if noisy and self._noise.secure:
-            _check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
-        known_of = assumed(record_sensitivity, self._relation, sites=len(self._rows))
-        entries = tuple(
-            self._marked(replace(ranking.line(entry), assumptions=known_of)) for entry in drawn.entries
-        )
+        self._noise.check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
+        assumptions = assumed(record_sensitivity, self._relation, sites=len(self._rows))
+        entries = tuple(self._noise.marked(ranking.line(line, assumptions)) for line in drawn.entries)
         query = self._query(statistic, args, tuple(map(of_the_sum, entries)), names, noisy=noisy)
         lines = self._spend(entries, names, self._session)
         total, answered = self._total(query, record_sensitivity, names)
-        source = self._noise
+        source = self._noise.source
         if noisy:
-            question = query_digest_of(
-                query,
-                peeled_offset=ranking.offset,
-                peeled_factor=ranking.factor,
-                peeled_from=ranking.candidates,
-                peeled_k=k,
-                peeled_sizes=drawn.absolute,
-            )
-            source = self._source(query, question, answered, total)
+            digest = ranking.query_digest(query, k, absolute=drawn.absolute)
+            source = self._noise.source_for(query, digest, answered, total)
         return replace(drawn.draw(ranking.scored(total), source, ranking.candidates), entries=lines)
 
     def _check_selections(self) -> None:
         if self._relation != "replace-one":
             raise NotAvailableError('private selections need a server with relation="replace-one"')
-
-    # ---- the round
 
     def _query(
         self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], names: list[str], *, noisy: bool
@@ -800,39 +748,11 @@ class TrustedServer(Rounds):
             session=self._session,
             sequence=self._next(),
             charges=tuple(entry.to_dict() for entry in entries),
-            reservation=self._reservation,
+            reservation=self._reservation.name,
         )
 
-    def _marked(self, entry: LedgerEntry) -> LedgerEntry:
-        """Return a line with the fingerprint of the key of its noise."""
-        return entry if self._memory is None else self._memory.marked(entry)
-
-    def _check_plan(self, planned: PlannedQuery) -> None:
-        """Raise unless a plan is of this server's noise, and says what its line says."""
-        entry = planned.entry
-        if planned.scale > 0.0 and (entry.secure, entry.source) != (self.secure, self._noise.name):
-            raise ArgumentError(
-                "the release was planned with another noise source; pass the same rng= as before"
-            )
-        check_query_digest(planned)
-        if (entry.noise.get("scale"), entry.loss) != (planned.scale, GaussianLoss(planned.mu)):
-            raise ArgumentError(
-                "the noise of the planned release differs from its ledger line; plan it again"
-            )
-        if planned.scale > 0.0 and entry.noise != self._marked(entry).noise:
-            raise StorageError(
-                "the release was planned with a noise key that was deleted or replaced; restore the "
-                "key, or make a new release, which is charged again"
-            )
-
-    def _source(self, query: Query, question: str, answered: Sequence[str], total: Floats) -> NoiseSource:
-        """Return the noise of one question, which is remembered first."""
-        if self._memory is None:
-            return self._noise
-        return self._noise.at(self._memory.stream(query, question, answered, total))
-
-    def _asked_anew(self, planned: PlannedQuery, answered: tuple[str, ...]) -> NoisySum:
-        """Make a release as a new question, charged: not the sum that it covered before answers it now."""
+    def _new_release(self, planned: PlannedQuery, answered: tuple[str, ...]) -> NoisySum:
+        """Release by a new query, which is charged: other sites answered than before, or with another sum."""
         if self._missing == "raise":
             raise NotAvailableError(
                 "the noise of this query was already used for other sites or for another sum, so it "
@@ -846,42 +766,12 @@ class TrustedServer(Rounds):
     def _total(
         self, query: Query, record_sensitivity: RecordSensitivity, names: list[str]
     ) -> tuple[Floats, tuple[str, ...]]:
-        """Ask, and return the un-noised sum: never let it out of the calling method."""
+        """Return the un-noised sum and the sites that answered: it must not leave the calling method."""
         replies = self._round(query, names)
-        for reply in replies:
-            good = reply.sums.dtype == np.float64 and reply.sums.shape == record_sensitivity.shape
-            if not good or not np.isfinite(reply.sums).all() or reply.rows != self._rows[reply.site]:
-                raise AlignmentError(WRONG_ANSWER.format(reply.site))
-            limit = (
-                record_sensitivity.units(reply.rows) * record_sensitivity.bound * (1.0 + TOLERANCE)
-                + TOLERANCE
-            )
-            if np.abs(reply.sums).max(initial=0.0) > limit:
-                raise AlignmentError(
-                    f"site {reply.site!r} sent a sum that is impossible for its {reply.rows} rows; the sum "
-                    "is not used, and the charge is kept"
-                )
-        total = np.zeros(record_sensitivity.shape)
-        for reply in sorted(replies, key=lambda reply: reply.site):
-            total += reply.sums
-        return total, tuple(reply.site for reply in replies)
+        return collected(replies, record_sensitivity, self._rows), tuple(reply.site for reply in replies)
 
     def __reduce__(self) -> Any:
         raise TypeError("a trusted server cannot be pickled; pickle its releases instead")
 
     def __repr__(self) -> str:
         return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
-
-
-def _noised(total: Floats, scale: float, size: float, source: NoiseSource) -> Floats:
-    """Return a sum of entries up to `size` with its noise; sums of many rows as integers of 62 digits."""
-    step = grid_step(scale)
-    if not source.secure or 2.0 * size < step * LARGEST_STEP:
-        return source.perturb(total, scale)
-    steps = np.clip(np.rint(total / step), -LARGEST_SUM, LARGEST_SUM).astype(np.int64)
-    return np.asarray(source.gaussian_steps(steps, scale / step) * step, dtype=np.float64)
-
-
-def _check_room(largest: float, scale: float, limit: float = LARGEST_STEP) -> None:
-    if 2.0 * largest / grid_step(scale) >= limit:
-        raise SensitivityError(SUM_TOO_LARGE)

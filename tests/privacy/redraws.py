@@ -69,7 +69,7 @@ def answers_of_changed_rows():
     planned = first.planned("column_sums", ARGS, mu=0.1, label="sums")
     answers = {first.release(planned).values.tobytes()}
     second = TrustedServer(federation_of(second=nothing(90)), ledger=first.ledger)
-    second._memory = first._memory
+    second._noise.memory = first._noise.memory
     with contextlib.suppress(PrivinfError):
         answers.add(second.release(planned).values.tobytes())
     assert len(first.ledger) == 1
@@ -81,7 +81,7 @@ def z_of(key, federation, *, label="sums", mu=0.5, missing="raise", questions=1)
     from privinf.federation.noise_memory import NoiseMemory  # not in the code before, which is audited too
 
     server = TrustedServer(federation, missing=missing)
-    server._memory = NoiseMemory(key, secure=True)
+    server._noise.memory = NoiseMemory(key, secure=True)
     found = [server.vector_sum("column_sums", ARGS, mu=mu, label=label) for _ in range(questions)][-1]
     exact = server.vector_sum("column_sums", ARGS, mu=np.inf, label="exact")
     return (found.values - exact.values) / found.scale

@@ -365,7 +365,7 @@ class SecureServer(TrustedServer):
             sequence=self._next(),
             charges=(plan.entry.to_dict(),),
             masking=self._terms(plan, names),
-            reservation=self._reservation,
+            reservation=self._reservation.name,
         )
         check_room(
             read_terms(query, plan.entry),
@@ -454,11 +454,10 @@ class SecureServer(TrustedServer):
             "grid": plan.grid,
             "max_colluding": self._max_colluding,
         }
-        if self._memory is not None and not self.secure and plan.site_scale > 0.0:
-            terms["seed"] = (
-                int.from_bytes(self._memory.seeded(Places.SEED_OF_MASKED_SUM, self._sequence)[:8], "little")
-                >> 2
-            )
+        memory = self._noise.memory
+        if memory is not None and not self.secure and plan.site_scale > 0.0:
+            seed = memory.seeded(Places.SEED_OF_MASKED_SUM, self._sequence)
+            terms["seed"] = int.from_bytes(seed[:8], "little") >> 2
         return terms
 
     def _noisy(

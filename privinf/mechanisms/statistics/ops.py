@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -79,6 +79,10 @@ class RecordSensitivity:
     def units(self, rows: int) -> int:
         """Return how many units a site with so many rows holds."""
         return 1 if self.unit == "client" else rows
+
+    def largest_sum(self, rows: Iterable[int]) -> float:
+        """Return the largest size of an entry of a sum over sites with so many rows each."""
+        return sum(map(self.units, rows)) * self.bound
 
     def of_clients(self, rows: int, clip: float) -> RecordSensitivity:
         """Return the sensitivity if the unit is a site of at most `rows` records.
