@@ -30,14 +30,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privinf.errors import ConvergenceError, NotAvailableError
-from privinf.glm.newton import step_noise
+from privinf.errors import ConvergenceError
 from privinf.glm.queries import (
     LOWEST_THRESHOLD,
     MEAT,
@@ -46,9 +44,8 @@ from privinf.glm.queries import (
     LeastSquaresQueries,
     PricedQuery,
 )
-from privinf.inference.covariances import sampling_kind
 from privinf.inference.identifiability import check_full_rank
-from privinf.inference.linear_scores import LargeSample
+from privinf.inference.one_step import OneStepScores, step_noise
 from privinf.inference.tails import (
     ALLOWED,
     LOWER_THRESHOLD_RATIO,
@@ -58,7 +55,7 @@ from privinf.inference.tails import (
     shrunk,
     two_threshold_clip,
 )
-from privinf.typing import Flags, Floats, SamplingKind
+from privinf.typing import Flags, Floats
 from privinf.wire import Labels, Statistics
 
 SCALE = 0.03  # share of mu^2 for the scale of the residuals
@@ -77,6 +74,7 @@ NORMAL_QUANTILE = 1.04  # that of |e| of a standard normal e, so that the scale 
 RESPONSE_WEIGHT = 0.87  # of y in the first release, relative to the radius of z
 LONG = 3.0  # lengths are counted before a Gram matrix where the longest squared row passes this many times p
 LAST_FLOOR = 0.5  # of the last Hessian's eigenvalues, relative to the operator norm of its noise
+AT_FLOOR = 1e-6  # relative distance from the floor within which a stored Hessian's eigenvalue was floored
 ROBUST = 2.0  # where target="robust" clips scores, in units of sqrt p
 MAX_STEPS = 100  # looks without noise
 SMALLEST_STEP = 1e-10  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
@@ -107,7 +105,9 @@ class OneStepFit:
     pilot : InitialEstimate
     clip : Clip
     hessian : ndarray, shape (p, p)
-        H, its eigenvalues floored.
+        H, its eigenvalues floored: what the estimate inverts.
+    released_hessian : ndarray, shape (p, p)
+        H as it was released: what score tests use.
     strength : float
         Its smallest eigenvalue before that, over the operator norm of its noise.
     lower, upper : ndarray, shape (p,)
@@ -125,6 +125,7 @@ class OneStepFit:
     initial: InitialEstimate
     clip: Clip
     hessian: Floats
+    released_hessian: Floats
     strength: float
     lower: Floats
     upper: Floats
@@ -217,6 +218,29 @@ class OneStepFit:
         all_of_them = self.clip.cut * (self.clip.high - self.clip.low) * size / self.n
         reached = np.abs(R @ self.upper) + 2.0 * self.upper_sd * size
         return np.asarray(np.minimum(reached, all_of_them) / np.maximum(all_of_them, 1e-300))
+
+    def score_equation(self, to_scaled: Floats, noise_free: Flags, cov_type: str) -> OneStepScores:
+        """Return the equation of score tests; `to_scaled` is from the fit's scaled units to the design's.
+
+        To the noise of the scores it adds what the tail may hide, (.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I).
+        """
+        hidden = (ALLOWED * self.clip.ratio) ** 2
+        flat = self.score_sd**2 + hidden * self.upper_sd**2
+        noise_cov = flat * np.eye(len(self.lower)) + hidden * np.outer(self.upper, self.upper)
+        return OneStepScores(
+            to_scaled=to_scaled @ (self.initial.unit * self.initial.whitening.T),
+            start=to_scaled @ self.initial.theta,
+            mean=self.lower + self.clip.weight * self.upper,
+            hessian=self.hessian,
+            released_hessian=self.released_hessian,
+            clean=self.meat,
+            known=self.n * noise_cov,
+            hessian_sd=self.hessian_sd,
+            residual=self.measures.residual,
+            noise_free=noise_free,
+            n=self.n,
+            cov_type=cov_type,
+        )
 
 
 def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
@@ -363,6 +387,7 @@ def fit_one_step(
         initial=initial,
         clip=clip,
         hessian=(vectors * values) @ vectors.T,
+        released_hessian=hessian,
         strength=strength,
         lower=lower.values / n,
         upper=upper.values / n,
@@ -472,138 +497,13 @@ def quantile_of(tail: Tail, level: float) -> float:
     return float(low * (high / low) ** share)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OneStepScores(LargeSample):
-    r"""The scores of a second look as an equation that is linear in the coefficients c, for score tests.
-
-    psi(c) = K^-T (S/n - H d), d = K^-1 (c - c_T): the scores at the pilot c_T moved along the Hessian. Their
-    covariance is that of the clipped scores, of the noise, H's with the length of d, and of what the tail may
-    hide: (.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I).
-
-    Attributes
-    ----------
-    to_scaled : ndarray, shape (p, p)
-        K: from whitened coordinates to the design's scaled ones.
-    start, mean : ndarray, shape (p,)
-        c_T, and S/n.
-    hessian, clean, known : ndarray, shape (p, p)
-        H, the meat, and n times the covariance that noise and tail add to S/n.
-    hessian_sd, residual : float
-        Sd of the noise of the diagonal of H, and the mean squared residual.
-    noise_free : ndarray of bool, shape (p,)
-        Columns that are concentrated out; their own noise is of second order there.
-    n : int
-    cov_type : str
-    """
-
-    to_scaled: Floats
-    start: Floats
-    mean: Floats
-    hessian: Floats
-    clean: Floats
-    known: Floats
-    hessian_sd: float
-    residual: float
-    noise_free: Flags
-    n: int
-    cov_type: str
-
-    @classmethod
-    def from_fit(
-        cls, one_step: OneStepFit, to_scaled: Floats, noise_free: Flags, cov_type: str
-    ) -> OneStepScores:
-        """Return the scores of a look; `to_scaled` is from its scaled units to the design's."""
-        hidden = (ALLOWED * one_step.clip.ratio) ** 2
-        flat = one_step.score_sd**2 + hidden * one_step.upper_sd**2
-        noise_cov = flat * np.eye(len(one_step.lower)) + hidden * np.outer(one_step.upper, one_step.upper)
-        return cls(
-            to_scaled=to_scaled @ (one_step.initial.unit * one_step.initial.whitening.T),
-            start=to_scaled @ one_step.initial.theta,
-            mean=one_step.lower + one_step.clip.weight * one_step.upper,
-            hessian=one_step.hessian,
-            clean=one_step.meat,
-            known=one_step.n * noise_cov,
-            hessian_sd=one_step.hessian_sd,
-            residual=one_step.measures.residual,
-            noise_free=noise_free,
-            n=one_step.n,
-            cov_type=cov_type,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> OneStepScores:
-        """Return what `to_dict` described."""
-        values: dict[str, Any] = {
-            name: np.asarray(value) if isinstance(value, list) else value for name, value in content.items()
-        }
-        return cls(**values)
-
-    @cached_property
-    def _inverse(self) -> Floats:
-        return np.asarray(np.linalg.inv(self.to_scaled))
-
-    @cached_property
-    def A(self) -> Floats:
-        """Minus the derivative of psi."""
-        return np.asarray(self._inverse.T @ self.hessian @ self._inverse)
-
-    @cached_property
-    def g(self) -> Floats:
-        """Psi at zero."""
-        return np.asarray(self._inverse.T @ self.mean + self.A @ self.start)
-
-    def scores(self, beta: Floats) -> None:
-        """Return None: sums were released, not records' scores."""
-
-    def residual_variance(self, beta: Floats) -> float:
-        """Return the mean squared residual, at the estimate whatever beta."""
-        return self.residual
-
-    def meat(self, beta: Floats) -> Floats:
-        """Return ``n Cov(psi(beta))``, shape (p, p)."""
-        moved = self._inverse @ (beta - self.start)
-        noise = moved @ moved * np.eye(len(moved)) + np.outer(moved, moved)
-        inner = self.clean + self.known + self.n * self.hessian_sd**2 / 2.0 * noise
-        return np.asarray(self._inverse.T @ inner @ self._inverse)
-
-    def noise_meat(self, beta: Floats) -> Floats:
-        """Return the part of the meat that the noise causes."""
-        return self.meat(beta) - self.clean_meat(beta)[0]
-
-    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
-        """Return the meat that the same rows would have had without noise."""
-        return self._inverse.T @ self.clean @ self._inverse, sampling_kind(self.cov_type)
-
-    def tensor(self) -> Floats:
-        """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
-        p = len(self.start)
-        inverse = self._inverse
-        moved = np.column_stack([inverse, -inverse @ self.start])
-        noise = self.n * self.hessian_sd**2 / 2.0
-        crossed = inverse.T @ moved
-        tensor = np.multiply.outer(moved.T @ moved, inverse.T @ inverse)
-        tensor += np.einsum("bk,cl->klbc", crossed, crossed)
-        tensor *= noise
-        tensor[p, p] += inverse.T @ (self.clean + self.known) @ inverse
-        return np.asarray(tensor)
-
-    def gram_noise(self) -> tuple[Floats, float]:
-        """Return the metric of the noise in A and how far it spreads the spectrum in it."""
-        return self._inverse.T @ self._inverse, self.hessian_sd * math.sqrt(2.0 * len(self.start))
-
-    def fuller_gram(self, a: float | None) -> Floats:
-        """Raise NotAvailableError: nothing is subtracted from the Hessian."""
-        raise NotAvailableError(
-            "Fuller's modification is available only for regressions with features corrected for "
-            "noise, not for the one-step estimator"
-        )
-
-
 def stored_scores(release: object, settings: Mapping[str, Any]) -> OneStepScores | None:
     """Return the scores that settings of a result hold; None for fits of other engines."""
     return OneStepScores.from_dict(settings["scores"]) if "scores" in settings else None
+
+
+def lacks_released_hessian(system: OneStepScores) -> bool:
+    """Return whether score tests use a floored Hessian: in a file of an earlier version, of a weak fit."""
+    floor = LAST_FLOOR * system.hessian_sd * math.sqrt(2.0 * len(system.start))
+    smallest = float(np.linalg.eigvalsh(system.hessian)[0])
+    return system.released_hessian is None and 0.0 < smallest <= floor * (1.0 + AT_FLOOR)

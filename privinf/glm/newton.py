@@ -12,6 +12,7 @@ from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.glm.convergence import Round, Trajectory
 from privinf.glm.sums import SINGULAR_SUMS, GlmSums
+from privinf.inference.one_step import step_noise
 from privinf.inference.solution import semidefinite
 from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_fraction
@@ -115,22 +116,6 @@ class OneStep:
         diagonal and s / sqrt 2 above it, so Cov(N D) = s^2/2 (|D|^2 I + D D').
         """
         return step_noise(self.step, self.score_sd, self.bread_sd)
-
-
-STEP_EQUATION = """\
-cov = H^-1 [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] H^-1
-H: the last noisy Hessian
-sampling: meat / n; meat is the mean outer product of the scores, n the number of records
-score noise: s_S^2 I; s_S is the standard deviation of the noise in every entry of the last score
-Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is the standard deviation of the noise on the diagonal of the
-last Hessian, D the last step"""
-
-
-def step_noise(step: Floats, score_sd: float, hessian_sd: float) -> dict[str, Floats]:
-    """Return the terms that noise of the last score and Hessian adds to the covariance of the scores."""
-    eye = np.eye(len(step))
-    hessian = hessian_sd**2 / 2.0 * (step @ step * eye + np.outer(step, step))
-    return {"score noise": score_sd**2 * eye, "Hessian noise": np.asarray(hessian)}
 
 
 def intervals_possible(p: int, n: float, mu: float) -> bool:

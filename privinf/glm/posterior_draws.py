@@ -18,20 +18,16 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from privinf.errors import NotAvailableError
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease
 from privinf.glm.curved_sums import ExpansionPoint, Noisy
-from privinf.glm.newton import OneStep, step_noise
-from privinf.inference.covariances import sampling_kind
-from privinf.inference.linear_scores import LargeSample
-from privinf.inference.solution import quadratic
+from privinf.glm.newton import OneStep
+from privinf.inference.one_step import OneStepScores, step_noise
 from privinf.schema import Design
-from privinf.typing import Flags, Floats, SamplingKind
+from privinf.typing import Floats
 
 DRAWS = 4000  # of the coefficients' distance D
 FEWER_DRAWS = 1500  # the same where columns are many: each draw inverts a matrix
@@ -267,93 +263,6 @@ def restored(record: Mapping[str, Any]) -> OneStepRelease:
 # ---- score tests
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CurvedOneStepScores(LargeSample):
-    r"""The final score as an equation that is linear in the coefficients c, for score tests.
-
-    psi(c) = K^-T (S - H d), d = K^-1 (c - c_T): the score at c_T moved along the secant Hessian. The law of
-    the noise is exact at every c: that of S, and of H with the length of d.
-
-    Attributes
-    ----------
-    step : OneStepRelease
-    n : int
-    to_scaled : ndarray, shape (p, p)
-        K: from whitened coordinates to the design's scaled ones.
-    start : ndarray, shape (p,)
-        c_T.
-    noise_free : ndarray of bool, shape (p,)
-        Columns that are concentrated out.
-    cov_type : str
-    """
-
-    step: OneStepRelease
-    n: int
-    to_scaled: Floats
-    start: Floats
-    noise_free: Flags
-    cov_type: str
-
-    @cached_property
-    def _inverse(self) -> Floats:
-        return np.asarray(np.linalg.inv(self.to_scaled))
-
-    @cached_property
-    def A(self) -> Floats:
-        """Minus the derivative of psi."""
-        return np.asarray(self._inverse.T @ self.step.hessian.mean @ self._inverse)
-
-    @cached_property
-    def g(self) -> Floats:
-        """Psi at zero."""
-        return np.asarray(self._inverse.T @ self.step.score.mean + self.A @ self.start)
-
-    def scores(self, beta: Floats) -> None:
-        """Return None: sums were released, not records' scores."""
-
-    def residual_variance(self, beta: Floats) -> float:
-        """Raise NotAvailableError: no squared residuals were released."""
-        raise NotAvailableError("squares of residuals are not released in this model")
-
-    def meat(self, beta: Floats) -> Floats:
-        """Return ``n Cov(psi(beta))``, shape (p, p)."""
-        return quadratic(self.tensor(), np.append(beta, 1.0))
-
-    def noise_meat(self, beta: Floats) -> Floats:
-        """Return the part of the meat that the noise causes."""
-        return self.meat(beta) - self.clean_meat(beta)[0]
-
-    def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
-        """Return the meat that the same rows would have had without noise."""
-        return self._inverse.T @ self.step.meat @ self._inverse, sampling_kind(self.cov_type)
-
-    def tensor(self) -> Floats:
-        """Return C with ``meat(c) = sum_kl w_k w_l C_kl``, w = (c, 1)."""
-        step = self.step
-        p = len(self.start)
-        moved = np.column_stack([self._inverse, -self._inverse @ self.start])
-        eye = np.eye(p)
-        noise = self.n * step.hessian.sd**2 / 2.0
-        whitened = noise * (
-            np.einsum("ak,al,bc->klbc", moved, moved, eye) + np.einsum("bk,cl->klbc", moved, moved)
-        )
-        whitened[p, p] += step.meat + self.n * (step.score.sd**2 + step.allowance) * eye
-        return np.asarray(
-            np.einsum("klbc,bi,cj->klij", whitened, self._inverse, self._inverse, optimize=True)
-        )
-
-    def gram_noise(self) -> tuple[Floats, float]:
-        """Return the metric of the noise in A and how far it spreads the spectrum in it."""
-        return self._inverse.T @ self._inverse, self.step.hessian.floor
-
-    def fuller_gram(self, a: float | None) -> Floats:
-        """Raise NotAvailableError: nothing is subtracted from the Hessian."""
-        raise NotAvailableError(
-            "Fuller's modification is available only for regressions with features corrected for "
-            "noise, not for this model"
-        )
-
-
 def equation_of(step: OneStep) -> OneStepRelease:
     """Return the last Newton step of `GlmSums` as a final release in units that are not whitened."""
     eye = np.eye(len(step.params))
@@ -367,13 +276,26 @@ def equation_of(step: OneStep) -> OneStepRelease:
     )
 
 
-def curved_system(settings: Mapping[str, Any], design: Design, n: int, cov_type: str) -> CurvedOneStepScores:
-    """Return the equation of score tests that a fit's settings keep."""
+def curved_system(settings: Mapping[str, Any], design: Design, n: int, cov_type: str) -> OneStepScores:
+    """Return the equation of score tests that a fit's settings keep.
+
+    Its residual is None: curved models release no squares of residuals.
+    """
     step = restored(settings["curved"] if "curved" in settings else settings["equation"])
     transform, shift = design.to_user  # the shift is the response's, which a linear predictor has not
     scaled = np.linalg.inv(transform) @ np.array(settings["to_user"])
     start = scaled @ step.place.theta - np.linalg.solve(transform, shift)
-    place = scaled @ step.place.transform.T
-    return CurvedOneStepScores(
-        step=step, n=n, to_scaled=place, start=start, noise_free=~design.private, cov_type=cov_type
+    return OneStepScores(
+        to_scaled=scaled @ step.place.transform.T,
+        start=start,
+        mean=step.score.mean,
+        hessian=step.hessian.lifted(),
+        released_hessian=step.hessian.mean,
+        clean=step.meat,
+        known=n * (step.score.sd**2 + step.allowance) * np.eye(len(start)),
+        hessian_sd=step.hessian.sd,
+        residual=None,
+        noise_free=~design.private,
+        n=n,
+        cov_type=cov_type,
     )

@@ -16,14 +16,15 @@ from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAv
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import OF_A_PRIOR, few_records, heavy_tail, identified, long_first_step, notes_of
 from privinf.glm.convergence import Trajectory, error_of_start, judge_convergence
-from privinf.glm.least_squares import OneStepFit, OneStepScores
+from privinf.glm.least_squares import OneStepFit, lacks_released_hessian
 from privinf.glm.margins import MARGINS_NOT_RELEASED, NO_CONSTANT, at_means, averaged
-from privinf.glm.newton import STEP_EQUATION, Block, OneStep
+from privinf.glm.newton import Block, OneStep
 from privinf.glm.posterior_draws import curved_system, drawn, equation_of, recorded, restored
 from privinf.glm.queries import LeastSquaresOptions
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
+from privinf.inference.one_step import STEP_EQUATION, OneStepScores
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
@@ -52,6 +53,10 @@ WIDER_CLIP = " or a larger residual_clip="
 SINGULAR = (
     "the covariance of the coefficients is not positive definite. Columns may be constant or collinear, "
     "they may fit the response exactly, or the noise may be too large; use fewer columns or a larger budget"
+)
+FLOORED = (
+    "This file was saved by a version that stored the Hessian with raised eigenvalues. Score tests and score "
+    "intervals use that Hessian, and they can miss the true values of weakly identified coefficients."
 )
 NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not show how the counts vary"
 NO_SQUARES = "this model releases no squared residuals"
@@ -255,7 +260,13 @@ class GLMResults(Results):
 
     @classmethod
     def _stored_context(cls, estimate: Estimate, context: Context) -> Context:
+        """Return the context with the equation of curved fits, and a note where a file lacks its Hessian."""
         settings = cast(GlmSettings, context.settings)
+        if isinstance(context.system, OneStepScores) and lacks_released_hessian(context.system):
+            noted = [note.text for note in context.ranked]
+            return (
+                context if FLOORED in noted else replace(context, notes=(*context.notes, *must_read(FLOORED)))
+            )
         holds_equation = bool(settings.keys() & {"curved", "equation"})
         if not holds_equation or context.system is not None or context.design is None:
             return context
@@ -497,7 +508,7 @@ def one_step_results(
         terms=VarianceTerms.dividing(cov, STEP_EQUATION, one_step.noise_terms(transform)),
     )
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
-    system = OneStepScores.from_fit(one_step, scaled, ~rows.design.private, cov_type)
+    system = one_step.score_equation(scaled, ~rows.design.private, cov_type)
     strength = identified(rows, one_step, estimate.bse)
     measures = one_step.measures
     largest_bias = one_step.most_bias(transform)

@@ -187,6 +187,11 @@ class ScoreSet:
         """Whether both ends of the hull are finite."""
         return all(map(math.isfinite, self.hull))
 
+    def __str__(self) -> str:
+        pieces = " or ".join(f"[{low:.4g}, {high:.4g}]" for low, high in self.pieces)
+        kind = "score interval" if self.bounded else "unbounded score interval"
+        return f"{pieces} ({self.level:.4g} {kind}, {self.df} df)"
+
     def __contains__(self, value: float) -> bool:
         """Whether a value lies in one of the pieces."""
         return any(low <= value <= high for low, high in self.pieces)

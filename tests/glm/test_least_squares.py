@@ -302,6 +302,7 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         initial=InitialEstimate(theta=np.zeros(3), whitening=np.eye(3), longest=9.0),
         clip=Clip(low=1.0, high=3.0, ratio=0.0, weight=1.0, between=0.0),
         hessian=hessian,
+        released_hessian=hessian,
         strength=9.0,
         lower=score,
         upper=np.zeros(3),

@@ -10,9 +10,9 @@ from support.variance import terms_add_up
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.glm.newton import step_noise
 from privinf.glm.posterior_draws import symmetric_noise
 from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.inference.one_step import step_noise
 from privinf.inference.solution import COMMON_NOISE, quadratic
 from privinf.moments.equation import MomentMap, NoisyTotals
 
