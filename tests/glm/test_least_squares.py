@@ -13,7 +13,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
-from privinf.glm.advice import CLEAR, few_records
+from privinf.glm.advice import MIN_HESSIAN_SDS, few_records
 from privinf.glm.clipping import LABEL
 from privinf.glm.least_squares import FitMeasures, OneStepFit
 from privinf.glm.queries import InitialEstimate
@@ -288,7 +288,7 @@ def test_columns_of_zeros_and_ones_that_exclude_one_another_are_marked_like_a_fa
     assert threshold(list(X)) == threshold(["x", *own]) == 0.6
     sex, age = rng.integers(0, 2, n).astype(float), rng.uniform(0, 1, n)
     X = X.assign(f1=sex, f2=age, f3=rng.integers(0, 2, n).astype(float))
-    assert threshold(["const", "x", "f1", "f2", "f3"]) == pytest.approx(CLEAR / math.sqrt(10.0))
+    assert threshold(["const", "x", "f1", "f2", "f3"]) == pytest.approx(MIN_HESSIAN_SDS / math.sqrt(10.0))
 
 
 def test_the_remainder_is_the_second_order_of_the_hessians_noise():
