@@ -38,7 +38,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.typing import Floats
 from privinf.validation import check_count, check_positive
 
-_CELLS = 4000  # cells of equal probability whose midpoints stand for the distribution of |u|
+_CELLS = 4000  # cells of equal probability whose midpoints represent the distribution of |u|
 _SIZES = 400  # the same for that of |r|, where scores are clipped alone
 _SWEEPS = 8  # searches in C and R by turns; C and R are exact to more digits than matter
 ONE_SD = 0.6827  # probability that a normal residual is below one sd
@@ -253,7 +253,7 @@ def scale_of_squares(mean: float, bound: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ResidualSizes:
-    """What one noisy histogram of abs(r) says.
+    """Summary of one noisy histogram of abs(r).
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ class ResidualSizes:
 
     @classmethod
     def from_counts(cls, counts: NoisySum, edges: Floats) -> ResidualSizes:
-        """Return what counts below the first edge, between edges and from the last one on say."""
+        """Return the summary of counts below the first edge, between edges and above the last one."""
         threshold = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
         cells = np.where(counts.values > threshold, counts.values, 0.0) / counts.rows
         middles = np.concatenate([[0.0], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])

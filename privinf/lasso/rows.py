@@ -1,4 +1,4 @@
-"""What is public of the rows of a debiased lasso: the sites, and the units of the columns."""
+"""Public information on the rows of a debiased lasso: sites, and units of the columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSTANT_TWICE = (
 )
 # Columns are taken to have a third of their half-width as standard deviation until more is released.
 TYPICAL = 3.0
-# The response's declared bounds say how large it typically gets; only far outside of them is it cut.
+# Declared bounds of the response are its typical range; it is clipped only far outside of them.
 RESPONSE_ROOM = 16.0
 
 
@@ -74,7 +74,7 @@ class SparseUnits:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LassoRows:
-    """Sites with rows, and what is public of them.
+    """Sites with rows, and their public information.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ def server_of(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
 def lasso_limits(
     x_bound: float | None, bounds: Bounds, y_bounds: Pair | None, family: LassoFamily = "gaussian"
 ) -> Limits:
-    """Return what is public of arrays: bounds of the response that never cut it; 0 and 1 if binomial."""
+    """Return the public bounds of arrays, with a response that is never clipped; 0 and 1 if binomial."""
     binomial = check_choice(family, LassoFamily, "family") == "binomial"
     if binomial and y_bounds is not None:
         raise ArgumentError("y_bounds= is for family='gaussian': a binomial response is 0 or 1")

@@ -1,4 +1,4 @@
-"""A debiased lasso on secure sums: its server, its budget, and what its selections could detect."""
+"""A debiased lasso on secure sums: its server, its budget, and the detection limits of its selections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from privinf.wire import Labels, readable
 
 SELECTION = Labels.SELECTION
 NEIGHBORS = Labels.NEIGHBOURS
-# Chance that of columns without signal any stands out of its error.
+# Probability that any column without signal stands out of its error.
 FALSE_SELECTION_RATE = 0.05
 HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
 
@@ -45,20 +45,20 @@ def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What the selections of a secure fit could detect.
+    """Detection limits of the selections of a secure fit.
 
     Attributes
     ----------
     releases : tuple of SelectionRelease
         Every release that columns were selected from, in order.
     unseen : int
-        Of the `sparsity` columns that may matter, those that do not stand out: so many may not be selected.
+        Number of the `sparsity` possible signals that do not stand out: this many may be missed.
     bias : float
-        Bound of what these can do to an interval, in standard errors.
+        Bound on their effect on an interval, in standard errors.
     crowded : bool
-        Whether columns stand out next to those that are kept.
+        Whether columns other than the kept ones stand out.
     hidden : bool
-        Whether the noise of the Gram matrix of what was selected is as large as its smallest eigenvalue.
+        Whether the noise of the selection's Gram matrix is as large as its smallest eigenvalue.
     """
 
     releases: tuple[SelectionRelease, ...]
@@ -83,7 +83,7 @@ class Detection:
 
     @property
     def warning(self) -> str:
-        """What a reader of the intervals must know."""
+        """Notes that affect the intervals."""
         selection = sharpest(self.releases, SELECTION)
         assert selection is not None
         if self.hidden:
@@ -110,7 +110,7 @@ class Detection:
 
 
 def cost_note(releases: Sequence[SelectionRelease], columns: int) -> str:
-    """Return what the summary says of the price of secure sums."""
+    """Return the summary's note on the price of secure sums."""
     text = [
         "Without a trusted server, columns were selected from noisy sums of the products of "
         f"the residuals or targets with all {columns} columns. The noise of these sums grows "
@@ -134,7 +134,7 @@ def detection_of(
     debiased: DebiasedFit,
     constant: int | None,
 ) -> Detection:
-    """Return what the selections could detect; the constant, if there is one, was not selected.
+    """Return the detection limits of the selections; the constant, if there is one, was not selected.
 
     Notes
     -----
@@ -143,11 +143,11 @@ def detection_of(
     A column k that was not selected, with a coefficient of b, moves the estimate of target j by
     ``w_j'Sigma_k b``, w_j the nodewise regression: not at all if k is in w_j, else by about w_jj times their
     correlation given the others. A column was missed only if its covariance with the residuals was below
-    what is found, and it is in no w_j only if the correlation was.
+    the detection limit, and it is in no w_j only if the correlation was.
 
-    Columns that stand in for a missed one stand out too: as many may then stand out as may matter, but some
-    do among those selected beyond the sparsity. Without signal, these have the errors of any column, and were
-    selected for what they share of the error of their release.
+    Columns that stand in for a missed one stand out too: the number that stands out may then equal the
+    sparsity, but includes extra columns. Without signal, these have the errors of any column, and were
+    selected because of the noise of their release.
     """
     selection = sharpest(server.releases, SELECTION)
     neighbors = sharpest(server.releases, NEIGHBORS)

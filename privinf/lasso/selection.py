@@ -1,9 +1,9 @@
-r"""Selecting columns where nobody sees un-noised sums: one Gaussian release of the whole vector of products.
+r"""Selection of columns without un-noised sums: one Gaussian release of the full vector of products.
 
-Peeling compares un-noised sums at a trusted server. A secure sum gives the noisy total alone, so that the
-vector goes out as a whole and the largest of its released entries are selected, for any number of selections
-at the one price. Everything else a sparse regression releases is a Gaussian sum already: with `VectorServer`
-between them the engines run on secure sums as they are.
+Peeling compares un-noised sums at a trusted server. A secure sum reveals only the noisy total, so the
+full vector is released and the largest of its released entries are selected, for any number of selections
+at one price. All other releases of a sparse regression are Gaussian sums already: with a `VectorServer` the
+engines run on secure sums unchanged.
 
 **The vector.** With residuals r of scale sigma a record adds f = (x_j r)_j, shrunk to |f| <= C. Its entries
 have a size of sigma in units of the columns, so |f| is about sigma sqrt p: C = R sigma sqrt p. (To clip
@@ -18,12 +18,13 @@ of which R is the minimizer. Peeling has p = 1 in it, but pays for every selecti
 price of doing without a trusted server is a noise that grows as sqrt p, and it is paid in the selections
 alone. Columns of targets are correlated with all others likewise, m p products at a time.
 
-**What is found.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance is
-found, but for 5% each of a larger one elsewhere and of its own noise, from ``(z(.05 / 2p) + z(.05)) sd`` on.
+**Detection limit.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance
+is detected, except with probability 5% each for larger noise elsewhere and for its own noise, from ``(z(.05 /
+2p) + z(.05)) sd`` on.
 
-**What peeling finds.** An effect of z standard errors (those without privacy) moves the clipped sum by
-z sqrt(n) times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of sd h
-if it exceeds g times the logarithm of their sum of exponentials (a random energy model),
+**Detection limit of peeling.** An effect of z standard errors (those without privacy) moves the clipped sum
+by z sqrt(n) times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of
+sd h if it exceeds g times the logarithm of their sum of exponentials (a random energy model),
 
     L = g log 2m + h^2 / (2 g)   for g > h / sqrt(2 log 2m), else h sqrt(2 log 2m),
 
@@ -78,7 +79,7 @@ class SelectionRelease:
     sampling_sd : float
         Without the noise.
     found_from : float
-        Smallest such number that is found, see the module.
+        Detection limit of such a number, see the module.
     """
 
     label: str
@@ -137,7 +138,7 @@ def entry_sd(radius: float, rows: int, n: int, noise_sd: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class VectorServer:
-    """The releases that the engines need, by a server that never sees an un-noised sum.
+    """Releases for the engines by a server that never has an un-noised sum.
 
     Attributes
     ----------
@@ -150,9 +151,9 @@ class VectorServer:
     response : float
         Largest size of the response.
     clip : float
-        Where the engine clips products, in units of the residuals' scale.
+        Clip of the products of an engine, in units of the residuals' scale.
     releases : list of SelectionRelease
-        What was selected from so far.
+        Releases of previous selections.
 
     Notes
     -----
@@ -189,7 +190,7 @@ class VectorServer:
         candidates: Flags | None,
         sites: Sites,
     ) -> Selection:
-        """Release the products with all columns, and return where the k largest of the candidates stand.
+        """Release the products with all columns, and return the positions of the k largest candidates.
 
         Parameters and prices as for peeling: `rho` is that of each row.
 
@@ -233,7 +234,7 @@ class VectorServer:
         return {"norm": ROOM * math.sqrt(entries) * (bound if residual else bound**2), "bound": bound}
 
     def _bounded(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments with what was not clipped at its public bounds: sums go on a finite grid."""
+        """Return the arguments with clips at public bounds where there were none: sums need a finite grid."""
         bounded = dict(args)
         if bounded.get("residual_clip", 0.0) >= UNCLIPPED:
             bounded["residual_clip"] = ROOM * self._residual_sensitivity(args)
@@ -257,7 +258,7 @@ class VectorServer:
 
 
 def detectable_sds(columns: int) -> float:
-    """Return how many sds an entry must have to be selected before `columns` that are noise."""
+    """Return the number of sds at which an entry is selected before `columns` that are noise."""
     return upper_quantile(MISSED / 2.0 / columns) + upper_quantile(MISSED)
 
 

@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from privinf.typing import Flags, Floats, Integers
 
-SATURATION = 2.0  # of sqrt(n) mu: beyond, 1 in 44 signs tells how far
+SATURATION = 2.0  # of sqrt(n) mu: beyond it only 1 in 44 signs is informative
 _BISECTIONS = 80  # halvings of the bracket, more than a double has digits
 
 
@@ -158,9 +158,9 @@ def exact_limits(counts: SignCounts, alpha: float) -> Floats:
     Notes
     -----
     Clopper-Pearson limits of the mean probability of a positive answer, mapped by F's inverse: unbounded
-    where they reach past what signs can tell. With machines of different sizes the count is a sum of unequal
-    Bernoulli variables, whose tails beyond its mean are lighter than the binomial's (Hoeffding 1956): the
-    limits still hold.
+    beyond the range in which signs are informative. With machines of different sizes the count is a sum of
+    unequal Bernoulli variables, whose tails beyond its mean are lighter than the binomial's (Hoeffding 1956):
+    the limits still hold.
     """
     hits = counts.hits
     misses = counts.asked - counts.hits

@@ -1,4 +1,4 @@
-"""A sparse mean when the server is not trusted: what one sign from each machine can tell."""
+"""Sparse mean estimation without a trusted server, from one sign per machine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SparseMeanResult(Released):
         ``min(s/n, s p/(m n epsilon^2))`` in squared units, n the mean number of rows: the order of the least
         possible squared l2 error, without constants and logarithms.
     error : float
-        What this estimator's own first-order variance says of its squared l2 error on s coordinates near 0:
+        First-order squared l2 error of this estimator on s coordinates near 0:
         ``s (p/m) coth^2(epsilon/2) pi/(2 n)``. Signals have more: see `expected_square`.
     nobs : int
         Rows of all machines together.
@@ -86,16 +86,16 @@ class SparseMeanResult(Released):
         alpha : float
         method : {"exact", "delta"}
             "exact": at least ``1 - alpha`` for any mean and any number of machines; unbounded on the side
-            where signs cannot tell. "delta": the estimate and its standard error, unbounded on both sides
-            where the sign saturates; too short where few machines were asked.
+            where signs are uninformative. "delta": the estimate and its standard error, unbounded on both
+            sides where the sign saturates; too short where few machines were asked.
         joint : bool
             Bonferroni over all p coordinates.
 
         Notes
         -----
-        Each interval covers its own coordinate, whatever the others are: they were made for all coordinates,
-        not for the largest. Of intervals that are read *because* their coordinate was selected, more than
-        alpha can fail; ``joint=True`` covers all coordinates at once, hence any that are selected.
+        Each interval covers its own coordinate: intervals are computed for all coordinates, not for the
+        largest. Of intervals that are read *because* their coordinate was selected, more than alpha can
+        fail; ``joint=True`` covers all coordinates simultaneously, hence any selected ones.
 
         **Privacy.** Post-processing of the answers.
         """
@@ -115,7 +115,7 @@ class SparseMeanResult(Released):
         ----------
         mean : float
             In the units of the rows. For a signal the error is larger than for a null: the curve of signs
-            is flatter there, and near the end of what signs can tell estimates are held.
+            is flatter there, and estimates are limited to the range in which signs are informative.
 
         Returns
         -------
@@ -202,10 +202,10 @@ def sparse_mean(
     Notes
     -----
     **Privacy.** Each machine sends one answer, epsilon-DP for all its rows together (client level, local
-    model); machines hold different units, so that epsilon is the whole cost. See
+    model); machines hold different units, so that epsilon is the total cost. See
     `privinf.mechanisms.local.signs`.
 
-    Rows are N(mu, scale^2 I), with a known scale: the sign tells only mu sqrt(n)/scale. The estimate is
+    Rows are N(mu, scale^2 I), with a known scale: the sign depends only on mu sqrt(n)/scale. The estimate is
     ``scale Phi^-1(share of positive signs)/sqrt(n)``, and the error is linear in p, sparse or not: the price
     of a server that is not trusted. We ask each coordinate equally often, which a random choice does not.
 

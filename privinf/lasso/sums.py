@@ -1,4 +1,4 @@
-"""What a sparse regression asks of a trusted server, in units of the columns' typical sizes."""
+"""Sums that a sparse regression requests from a server, in units of the columns' typical sizes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from privinf.wire import Labels, Statistics
 
 Sites: TypeAlias = Sequence[str] | None
 
-UNCLIPPED = 1e12  # stands for "not clipped" where nothing is noised: no sum of records comes near it
+UNCLIPPED = 1e12  # means "not clipped" without noise: no sum of records comes near it
 ROOM = 1.0 + 1e-9  # factor of a bound, so that rows at their bound are not cut by rounding
-SMALLEST_SIZE = 0.05  # least released size of a column, relative to what was declared
+SMALLEST_SIZE = 0.05  # least released size of a column, relative to the declared one
 CELLS_PER_OCTAVE = 4  # cells of the histogram of residuals for each factor of 2
 OCTAVES = 14  # factors of 2 that the histogram goes down from the largest residual
 MEAN_ROOM = 1.5  # rows are shrunk to this many times sqrt k for their means
@@ -66,12 +66,12 @@ class SparseSums:
     sites : tuple of str or None
         Only these sites' rows.
     response : int or None
-        This column has the place of the response in residuals: what is asked then is of its regression on
-        others.
+        This column replaces the response in residuals: the sums are then those of its regression on other
+        columns.
     centred : bool
         Whether columns are centered at released means as they come into play, as a constant would do.
     sizes : list of ResidualSizes
-        What was released of sizes of residuals, in order: the response's first.
+        Released sizes of residuals, in order: the response's first.
     center_sd : dict of int to float
         Sds of the noise of released centers, in units of the columns.
     mean_sd : ndarray, shape (p,), or float
@@ -169,7 +169,7 @@ class SparseSums:
         """Release the mean squares of columns not sized before, and take their roots as units.
 
         Where there is noise, columns are clipped at `clip` declared units before they are squared, and the
-        sizes are those of normal columns whose clipped squares have these means, at most the reach. Where
+        sizes are those of normal columns whose clipped squares have these means, at most `max_abs`. Where
         columns are centered half of the price is for their means.
         """
         new = [j for j in columns if j not in self.units.sized]
@@ -331,7 +331,7 @@ class SparseSums:
     ) -> tuple[Floats, float]:
         """Return means of a statistic of scores that are clipped one by one, and the sd of their noise.
 
-        With `targets` their columns go into it, clipped at their reach.
+        With `targets` their columns enter it, clipped at `max_abs`.
         """
         extra: dict[str, Any] = {}
         if targets is not None:

@@ -5,7 +5,7 @@ r"""Private hard thresholding: a sparse linear fit from blocks of selections and
 2. The columns selected so far are fitted cheaply and the next block is selected on the residual: halves
    first, then halves of what is left. A selection costs e0^2/8 wherever it is made, so blocks cost nothing
    but the fits.
-3. A few columns too many are selected, all are fitted well next to the targets, and the `sparsity` largest
+3. A few extra columns are selected, all are fitted well together with the targets, and the `sparsity` largest
    are kept. (A debiasing step from 0 would be long for a target with an effect: scores of rare levels are
    cut.)
 
@@ -13,22 +13,21 @@ Where the number is to be chosen, blocks are of five columns, up to a public mos
 selections, and the b-th cheap fit, has a price in proportion to 1 / b, so that the first ones, which are
 always made, are good however many there could be. After each cheap fit the columns of the last block that
 stand out of their errors are counted, and selection ends where fewer than three do: a column next to one that
-matters is often selected with it, so that some of a block do not stand out although more is to come. What
-selections and cheap fits left goes to the full fit, and what sizes and scales left to the scores of the
-targets: their most is fixed in advance (zCDP adds up where later prices depend on earlier releases, as long
-as their sum does not). Where the Gram matrix of all in the full fit is not above its noise, columns that did
-not stand out of the last cheap fit are left out again, the least first, until the rest of the matrix is above
-its noise. It is a part of the released matrix and costs nothing; the test for omitted columns finds a column
-that matters again. Those columns are kept that stand out of the errors of the full fit.
+matters is often selected with it, so that some of a block do not stand out although signals remain. Unspent
+budget of selections and cheap fits goes to the full fit, and that of sizes and scales to the scores of the
+targets: the maximum of each is fixed in advance (zCDP adds up where later prices depend on earlier releases,
+as long as their sum does not). Where the Gram matrix of all in the full fit is not above its noise, columns
+that did not stand out of the last cheap fit are left out again, the least first, until the rest of the matrix
+is above its noise. It is a part of the released matrix and costs nothing; the test for omitted columns finds
+a column that matters again. Columns are kept if they stand out of the errors of the full fit.
 
 Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v = L^-1 x shrunk to |v| <= C,
 
     beta <- beta + L^-T mean[v psi_R(r)] / (A1(C) B1(R)),
 
 whose sum over records has the l2 sensitivity 2 C R before the preconditioner. The end point solves
-E[v psi_R(r)] = 0: the noise of G~ changes the way there, not the place. Where a response was seen to have
-two values no residual is clipped: it would be the rarer one's, whose rate goes with x, and coefficients would
-end at a part of theirs.
+E[v psi_R(r)] = 0: the noise of G~ changes the path, not the solution. If a response has two values, no
+residual is clipped: clipping would affect the rarer value, whose rate depends on x, and shrink coefficients.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ GRAM_SHARE = 0.25  # share of a fit's price for its Gram matrix
 CHEAP_GRAM_SHARE = 0.4  # the same in the fits between blocks
 CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
 DIVERGED = 1.15  # residuals of a fit larger than this many times the response: its steps diverged
-# A last step longer than this many times what its noise and the one's before explain has not converged.
+# The steps have not converged if the last one exceeds this many times the length that its noise and that of
+# the previous step explain.
 NOT_CONVERGED = 2.5
 # Smallest eigenvalue of the released Gram matrix over the largest of its noise. In simulations steps often
 # diverged below it: intervals without a warning covered 0.87 at 0.5 to 0.7, and 0.94 above.
@@ -301,7 +301,7 @@ def _full_fit(
 
 
 def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fixed: int) -> SparseFit:
-    """Return the `sparsity` largest coefficients, those that stand out of their errors, and the fixed."""
+    """Return the `sparsity` largest significant coefficients, and the fixed ones."""
     beta = full.beta
     support = full.support
     order = fixed + np.argsort(-np.abs(beta[fixed:]), kind="stable")[:sparsity]
@@ -382,6 +382,6 @@ def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:
 
 
 def positions(columns: Sequence[int], union: Sequence[int]) -> Integers:
-    """Return where columns stand in a union."""
+    """Return the positions of columns in a union."""
     place = {column: position for position, column in enumerate(union)}
     return np.array([place[column] for column in columns], dtype=np.int64)

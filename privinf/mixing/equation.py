@@ -82,8 +82,8 @@ class MixedLeastSquares:
     is that of two means (its dependence on the noise of the slopes is of second order).
 
     The meat has three parts: that of the k rows (mixing error and noise together) by their normal
-    distribution, `normal_meat`; the noise of the means; and, for the population, s_e^2 A, with what disjoint
-    rows show of unequal variances (`shown_sampling`). t quantiles with k - d degrees of freedom go with it
+    distribution, `normal_meat`; the noise of the means; and, for the population, s_e^2 A, with the unequal
+    variances that disjoint rows show (`shown_sampling`). t quantiles with k - d degrees of freedom go with it
     (`df`): without noise, given the rows' x, the distribution is exactly theirs. A sandwich of the k rows
     would be short where k is small (k/4 degrees of freedom, not k), and too long for disjoint rows, whose own
     products are no error.
@@ -252,7 +252,7 @@ class MixedLeastSquares:
         return self.noise_meat(beta) + self._sampling_meat(beta, max(self._variance(beta), 0.0))
 
     def clean_meat(self, beta: Floats) -> tuple[Floats, SamplingKind]:
-        """Return residual variance times A, with what disjoint rows show of unequal variances."""
+        """Return residual variance times A, with the unequal variances that disjoint rows show."""
         return self._sampling_meat(beta, homoskedastic_variance(self, beta)), "homoskedastic"
 
     def null_meat(self, beta: Floats) -> Floats:

@@ -30,18 +30,18 @@ WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": 
 
 
 def party_noise_model(release: Release) -> RandomMixingNoiseModel:
-    """Return what one party's release says of its noise; of rows that were not mixed without the matrix."""
+    """Return the noise model of one party's release; of rows that were not mixed, without the matrix."""
     return cast(RandomMixingNoiseModel, release.noise_model)
 
 
 def joined_noise_model(release: Release) -> JoinedMixingNoiseModel:
-    """Return what joined releases say of their noise; of rows that were not mixed without the matrix."""
+    """Return the noise model of joined releases; of rows that were not mixed, without the matrix."""
     return cast(JoinedMixingNoiseModel, release.noise_model)
 
 
 @error_boundary
 def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Release:
-    """Put the releases of all parties side by side, once they are seen to belong together.
+    """Put the releases of all parties side by side, after a check that they belong together.
 
     Parameters
     ----------

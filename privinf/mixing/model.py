@@ -86,12 +86,13 @@ class RMGMOLS(PartyModel):
 
     Notes
     -----
-    **Privacy.** Replace-one of one person's row. Each party's release costs what `fit` is told; a person
-    stands at every party, so the report's totals compose all of them and ``privacy.parties`` has each alone.
+    **Privacy.** Replace-one of one person's row. Each party's release costs the budget of `fit`. A person
+    has a row at every party, so the report's totals compose all of them and ``privacy.parties`` has each
+    alone.
 
     The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
     variance, its t intervals and its F score test. The paper's plain estimator (debias=False) is shrunk by
-    the noise; `fit` says by how much, and gives no interval for it.
+    the noise; `fit` reports the factor and gives no interval.
 
     References
     ----------
@@ -164,7 +165,7 @@ class RMGMOLS(PartyModel):
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a formula, the whole table, its schema and the columns of each party.
+        """Build the model from a formula, the full table, its schema and the columns of each party.
 
         Parameters
         ----------
@@ -261,7 +262,7 @@ class DGMOLS(PartyModel):
     Notes
     -----
     **Privacy.** Replace-one of one person's row; every number of the row is sent with noise. For one
-    regression it needs far more people than `RMGMOLS`: phi in `MixingPlan.check` says how many.
+    regression it needs far more people than `RMGMOLS`: see phi in `MixingPlan.check`.
 
     Corrected least squares ``(X'X/n - S)^-1 X'y/n`` with the sandwich of the rows' scores;
     ``epsilon=inf`` is ordinary least squares with HC0.
@@ -321,7 +322,7 @@ class DGMOLS(PartyModel):
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a formula, the whole table, its schema and the columns of each party.
+        """Build the model from a formula, the full table, its schema and the columns of each party.
 
         Parameters
         ----------

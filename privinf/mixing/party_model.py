@@ -94,8 +94,8 @@ class PartyModelOptions(ModelOptions):
 class PartyModel(Model[PartyModelOptions]):
     """What the multi-party models share: the table, its parties, the way from rows or releases to a result.
 
-    The first door holds the whole table and simulates the parties in one process, each with noise of its
-    own; the second has their releases only.
+    The first constructor holds the full table and simulates the parties in one process, each with its own
+    noise; the second has only their releases.
     """
 
     method: ClassVar[MixingMethod]
@@ -140,7 +140,7 @@ class PartyModel(Model[PartyModelOptions]):
         Parameters
         ----------
         releases : mapping of str to Release, sequence of Release, or a joined Release
-            What the parties sent, or what `join` made of it.
+            Releases of the parties, or their result of `join`.
         label : str, optional
             The column to regress on all others. By default the regression of the model that made the
             releases (`release`), by its formula or its y; releases that parties made from a plan name none:
@@ -451,7 +451,7 @@ class PartyModel(Model[PartyModelOptions]):
         Raises
         ------
         NotAvailableError
-            The model holds raw rows (use `fit`), or the formula needs what was not released.
+            The model holds raw rows (use `fit`), or the formula needs columns that were not released.
         """
         if self._release is None:
             raise NotAvailableError(

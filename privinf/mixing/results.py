@@ -38,7 +38,7 @@ ScoreForm = Literal["F", "exact"]
 
 
 class MixingSettings(TypedDict):
-    """What results keep: the target, whether coefficients were shrunk, the bias of a plain fit."""
+    """Stored settings of results: target, whether coefficients were shrunk, bias of a plain fit."""
 
     population: bool
     shrink: bool
@@ -81,7 +81,7 @@ class MixedScoreTests(ScoreTests):
             )
         slopes = np.zeros(int(design.private.sum()))
         if beta0 is not None:
-            super().score_test(beta0)  # refuses what does not fit
+            super().score_test(beta0)  # raises for invalid arguments
             labelled = beta0[list(design.private_names)] if isinstance(beta0, pd.Series) else beta0
             slopes = check_array(cast("Floats", labelled), "beta0", ndim=1)
         beta = np.zeros(len(design.names))
@@ -108,7 +108,7 @@ class MixedResampling(Resampling):
         method : {"multiplier", "pairs", "parametric"}, optional
             Of mixed rows (RMGMOLS): normal multipliers on the k rows' scores, with t statistics of k - d
             degrees of freedom; the k rows drawn again and solved again; or normal draws. The rows vary by
-            mixing and noise, given the people; what they do not show is added from normal distributions: the
+            mixing and noise, given the people. Other errors are added from normal distributions: the
             noise of the means, and sampling unless ``target="sample"``. Of single people's rows: random signs
             on their influences, the rows drawn again, or normal draws. Default: "multiplier", or "parametric"
             where rows cannot be drawn again.
@@ -187,7 +187,7 @@ class MixedResampling(Resampling):
         return self.inference.context.release
 
     def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:
-        """Return the solver of rows drawn again; `root` is of the covariance of what they do not show."""
+        """Return the solver of rows drawn again; `root` is of the covariance of the other errors."""
         release = self._released_rows
         population = self.inference.context.target != "sample"
         transform, shift = release.design.to_user
@@ -249,7 +249,7 @@ class MixedPredictions(Predictions):
 
 
 def mixing_settings(context: Context) -> MixingSettings:
-    """Return what results keep, with defaults for files that lack it."""
+    """Return the stored settings, with defaults for files that lack them."""
     return cast(MixingSettings, {"shrink": False, "bias": None, **context.settings})
 
 
@@ -308,8 +308,8 @@ def rebuilt_system(release: Release, settings: MixingSettings) -> Any:
 def mixing_system(release: Release, *, population: bool = True, rows: Integers | None = None) -> MixingSystem:
     """Return the estimating equation of a regression release, scaled units, in the design's column order.
 
-    `population` says whose coefficients score tests of mixed rows are about; for single rows with noise the
-    population's in any case. With `rows` it is that of these mixed rows, in place of all.
+    `population`: whether score tests of mixed rows are about the coefficients of the population; for single
+    rows with noise they always are. With `rows` it is that of these mixed rows, in place of all.
     """
     arrays = release.arrays
     noise_model = cast(MixingRegressionNoiseModel, release.noise_model)

@@ -1,4 +1,4 @@
-"""What k mixed rows vary by: named terms, and the rows drawn again."""
+"""Variance of k mixed rows: named terms, and the rows drawn again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
     X, y : (k, d) and (k,) arrays
         Mixed rows.
     slopes : (d,) array
-        b, with ``gram b = X'y/k`` but for rounding or a penalty.
+        b, with ``gram b = X'y/k`` up to rounding or a penalty.
     gram, S : (d, d) arrays
         m A, the people's second moments in one row, and the covariance of a row's noise: ``X'X/k - S``.
 
@@ -79,7 +79,7 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
 
     is that of normal rows, (x, e) of mean 0 with E[x e] = c. Its expectation needs no normal distribution:
     over random signs ``sum x e`` of all rows has the terms ``d_i e_i``, a constant where columns of the
-    mixing matrix have norm 1, and products of two people, uncorrelated. What is left out, ``2 sum(d^2 e^2)``
+    mixing matrix have norm 1, and products of two people, uncorrelated. The omitted term, ``2 sum(d^2 e^2)``
     of the people, is a share of about 2/n. Dense signs and "countsketch" have it at every k up to n; for
     "hadamard", whose rows are orthogonal, it is too much by n/(n - k).
 
@@ -104,7 +104,7 @@ def residual_square(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Float
 
 
 def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) -> float:
-    """Return k delta: by what share noise makes residuals at the estimate larger, beyond k/(k - d).
+    """Return k delta: the relative increase of residuals at the estimate by noise, beyond k/(k - d).
 
     Notes
     -----
@@ -133,7 +133,7 @@ def centred_scatter(scores: Floats, df: float) -> Floats:
 
 
 def shown_sampling(sandwich: Floats, normal: Floats, equal: Floats, k: int) -> Floats:
-    """Return the meat of sampling from what disjoint rows show of it, and from `equal` variances.
+    """Return the meat of sampling from disjoint rows and from `equal` variances.
 
     Parameters
     ----------
@@ -193,9 +193,9 @@ def row_draws(
     Parameters
     ----------
     rows : (q, q) array
-        Covariance of what the k rows add to the errors.
+        Covariance of the errors due to the k rows.
     rest : (q, q) array
-        Covariance of what does not come from the rows: noise of the means, and sampling.
+        Covariance of the other errors: noise of the means, and sampling.
     df : float
         k - d.
     draws : int
@@ -209,9 +209,9 @@ def row_draws(
     -----
     Given the people, mixed rows are independent and normal, sums of n/k people or more. So independent
     normal multipliers w on the rows' scores have their distribution: their sum is normal, of covariance
-    `rows`, and what d regressors leave of ``w'w`` is chi-square of k - d and independent of it, as the
-    residual sum of squares is that estimates `rows`, and the sampling with them. A row says nothing of the
-    draw of the people, nor of the noise of means that all rows share: both are drawn from normal
+    `rows`, and ``w'w`` after d regressors is chi-square of k - d and independent of it, like the
+    residual sum of squares that estimates `rows`, and the sampling with them. A row does not depend on the
+    draw of the people, nor on the noise of means that all rows share: both are drawn from normal
     distributions.
     """
     root = covariance_root(nonnegative(rows))

@@ -1,4 +1,4 @@
-r"""Slopes for prediction from mixed rows: regression calibration and ridges, averaged over what is plausible.
+r"""Slopes for prediction from mixed rows: regression calibration and ridges, averaged over plausible values.
 
 The de-biased estimate is for inference: where the rows are mostly noise its error is far larger than that of
 no model. Prediction requests small error instead, and gets it by pulling the slopes towards zero by as much
@@ -20,7 +20,7 @@ from privinf.typing import Floats
 # all of it.
 VARIANCE_RATIOS = np.geomspace(0.01, 1.0, 13)
 RSQUARED_GRID = np.linspace(0.025, 0.975, 20) ** 2  # and the multiple correlation even between 0 and 1
-# Sample covariances count if their squares add up to this many times what independent columns give.
+# Sample covariances count if their squares add up to this many times those of independent columns.
 COVARIANCE_MARGIN = 1.3
 # Of the estimated signal, relative to the mean signal: the truth is positive definite.
 LEAST_EIGENVALUE = 0.02
@@ -30,7 +30,7 @@ LEAST_NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkFit:
-    """Slopes for prediction and what the rule made of the rows.
+    """Slopes for prediction and estimates of the rule.
 
     Attributes
     ----------
@@ -97,8 +97,8 @@ def shrunk_slopes(
 
     R^2 and v are averaged over a public grid by their likelihood. Variances of features are averaged alike,
     column by column. Covariances enter as far as they stand out of the noise (linear shrinkage of Ledoit
-    and Wolf, 2004, with a margin). Where the rows say nothing the slopes go to zero and the prediction to
-    the label's mean. The rule was chosen on simulated designs, not on any data set.
+    and Wolf, 2004, with a margin). Where the rows are uninformative the slopes go to zero and the prediction
+    to the label's mean. The rule was chosen on simulated designs, not on any data set.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def _correlation(whitened: Floats, snr: Floats) -> tuple[Floats, float]:
     """Return the correlation matrix of the features and the weight that sample covariances have in it.
 
     The rows are in units of their noise. For independent columns the off-diagonal sample covariances have
-    expected sum of squares `chance`; what exceeds it is signal.
+    expected sum of squares `chance`; the excess is signal.
     """
     k, d = whitened.shape
     covariances = whitened.T @ whitened / k

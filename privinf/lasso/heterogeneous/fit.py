@@ -50,7 +50,7 @@ from privinf.results.summary import large_delta
 from privinf.typing import Precision
 from privinf.validation import check_choice, check_count
 
-# Chance that a site of the same design as the others is said to differ, all sites together.
+# Probability of a false report, over all sites, that a site's design differs.
 FALSE_ALARM = 0.05
 
 
@@ -69,9 +69,9 @@ class SitePlan:
         Prices of one interval.
     shared, own_sparsity, neighbors : int
     joint : float
-        What everything together costs, zCDP.
+        Total price, zCDP.
     interval : float
-        What one interval costs.
+        Price of one interval.
     accounting, precision : str
     means : float
         Of `joint`, for the means of columns and response.
@@ -110,7 +110,7 @@ def check_site_plan(
     accounting: Accounting = "per-interval",
     precision: Precision = "pooled",
 ) -> SitePlan:
-    """Return the plan of a heterogeneous fit; ArgumentError says what is wrong with the request.
+    """Return the plan of a heterogeneous fit, or raise ArgumentError for an invalid request.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def check_site_plan(
 
 
 def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
-    """Return what everything costs, part by part, where one interval, which uses so many columns, pays 1."""
+    """Return the price of each part relative to one interval, which uses the given number of columns."""
     counts = dict.fromkeys((field.name for field in fields(SiteBudget)), 1.0)
     return counts | {
         "neighbours": float(targets),
@@ -237,7 +237,7 @@ def results_by_site(
     report: PrivacyReport,
     epsilon: float,
 ) -> MachineResults:
-    """Return results by site, in the user's units; `epsilon` is what was requested."""
+    """Return results by site, in the user's units; `epsilon` is the requested one."""
     plan = planned.plan
     fits = planned.fits
     names = rows.names
@@ -353,7 +353,7 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
 
 
 def joint_loss(plan: SitePlan) -> ConcentratedLoss:
-    """Return what the whole request costs."""
+    """Return the total price of the request."""
     return ConcentratedLoss(plan.joint)
 
 
@@ -368,13 +368,14 @@ class MachineResults(PortableParts):
     shared_params : Series of p
         The part that all sites share, user units; without intervals.
     privacy : PrivacyReport
-        The joint cost of everything that was released, however the noise was calibrated.
+        Joint cost of all releases, for either calibration of the noise.
     interval_epsilon : float
-        What one interval alone uses: the shared part, the site's part, its nodewise regression, its score.
+        Cost of the releases behind one interval: the shared part, the site's part, its nodewise regression,
+        its score.
     results : mapping
         `LassoResults` by label.
     differs : Series, optional
-        How far every site's slopes stand off the others', as a standard normal number: a large one says
+        Difference of every site's slopes from the others', as a standard normal number: a large one shows
         that its columns have another distribution, and that pooled nodewise regressions do not fit it.
 
     Notes

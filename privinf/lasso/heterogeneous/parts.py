@@ -1,6 +1,6 @@
 """Sites whose coefficients share a part: u from all rows, v_i from site i's, intervals for each site.
 
-1. Sizes of the columns: m of the p entries of a vector cost m / p of the whole. Their correlations:
+1. Sizes of the columns: m of the p entries of a vector cost m / p of the total. Their correlations:
    `site_grams`.
 2. u: columns selected and fitted on all rows, the sites' own parts being noise.
 3. v_i: columns selected on site i's residuals in blocks, each fitted before the next: `own_fits`.
@@ -54,7 +54,7 @@ FINAL_SCALE_SHARE = 0.25  # share for a site's residuals at the end
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteBudget:
-    """Prices, zCDP, of what one interval uses: a site's rows pay for shared and own parts alike."""
+    """Prices, zCDP, of the releases behind one interval: a site's rows pay for shared and own parts."""
 
     selection: float
     refit: float
@@ -80,7 +80,7 @@ class SiteFits:
     grams : mapping
         By site: correlations of all columns, (p, p).
     differs : mapping
-        By site: how far its slopes stand off those of the others, as a standard normal number.
+        By site: difference of its slopes from those of the others, as a standard normal number.
     """
 
     shared: list[int]
@@ -127,8 +127,8 @@ def site_fits(
 
     Notes
     -----
-    **Privacy.** Prices are those of one interval: a release of m coordinates at once is charged m times the
-    price of one, which is what the ledger shows.
+    **Privacy.** Prices are those of one interval: a joint release of m coordinates is charged m times the
+    price of one, as the ledger shows.
     """
     p = len(pooled.units.scale)
     size = interval_columns(shared_sparsity, own_sparsity, extra, neighbors)

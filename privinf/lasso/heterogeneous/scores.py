@@ -6,7 +6,7 @@ An interval uses its own target's score, slope and variance, and one number that
   score it costs nothing;
 - the slope in units of 1 / sqrt(w_jj) is nearly the same for all targets and sites, B being in units of the
   site's residuals. Its average over targets moves little with a record, and is cheap. Sites and targets
-  depart from its mean over sites as far as their own releases stand out of the noise: a target whose
+  depart from its mean over sites as far as their own releases are above the noise: a target whose
   errors' size depends on it has a slope of its own.
 """
 
@@ -78,7 +78,7 @@ class SiteScores:
     """By site: targets with a slope of their own, debiased, their nodewise regressions, and `differs`.
 
     `debiased` is None where the noise hides the slopes of all targets of a site.
-    `differs` is how far a site's slopes stand off the others'.
+    `differs` is the standardized difference of a site's slopes from the others'.
     """
 
     targets: dict[str, list[int]]
@@ -97,8 +97,8 @@ def site_scores(
 ) -> SiteScores:
     """Return every site's debiased targets and its nodewise regressions.
 
-    Targets whose slope stands far below the average are left out: products of columns with rare large values
-    are nearly all clipped, and what is left of the slope is noise.
+    Targets whose slope is far below the average are left out: products of columns with rare large values
+    are nearly all clipped, and the remaining slope is noise.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def site_scores(
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:
-    """Return the variance of steps s / kappa of targets by what slopes differ from the average slope.
+    """Return the variance of steps s / kappa of targets due to slopes that differ from the average.
 
     Where step = t x size is not small against the residuals the mean score has a curve: of signs it is
     ``2/pi atan t``, short of its slope times t by the share t^2 / 3. In that and in how slopes differ between
@@ -213,7 +213,7 @@ def _release(
     radius = product_radius(sums.n, prices.score).bound
     bound = UNCLIPPED if clear else radius * fit.scale
     slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if clear else (SLOPE_CLIP, average_bound(k))
-    # In one vector the noise has one size: weights make the prices of its parts what they should be.
+    # In one vector the noise has one size: weights give its parts their prices.
     slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
     score = Score(
         columns=used.tolist(),

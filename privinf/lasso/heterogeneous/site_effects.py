@@ -66,13 +66,13 @@ class SiteEffects:
     support : list of int
     beta : ndarray
     kept : list of int
-        Positions in `support` of what a sparse fit keeps.
+        Positions in `support` of the columns that a sparse fit keeps.
     error_cov : ndarray
         Covariance of the error of `beta`.
     scale : float
         Typical size of the site's residuals.
     diverged : bool
-        Whether the steps did not get there, here or in the shared part.
+        Whether the steps diverged, here or in the shared part.
     """
 
     support: list[int]
@@ -96,9 +96,9 @@ class ClippedStep:
 def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
     """Return whether the steps of a fit diverged, by the criteria of a homogeneous fit (`thresholding`).
 
-    The residuals are larger than the response was; the last step is far longer than the noise of the one
-    before and the error that the fit is said to have; or the noise of the correlations that direct the steps
-    is as large as they are.
+    One of three signs: the residuals are larger than the response; the last step is much longer than the
+    noise of the previous step and the stated error of the fit explain; or the noise of the correlations that
+    direct the steps is as large as they are.
 
     Parameters
     ----------
@@ -314,9 +314,9 @@ class SiteGrams:
     pooled : SparseSums
     sites : mapping of str to SparseSums
     price : float
-        What one interval uses, zCDP; with `joint` of all there is.
+        Price of one interval, zCDP; with `joint` the total price.
     size : int
-        Columns that one interval uses at most.
+        Largest number of columns that one interval uses.
     joint, own_precision : bool
         Whether one budget is for everything; whether nodewise regressions are each site's own.
 
@@ -404,7 +404,7 @@ def site_grams(
 
 
 def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float:
-    """Return what all Gram matrices cost where one interval, which uses `size` columns, pays 1."""
+    """Return the price of all Gram matrices relative to one interval, which uses `size` columns."""
     if joint:
         return 1.0
     all_columns = (p / size) ** 2

@@ -1,4 +1,4 @@
-"""Results of the debiased lasso: the common facade on the targets, the sparse fit next to it."""
+"""Results of the debiased lasso: the common facade on the targets, with the sparse fit."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def changed_target(settings: LassoSettings) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TargetInference(Inference):
-    """Inference about the debiased targets, with what tails, omitted columns and the noise do to it."""
+    """Inference about the debiased targets, with the effects of tails, omitted columns and noise."""
 
     @property
     def settings(self) -> LassoSettings:
@@ -127,7 +127,7 @@ class TargetInference(Inference):
 
     @property
     def score_tail(self) -> ScoreTail:
-        """What noisy counts say of scores beyond their clip; see `LassoResults.score_tail`."""
+        """Tail of the scores beyond their clip, by noisy counts; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:
             raise NotAvailableError(
                 "this fit counted no scores: only debiased linear fits with target='mean' do, and "
@@ -144,7 +144,7 @@ class TargetInference(Inference):
 
     @property
     def interval_warnings(self) -> list[tuple[type[Warning], str]]:
-        """What speaks against intervals and tests: the category of a warning, and its text."""
+        """Cautions about intervals and tests: the category of a warning, and its text."""
         settings = self.settings
         warnings: list[tuple[type[Warning], str]] = []
         if "tail" in settings and (ratio := self.score_tail.ratio) > HEAVY:
@@ -168,9 +168,9 @@ class LassoResults(JointResults):
 
     ``params``, ``bse``, intervals and tests are those of the debiased targets; `sparse_params` is the fit
     before debiasing, of all columns. ``bse_sampling`` is the error without privacy noise but with the same
-    clips. Score tests need per-record scores, which no one releases: they are not available.
-    `predict` and `get_prediction` need a debiased coefficient of every column and of the constant, and say so
-    where one is missing, and the target must be the mean; `predict_sparse` predicts from the sparse fit,
+    clips. Score tests need per-record scores, which are not released: they are not available.
+    `predict` and `get_prediction` need a debiased coefficient of every column and of the constant, and the
+    target must be the mean; otherwise they raise an error. `predict_sparse` predicts from the sparse fit,
     without intervals.
     `restricted_eigenvalues`, `noise_variance`, `bias_bound` and the private bootstrap are available if they
     were requested in `fit`.
@@ -207,9 +207,10 @@ class LassoResults(JointResults):
     def explained_shares(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return how much of each target the other columns of its nodewise regression explain.
 
-        Columns ``neighbours`` (selected for the target, next to the columns of the fit), ``explained`` with
-        ``lower`` and ``upper`` end of an interval of level ``1 - alpha`` for its noise, and ``last_quarter``,
-        the share that the smallest quarter of the neighbors adds: see `privinf.lasso.columns`.
+        Columns ``neighbours`` (number selected for the target, in addition to the columns of the fit),
+        ``explained`` with ``lower`` and ``upper`` end of an interval of level ``1 - alpha`` for its noise,
+        and ``last_quarter``, the share that the smallest quarter of the neighbors adds: see
+        `privinf.lasso.columns`.
 
         Parameters
         ----------
@@ -243,9 +244,9 @@ class LassoResults(JointResults):
 
     @property
     def missed_column_test(self) -> MissedColumnTest:
-        """Test that no column outside the fit has an effect, and what one too small to see could do.
+        """Test that no column outside the fit has an effect, with the bias of undetectable effects.
 
-        What it finds joins the fit; where more are likely, intervals come with a warning. See
+        Columns that stand out join the fit; if more are likely, intervals come with a warning. See
         `privinf.lasso.omitted`.
 
         Raises
@@ -274,7 +275,7 @@ class LassoResults(JointResults):
 
     @property
     def score_tail(self) -> ScoreTail:
-        """What noisy counts say of scores beyond their clip; NotAvailableError where none were counted."""
+        """Tail of the scores beyond their clip, by noisy counts; NotAvailableError without counts."""
         return self._inference.score_tail
 
     @property
@@ -339,10 +340,10 @@ def lasso_results(
     missed: MissedColumnTest | None = None,
     hidden: Sequence[int] = (),
 ) -> LassoResults:
-    """Return the results of a fit of a `sparsity`, as it is told, debiased at `chosen`, in the user's units.
+    """Return the results of a fit, debiased at `chosen`, in the user's units; `sparsity` as a text.
 
-    `after_selection`: the targets were chosen by the fit, which the summary then says. `detection`: what the
-    selections of a fit on secure sums could see. `missed`: the test of the columns outside the fit. `hidden`:
+    `after_selection`: the fit chose the targets, which the summary then states. `detection`: detection limits
+    of the selections of a fit on secure sums. `missed`: the test of the columns outside the fit. `hidden`:
     targets whose slopes the noise hides.
     """
     parts = debiased.coordinates
@@ -464,7 +465,7 @@ def results_without_intervals(
 
 
 def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSettings:
-    """Return what results keep of the sparse fit of common coefficients."""
+    """Return the stored settings of the sparse fit of common coefficients."""
     values = fit.beta / sums.units.scale[fit.support]
     middle = sums.sizes[-1].middle if sums.sizes else fit.scale
     sparse = sparse_settings(rows.names, sums.units, fit.support, values, middle, rows.constant)
@@ -473,7 +474,7 @@ def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSett
 
 
 def fit_settings(rows: LassoRows, sparse: SparseSettings, diverged: bool) -> LassoSettings:
-    """Return what results of every kind of fit keep: the sparse fit, the response, and a formula's design."""
+    """Return the stored settings of every kind of fit: sparse fit, response, and a formula's design."""
     settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
     if rows.missing != "raise":
         settings["missing"] = rows.missing
@@ -492,7 +493,7 @@ def sparse_settings(
     scale: float,
     constant: int | None = None,
 ) -> SparseSettings:
-    """Return what results keep of a sparse fit; `values` in the user's units, by `support`.
+    """Return the stored settings of a sparse fit; `values` in the user's units, by `support`.
 
     A constant takes up the centers of the other columns; without one they stay, as an intercept.
     """

@@ -1,4 +1,4 @@
-"""Several coefficients of a debiased lasso at once, and what was released next to the fit for that."""
+"""Simultaneous inference of a debiased lasso, and the extra releases for it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class JointResults(SparseResults):
 
     @cached_property
     def bias_bound(self) -> pd.Series[float]:
-        """Theorem 5's slack, user units: see `privinf.lasso.coordinates` for what it assumes."""
+        """Theorem 5's slack, user units: see `privinf.lasso.coordinates` for its assumptions."""
         bound = np.array(self._extra("bias_bound", "bias_bound=True"))
         bound.setflags(write=False)
         return pd.Series(bound, list(self.names), name="bias_bound", copy=False)
@@ -92,10 +92,10 @@ class JointResults(SparseResults):
         cols : sequence of names or positions, optional
             Targets to return; default: all.
         bias_bound : bool
-            Whether they are widened at both ends by `bias_bound`. Without it what the privacy errors of
-            coefficients and nodewise regressions do together counts as a variance, which is right where the
-            two are independent; with it as a bias that fails 1% of the time. What is assumed and what the
-            paper's text lost is said in `privinf.lasso.coordinates`.
+            Whether they are widened at both ends by `bias_bound`. Without it the product of the privacy
+            errors of coefficients and nodewise regressions counts as a variance, which is valid where the
+            two are independent; with it as a bias bound that fails 1% of the time. See
+            `privinf.lasso.coordinates` for the assumptions and for the correction of the paper's text.
 
         Returns
         -------
@@ -133,9 +133,9 @@ class JointResults(SparseResults):
         method : {"simulation", "gaussian", "multiplier", "private-bootstrap"}
             "simulation", called "gaussian" elsewhere, draws from the released covariance: free and sharper.
             "private-bootstrap": Algorithm 7, from the maxima that the fit released, conservative for their
-            noise; of fewer coefficients than all targets it is more so, and its step-down p-values are those
-            of the single step, as nothing was released of smaller sets. "multiplier" is refused: no record's
-            score is released, and with normal multipliers the simulation is what it would be.
+            noise; it is more conservative for fewer coefficients than all targets, and its step-down p-values
+            are those of the single step, since maxima of smaller sets were not released. "multiplier" is
+            refused: no record's score is released, and the simulation is equivalent to normal multipliers.
         draws : int, optional
             Number of draws of the simulation.
         rng : None, int or Generator
@@ -171,7 +171,7 @@ class JointResults(SparseResults):
         method: JointMethod = "simulation",
         rng: RngLike = None,
     ) -> MaxTest:
-        """Test ``b_j = b0_j`` for several coefficients at once by the largest studentized difference.
+        """Test ``b_j = b0_j`` for several coefficients jointly by the largest studentized difference.
 
         Parameters
         ----------

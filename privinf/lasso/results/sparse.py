@@ -1,4 +1,4 @@
-"""The sparse fit next to the debiased targets: its coefficients, what it predicts, its residuals' size."""
+"""The sparse fit behind the debiased targets: its coefficients, predictions and residual size."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NO_LEVEL_OF_ODDS = (
 
 
 class SparseSettings(TypedDict):
-    """The sparse fit in the user's units; what version 0.1 wrote lacks the last three."""
+    """The sparse fit in the user's units; files of version 0.1 lack the last three keys."""
 
     columns: list[str]
     positions: list[int]
@@ -240,8 +240,8 @@ class SparseResults(Results):
         Raises
         ------
         NotAvailableError
-            A column or the constant has no debiased coefficient, or the target is not the mean: the message
-            says which; `predict_sparse` predicts from the sparse fit.
+            A column or the constant has no debiased coefficient, or the target is not the mean; the message
+            states which. `predict_sparse` predicts from the sparse fit.
         """
         means = super().predict(exog, transform, which)
         self._caution("a prediction")
@@ -276,8 +276,8 @@ class SparseResults(Results):
 
         ``entries`` numbers were released together, each divided by its slope of error ``sd``, without noise
         ``sampling_sd``: a covariance with the residuals in units of y per declared unit of the column, or a
-        correlation with a target. From ``found_from`` on it is found. `radius` is that of the shrunk vector,
-        see `privinf.lasso.selection`.
+        correlation with a target. ``found_from`` is its detection limit. `radius` is that of the shrunk
+        vector, see `privinf.lasso.selection`.
 
         Raises
         ------
