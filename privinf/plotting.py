@@ -28,7 +28,7 @@ TOTAL = "#0072B2"  # intervals with all errors
 NOISE_FREE = "#E69F00"  # intervals without the noise
 JOINT = "#56B4E9"  # simultaneous intervals
 FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)  # of several fits, in their order
-THEIR_CONSTANTS = ["Intercept", "const"]  # what statsmodels calls the constant
+THEIR_CONSTANTS = ["Intercept", "const"]  # name of the constant in statsmodels
 INK = "#333333"  # lines and texts
 FAINT = "#CCCCCC"  # lines in the background
 LONGEST_LABEL = 32  # characters
@@ -108,7 +108,7 @@ def several(
     ----------
     results : mapping of str to results
         Private ones and statsmodels'. Fits without a covariance have score intervals, or where there are none
-        the coefficient alone. The legend says what intervals are warned of.
+        the coefficient alone. The legend states the warnings about intervals.
     alpha : float
         1 minus the level of the intervals.
     which : list of str, optional
@@ -146,7 +146,7 @@ def several(
 
 
 def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
-    """Return the intervals of a fit, and what the legend says of them."""
+    """Return the intervals of a fit, and their entry in the legend."""
     if not isinstance(result, FittedResult):
         return pd.DataFrame(result.conf_int(alpha)), " (not private)"
     kinds = dict.fromkeys(kind for kind, _ in getattr(result, "cautions", ()))
@@ -154,7 +154,7 @@ def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
     method: IntervalMethod = "wald" if result.estimate.cov is not None else "score"
     intervals = pd.DataFrame(np.column_stack([result.params, result.params]), list(result.names))
     with warnings.catch_warnings(), suppress(NotAvailableError):
-        warnings.simplefilter("ignore")  # the legend says it
+        warnings.simplefilter("ignore")  # stated by the legend
         intervals = result.conf_int(alpha, method=method)
     return intervals, f" ({', '.join(filter(None, notes))})"
 
@@ -183,7 +183,7 @@ def bands(
     alpha : float
         1 minus the level of the bands.
     simultaneous : bool
-        Total band that covers the whole curve at once instead of each point.
+        Simultaneous band over the whole curve instead of pointwise intervals.
     rng : None, int or Generator
         Seed of the critical value of a simultaneous band.
     ax : matplotlib Axes, optional
@@ -334,7 +334,7 @@ def legend(ax: Axes, *, columns: int) -> None:
 
 
 def stamp(ax: Axes, report: PrivacyReport) -> None:
-    """Write below the title what the fit cost; simulations are marked as such."""
+    """Write the cost of the fit below the title; simulations are marked as such."""
     text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
     if report.stamp:
         text += f"  -  {report.stamp}"
@@ -342,7 +342,7 @@ def stamp(ax: Axes, report: PrivacyReport) -> None:
 
 
 def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
-    """Plot what each release cost alone, and what all cost together: epsilon at the report's delta.
+    """Plot the cost of each release and the total: epsilon at the report's delta.
 
     Parameters
     ----------

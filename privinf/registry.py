@@ -1,7 +1,7 @@
 """The models that stored files and releases ask for by name; each is imported on first use.
 
 The floor must not import a tower, and neither may the package import `studies`, which stand beside it in its
-repository. A file or a release names its model, though: this table and `studied` say where the name lives.
+repository. A file or a release names its model, though: this table and `studied` map names to modules.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a release's ``regress`` or ``classify`` calls.
+    """Model and method behind a release's ``regress`` or ``classify``.
 
     Attributes
     ----------
@@ -101,14 +101,14 @@ def named(place: str) -> Any:
 
 
 def studied(module: str, role: str) -> ModuleType:
-    """Import a module of studies, which registers what it adds to the package.
+    """Import a module of studies, which registers its additions to the package.
 
     Parameters
     ----------
     module : str
         Its name below ``studies``.
     what : str
-        What it is needed for, as the error names it.
+        Purpose of the module, as the error names it.
 
     Raises
     ------

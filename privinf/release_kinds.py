@@ -70,7 +70,7 @@ Count = Annotated[int, _count]
 class NoiseModel(TypedDict):
     """Entries of every noise model: the delta that the caller named, and whether there is no noise.
 
-    `missing` stands there where missing values were imputed, whatever the rows hold.
+    `missing` is present where missing values were to be imputed, whatever the rows hold.
     """
 
     delta: Annotated[float | None, _delta]
@@ -93,7 +93,7 @@ class ModulationNoiseModel(NoiseModel):
 class MomentsNoiseModel(NoiseModel):
     """Noise of moments, in which the response counts `response_weight` times, and of residual moments.
 
-    These are of rows, or, where `units` says how many rows one has at most, of units.
+    These are of rows, or of units where `units` states their largest number of rows.
     """
 
     response_weight: Scale
@@ -371,7 +371,7 @@ def _check_lengths(
 
 
 def _misplaced(noise_model: Mapping[str, Any], d: int) -> list[str]:
-    """Return what is wrong with the places of the features: each private column is sent in one way."""
+    """Return errors in the positions of the features: each private column is sent in one way."""
     places = [
         *noise_model["gaussian"],
         *(place for answer in noise_model["responses"] for place in answer["columns"]),

@@ -345,12 +345,12 @@ class Release(Released):
         key : bytes, optional
             Secret key of the HMAC; without it the file has a checksum.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
 
         Raises
         ------
         ArgumentError
-            There is such a file, and `overwrite` does not say that it may be replaced.
+            The file exists and `overwrite` is not True.
         NotAvailableError
             The release carries no noise (epsilon = inf): it must not leave the process.
         """
@@ -475,7 +475,7 @@ def write_rows(
     Parameters
     ----------
     target : Path or None
-        Of `rows_target`; None: there is one block, which stays in memory. Beside a file stands its JSON,
+        Of `rows_target`; None: there is one block, which stays in memory. Next to a file is its JSON,
         ``<name>.json``, with the SHA-256 of the rows: it is written last, by renaming, and without it a
         Parquet file is no release.
     release : Release
@@ -486,7 +486,8 @@ def write_rows(
     Raises
     ------
     StorageError
-        The disk is full, say. What was written is removed, and the message says that the charge stands.
+        For example, the disk is full. The partial file is removed, and the message states that the charge is
+        kept.
     """
     if target is None:
         return replace(release, arrays={**release.arrays, **next(iter(blocks))})

@@ -40,11 +40,11 @@ from privinf.typing import SecretKind
 from privinf.validation import check_path
 
 POSIX = os.name == "posix"
-# What every opening has: no link is followed, no pipe is waited for, no child process gets the file.
+# Flags of every opening: no link is followed, no pipe is waited for, no child process gets the file.
 SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 # By which flags a folder is opened: one that may be entered and not listed is opened too.
 OF_FOLDERS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-# Permissions that nobody but the owner may have, by the kind of file.
+# Permissions reserved to the owner, by the kind of file.
 FORBIDDEN: dict[SecretKind, int] = {"key": 0o077, "ledger": 0o022}
 # How often a file is opened again that another process replaced at this very moment.
 ATTEMPTS = 100
@@ -57,9 +57,9 @@ NO_PERMISSIONS = (
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """What is wrong with a secret file or its folder, and what to do.
+    """A defect of a secret file or its folder, and its remedy.
 
-    `of_permissions` says that it is a matter of owners and permissions, which some file systems do not have.
+    `of_permissions` marks a defect of owners or permissions, which some file systems do not have.
     """
 
     what: str
@@ -176,7 +176,7 @@ def _opened(path: Path, flags: int, folder: int | None, subject: str) -> int:
 
 
 def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretKind) -> Iterator[FileFault]:
-    """Yield what is wrong with a secret file."""
+    """Yield the defects of a secret file."""
     name = shlex.quote(str(path))
     if stat.S_ISLNK(status.st_mode):
         yield FileFault(
@@ -214,7 +214,7 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
 
 
 def _folder_faults(status: os.stat_result, folder: Path, subject: str = "files in it") -> Iterator[FileFault]:
-    """Yield what is wrong with the folder of a secret file."""
+    """Yield the defects of the folder of a secret file."""
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid not in (0, os.geteuid()):
         yield FileFault(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-except ImportError:  # said where an estimator is made
+except ImportError:  # stated where an estimator is made
     BaseEstimator, ClassifierMixin, RegressorMixin = (type("Absent", (), {}) for _ in range(3))
 
 __all__ = ["PrivateClassifier", "PrivateRegressor"]
@@ -89,7 +89,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         raise NotAvailableError(NO_SCORE)
 
     def _fitted(self, model: Any, y: ColumnLike, X: ColumnsLike, words: dict[str, Any]) -> Self:
-        """Fit a model on columns, and keep what it released."""
+        """Fit a model on columns, and keep its releases."""
         if not isinstance(self.ledger, Ledger):
             raise ArgumentError(LEDGER_MISSING)
         if self.bounds is None:
@@ -169,10 +169,10 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    **Privacy.** Each `fit` reads every row it is given and is charged as the model says; folds of a
+    **Privacy.** Each `fit` reads every row that it receives and is charged as the model states; folds of a
     cross-validation hold the same people, and their charges add up. Steps before this one that are fitted on
     rows (a scaler, an imputer, an encoder that finds levels, a selection of columns) read them without noise
-    and are not charged: what comes out is not private. Use fixed transformations, or bounds in place of a
+    and are not charged: their output is not private. Use fixed transformations, or bounds in place of a
     scaler. `score` is refused, since it is a statistic of rows without noise.
 
     Examples

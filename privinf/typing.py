@@ -40,7 +40,7 @@ BootstrapMethod = Literal["multiplier", "pairs", "parametric"]
 Calibration = Literal["exact", "classic"]
 ClipRule = Literal["auto", "bounds"]
 ColumnKind = Literal["number", "levels"]
-CovType = Literal["nonrobust", "HC0"]  # what a release is made for
+CovType = Literal["nonrobust", "HC0"]  # purpose of a release
 MomentsCov = Literal["nonrobust", "HC0", "cluster"]  # what moments are released for
 CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # options of a fit
 CurvedFamily = Literal["binomial", "poisson"]
@@ -59,7 +59,7 @@ Multipliers = Literal["rademacher", "gaussian"]
 NoiseChoice = Literal["auto", "gaussian", "laplace"]
 NoteRank = Literal["header", "must-read", "table", "detail"]  # how much a reader needs a note of a result
 SummaryNotes = Literal["main", "all"]  # which notes a summary prints
-PaperCells = Literal["se", "ci"]  # what stands next to the coefficients of a table for a paper
+PaperCells = Literal["se", "ci"]  # statistic next to the coefficients of a table for a paper
 PeelingMethod = Literal["gumbel", "laplace"]
 Precision = Literal["pooled", "machine"]
 Quantity = Literal["residual", "length", "score"]  # of which whitened records are counted
@@ -82,7 +82,7 @@ Trust = Literal["central", "server", "secure-sum", "local"]
 SklearnModel = Literal["ols", "moments", "poisson"]
 ReportSubject = Literal["fit", "earlier release", "release", "party", "ledger"]
 Which = Literal["mean", "linear"]
-# What a line of a ledger says: whom a model trusts, or that each party protects its own release;
+# Trust model in a ledger line: whom a model trusts, or that each party protects its own release;
 # "distributed" is what older lines call a secure sum.
 TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "distributed"]
 

@@ -1,4 +1,4 @@
-"""Argument checks: each returns the normalized value or raises an error that says what to do."""
+"""Argument checks: each returns the normalized value or raises an error that states the remedy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from privinf.typing import Floats, RngLike
 LONGEST_SHOWN = 80  # characters of an argument that a message quotes
 # Names of columns that a message lists.
 MOST_LISTED = 10
-READ_ROWS = 1 << 16  # rows that are in memory at once, of those that are read where they are wanted
+READ_ROWS = 1 << 16  # rows in memory at the same time, of those that are read on demand
 
 
 def even_parts(rows: int, limit: int) -> Iterator[slice]:
-    """Cut so many rows into parts of at most `limit`, as few and as even as can be."""
+    """Cut rows into the fewest, most even parts of at most `limit`."""
     size = max(-(-rows // max(-(-rows // limit), 1)), 1)
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
@@ -90,7 +90,7 @@ class ReadRows:
 def shown(value: object) -> str:
     """Return an argument for a message: a short number or text unchanged, of all else the type.
 
-    What a caller passed in the wrong place can be his table.
+    An argument in the wrong place can be the caller's table.
     """
     if value is None or isinstance(value, (bool, int, float, str, np.bool_, np.integer, np.floating)):
         text = repr(value) if not isinstance(value, int) or abs(value) < 2**64 else ""
@@ -112,7 +112,7 @@ def listed(names: Iterable[str], limit: int = MOST_LISTED) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return what a message says of the names there are beside one that is not: the closest, or the first."""
+    """Return the part of a message about valid names near an unknown one: the closest, or the first."""
     words = list(names)
     alike = name.strip().casefold()
     near = [word for word in words if word.strip().casefold() == alike] or get_close_matches(name, words, 3)
@@ -123,7 +123,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def blanks_alone(absent: Iterable[str], present: Iterable[object]) -> str:
-    """Return what a message adds of names that are not there but for blanks around them; "" where none is."""
+    """Return the part of a message about names that differ only by blanks; "" where there are none."""
     by_stripped = {name.strip(): name for name in absent}
     near = [
         (name, by_stripped[name.strip()])
@@ -372,7 +372,7 @@ def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
 
 
 def check_words(keywords: Iterable[str], words: Collection[str]) -> None:
-    """Raise ArgumentError for a keyword that is none of the `words`, a misspelt one say."""
+    """Raise ArgumentError for a keyword that is not among `words`, such as a misspelled one."""
     for name in keywords:
         if name not in words:
             near = get_close_matches(name, words, 1)
@@ -381,7 +381,7 @@ def check_words(keywords: Iterable[str], words: Collection[str]) -> None:
 
 
 def in_digits(value: object, digits: int = 6) -> Any:
-    """Return a number, or an array, in so many digits of its largest entry; what is no float as it is.
+    """Return a number or an array rounded to digits of its largest entry; other objects unchanged.
 
     What two machines compute alike but for their last bits becomes the same.
     """

@@ -72,7 +72,7 @@ class CheckedLines:
         return block
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the blocks; the parser of files checks `complete`."""
+        """Yield the blocks: readers of files require an iterable object."""
         return iter(self.read, b"")
 
     def _refuse(self, reason: str, line: int) -> None:

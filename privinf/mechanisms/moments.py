@@ -355,7 +355,7 @@ class Moments:
     def _noisy_records(
         self, encoded: EncodedRows, weight: float, scale: float, source: NoiseSource
     ) -> dict[str, Any]:
-        """Return the noisy moments of every record, and what goes beside them in clear."""
+        """Return the noisy moments of every record, and the public values next to them."""
         rows, columns, factors = self.layout.pairs()
         n = len(encoded.response)
         moments = np.empty((n, len(rows)))
@@ -422,7 +422,7 @@ class Moments:
         return queries
 
     def _line(self, query: OwnSum, mu: float) -> Line:
-        # A unit's rows stand side by side in local releases; in a total they add up, and it is rounded once.
+        # A unit's rows are adjacent in local releases; in a total they add up, and it is rounded once.
         rows_per_unit = max_rows(self.design)
         local = self.trust == "local"
         return Line(

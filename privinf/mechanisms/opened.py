@@ -40,7 +40,7 @@ class OpenedRows:
     Attributes
     ----------
     defects : mapping of str to str
-        What is wrong with the columns that could not be opened: for the holder, never for a reply.
+        Defects of the columns that could not be opened: for the holder, never for a reply.
     ordered : bool
         Whether rows have places of their own (see `Rows`).
     lent : bool
@@ -86,7 +86,7 @@ class OpenedRows:
             self._open_columns(schema, rows)
         self.lent = True
         if self._declared is not None and self._declared.unit is not None:
-            self.keep()  # nobody gets more rows after they were counted
+            self.keep()  # no person gets more rows after the count
         if self._response is not None and len(self._response) != self._size:
             raise AlignmentError(
                 f"the response has {len(self._response)} rows and the features have {self._size}: "
@@ -152,7 +152,7 @@ class OpenedRows:
         """Return the HMAC-SHA256, under a key, of all declared columns that could be opened, row after row.
 
         Numbers count as doubles, factors by their levels' texts, so that a table has one digest, whichever
-        file it stands in and in whatever blocks it was read. Rows without places of their own are sorted.
+        file and blocks of reading. Rows without places of their own are sorted.
 
         The rows are kept first (`keep`), so that they stay those of the digest.
 
@@ -315,7 +315,7 @@ def split(rows: Rows, labels: ColumnLike, design: Design) -> dict[Label, Rows]:
 
 
 def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows of every label, as slices where they stand together: all rows, each once."""
+    """Yield the rows of every label, as slices where they are adjacent: all rows, each once."""
     if len(labels) != rows:
         raise ArgumentError(f"sites= must hold one label for each of the {rows} rows")
     codes = coded(labels, "sites=")
@@ -330,7 +330,7 @@ def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _imputed(rows: Rows, design: Design | None) -> Any:
-    """Return the response, the middle of its bounds in place of missing values where the holder says so."""
+    """Return the response, with the middle of its bounds for missing values if the holder imputes."""
     response = rows.response
     if rows.missing == "raise" or design is None or design.outcome.bounds is None:
         return response

@@ -1,7 +1,7 @@
-"""Passes over a holder's rows, block by block, checked as they are read; and what a pass sums.
+"""Passes over a holder's rows, block by block, checked on reading; and the sums of a pass.
 
 Code that sums over rows calls `RowPasses.blocks` for every pass. A pass yields all rows
-once, in blocks that are views of arrays where that is possible. What is wrong with a row is found where it is
+once, in blocks that are views of arrays where that is possible. Defects of a row are found where it is
 read, by the first pass, and reported as by `encode`.
 """
 
@@ -55,7 +55,7 @@ class RowPasses:
     stream : int, optional
         Blocks have all columns side by side, as a site's, and its stream of public random numbers.
     public : PublicSizes, optional
-        What no row's public columns may pass, from a pass that somebody else has made.
+        Bounds of the public columns of all rows, from an earlier pass.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class RowPasses:
 
     @property
     def n(self) -> int:
-        """Number of rows, which a pass counts where nothing says it."""
+        """Number of rows, counted by a pass where it is not known."""
         source = self._rows.features
         if self._count is None and self.adds(exact=False):
             from privinf.mechanisms.pushdown.queries import counted_rows
@@ -217,7 +217,7 @@ class RowPasses:
         Raises
         ------
         SchemaError
-            A row is not what the design says. The message names the column and holds no value.
+            A row does not fit the design. The message names the column and holds no value.
         """
         self.read += 1
         if self._rows.in_memory:
@@ -249,7 +249,7 @@ class RowPasses:
         return replace(block, inputs=inputs_outside(self._design, reader))
 
     def _slices(self) -> Iterator[slice]:
-        """Yield where blocks begin and end, none inside a unit's rows if they stand together."""
+        """Yield the ends of blocks, none of them inside a unit's adjacent rows."""
         start = 0
         codes = self._codes
         while start < self.n:
@@ -399,7 +399,7 @@ class RowPasses:
 class OwnSum:
     """A sum of a statistic over the holder's own rows, and how far one person can move it.
 
-    What only the holder may say of its rows stands among `args`; `label` is for the ledger.
+    `args` include facts that only the holder may state about its rows; `label` is for the ledger.
     """
 
     op: SiteOp

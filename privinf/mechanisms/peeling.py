@@ -2,7 +2,7 @@
 
 *Gumbel* noise of scale b makes a selection the exponential mechanism: P(j) is proportional to exp(|v_j|/b).
 The log ratio of two neighboring distributions has a range of at most e0 = 2 lambda/b over j, so a selection
-costs e0^2/8 zCDP (and is e0-DP), k selections k e0^2/8. The values of what was selected are one Gaussian
+costs e0^2/8 zCDP (and is e0-DP), k selections k e0^2/8. The values of the selected entries are one Gaussian
 release with l2 sensitivity sqrt(k) lambda.
 
 *Laplace* noise is the paper's: a selection with scale b is (2 lambda/b)-DP, a value (lambda/b)-DP, and at b =
@@ -297,7 +297,7 @@ def values_entry(lines: PeelingLines, cost: PeelingCost, sensitivity: float) -> 
 
 
 def _times(loss: Loss, times: int) -> Loss:
-    """Return the loss of so many releases of the same kind."""
+    """Return the loss of several releases of the same kind."""
     if times == 1:
         return loss
     match loss:

@@ -265,7 +265,7 @@ class OpenedSource(Source):
 def open_rows(
     data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None, push_down: bool = False
 ) -> Source:
-    """Open a table of any kind for models and releases, which take what is returned as their data.
+    """Open a table of any kind for models and releases, which take the returned object as their data.
 
     Parameters
     ----------

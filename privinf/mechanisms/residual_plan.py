@@ -89,9 +89,9 @@ class ResidualPlan:
     bound : float
         E, at which residuals are clipped; of units C, the norm to which sums of their scores are shrunk.
     largest : float
-        What no residual, or no unit's norm, passes, by the public bounds.
+        Largest residual, or norm of a unit, by the public bounds.
     residual : float
-        What no residual passes.
+        Largest residual.
     """
 
     coefficients: Floats

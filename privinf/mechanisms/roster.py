@@ -1,4 +1,4 @@
-"""Who is in the table: ids in one order that every party agrees on, their digest, each row's position.
+"""People of the table: ids in one order for all parties, their digest, each row's position.
 
 Ids are compared as texts without surrounding blanks. Where all of them are whole numbers as they are usually
 written (no leading zero or plus sign, at most 64 bits) they are sorted as numbers, else by code point: the
@@ -23,7 +23,7 @@ from privinf.schema import Design, Numeric
 from privinf.schema.declared import DAYS
 from privinf.typing import ColumnLike, Integers
 
-# Texts that stand for a missing value, in ids as in other columns of a CSV file.
+# Texts that mean a missing value, in ids as in other columns of a CSV file.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 
 SEVERAL_TYPES = (
@@ -40,7 +40,7 @@ IdReader: TypeAlias = Callable[[], Iterator[Ids]]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Where the rows of a table stand in the order of the sorted ids.
+    """Positions of the rows of a table in the order of the sorted ids.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def id_blocks(columns: Iterator[pd.Series[Any]]) -> Iterator[Ids]:
 
 
 def read_ids(column: pd.Series[Any]) -> tuple[str, Ids]:
-    """Return what a column of ids holds, and its ids: whole numbers where all of them are, else UTF-8 texts.
+    """Return the kind of a column of ids, and its ids: whole numbers if all are, else UTF-8 texts.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _id_kind(python_type: type) -> str:
 
 
 def align(read_blocks: IdReader) -> Alignment:
-    """Return where rows stand by their ids; `read_blocks` gives the blocks of ids, again at each call.
+    """Return the positions of rows by their ids; `read_blocks` yields the blocks of ids at every call.
 
     Ids that already increase are read in constant memory; else all of them are held and sorted.
 

@@ -121,7 +121,7 @@ class Rows:
     def copied(self, columns: Sequence[str]) -> Rows:
         """Return the rows with a copy of some columns of a data frame; other tables as they are.
 
-        For tables with a unit: nobody who writes into the frame gives a person more rows after they were
+        For tables with a unit: later writes into the frame cannot give a person more rows after they were
         counted.
 
         Parameters
@@ -298,7 +298,7 @@ def needed(design: Design, weights: str | None = None) -> list[str]:
 
 
 def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None) -> Floats:
-    """Return the response, shape (n,), in user units; SchemaError where it is not what the design says."""
+    """Return the response, shape (n,), in user units; SchemaError where it does not fit the design."""
     if rows.response is None:
         return design.response_values(rows.features, missing=rows.missing, seen_levels=seen_levels)
     try:

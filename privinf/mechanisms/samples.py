@@ -60,7 +60,7 @@ class SampleSums(Released):
     recorded : PrivacyReport
         This release, and all that its ledger held by then.
     missing : {"raise", "impute-public"}
-        What was done about missing values.
+        Treatment of missing values.
 
     Notes
     -----

@@ -2,7 +2,7 @@ r"""The k largest of many numbers, and their values, under differential privacy.
 
 Peeling selects the largest of ``|v_j| + noise_j``, then the largest of the others with fresh noise, k times.
 v is a statistic of which replacing one record moves no entry by more than the sensitivity lambda.
-`privinf.mechanisms.peeling` says what that costs.
+`privinf.mechanisms.peeling` states the cost.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class NoisyTopK:
         label : str
             Description of the release in the ledger.
         unit : str
-            What is protected, such as "record".
+            Unit of privacy, such as "record".
         trust : {"central", "server", "secure-sum", "local"}
             Who sees raw records.
         derivation : str
@@ -321,12 +321,12 @@ class NoisyTopK:
         Parameters
         ----------
         v : ndarray, shape (p,)
-            Numbers; in an array of objects, what is no number counts as 0. So do nan and infinities, and
+            Numbers; in an array of objects, other objects count as 0. So do nan and infinities, and
             sizes beyond 2^24 times the noise count as that: no value stops a release that is paid for.
         candidates : ndarray of bool, shape (p,), optional
             False for positions that must not be selected: a public choice.
         label : str
-            What was released, for the ledger.
+            Description of the release for the ledger.
         ledger : Ledger, optional
             Budget ledger. It refuses the release before any entry is read if its limit would be exceeded, and
             it is charged before anything is released.

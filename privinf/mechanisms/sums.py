@@ -49,7 +49,7 @@ _MOST_ADDED = 256  # sums of 2^53 that the lower word takes before its digits ar
 
 
 def block_rows(columns: int) -> int:
-    """Return how many rows of so many columns are worked on at once: at most `BLOCK_ROWS`."""
+    """Return the number of rows that are processed together: at most `BLOCK_ROWS`."""
     return max(64, min(BLOCK_ROWS, BLOCK_NUMBERS // max(columns, 1)))
 
 
@@ -74,7 +74,7 @@ class ExactSum:
         return self._low.shape
 
     def add(self, sums: Floats) -> None:
-        """Add integers that stand in doubles, none larger than 2^53."""
+        """Add integers stored in doubles, none larger than 2^53."""
         self._low += sums.astype(np.int64)
         self._added += 1
         if self._added == _MOST_ADDED:
@@ -197,7 +197,7 @@ class ProductSums:
     def update(self, *groups: Floats) -> None:
         """Add rows: integers in doubles, of size at most 2^20, an array of shape (rows, size) a group.
 
-        Groups that stand side by side in one array, and are multiplied with themselves too, come as that one.
+        Groups that are adjacent in one array, and are multiplied with themselves too, come as that array.
 
         Raises SensitivityError for more than 2^40 rows.
         """

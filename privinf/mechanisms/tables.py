@@ -1,7 +1,7 @@
 """Tables of other libraries as sources: frames, Arrow tables, data sets and streams, and queries, in blocks.
 
 Libraries are known by the names of their modules: none is imported that the caller has not imported already.
-What a library says when a read fails can quote rows, and is dropped.
+A library's error about a failed read can quote rows, and is dropped.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class StreamSource(Source):
 
 
 def read_once(name: str, by_places: str = "") -> NotAvailableError:
-    """Return the error of a stream that is read again, perhaps by what goes by the places of rows."""
+    """Return the error of a stream that is read again, possibly by code that uses the places of rows."""
     return NotAvailableError(ONCE.format(name) + (UNPLACED.format(by_places) if by_places else ""))
 
 
@@ -303,7 +303,7 @@ def _arrow_stream(data: Any) -> Any:
 
 
 def drawn(name: str, start: Callable[[], Iterator[R]]) -> Iterator[R]:
-    """Yield what a library's iterator gives; StorageError, without its text, if it fails."""
+    """Yield the items of a library's iterator; StorageError, without its text, if it fails."""
     items = _guarded_read(name, start)
     while (item := _guarded_read(name, lambda: next(items, None))) is not None:
         yield item

@@ -37,7 +37,7 @@ from privinf.validation import check_number
 TAIL = 9.5  # sds that the table covers; any value above log 2 gives the same distribution
 MARGIN = 2.0**-42  # error that doubles may have in the decision U < F rho(x)/W_b: 2^-45 is proved above
 GUIDE_BITS = 14  # first bits of a word by which the guide finds its block
-GUIDED = 1 << 13  # from so many proposals on, a guide to the table pays for itself
+GUIDED = 1 << 13  # number of proposals from which on a guide to the table is worth its cost
 SMALLEST_SIGMA = 2.0**-20  # of a draw, in steps
 LARGEST_SIGMA = 2.0**50  # of a draw, in steps
 
@@ -98,7 +98,7 @@ def discrete_gaussian(sigma: float, count: int, entropy: Entropy = SYSTEM) -> In
 
 
 def _attempt(table: ProposalTable, sigma: float, tries: int, entropy: Entropy) -> Integers:
-    """Return the accepted ones of so many proposals, in order."""
+    """Return the accepted proposals, in order."""
     block_words, place_words = entropy.words(2 * tries).reshape(2, tries)
     block = _blocks(table, sigma, block_words)
     x = table.first.take(block, mode="clip")

@@ -86,7 +86,7 @@ class SystemEntropy:
         return os.urandom(KEY_BYTES)
 
 
-SYSTEM = SystemEntropy()  # keys of the operating system, for noise that nobody can repeat
+SYSTEM = SystemEntropy()  # keys of the operating system, for noise that cannot be repeated
 
 
 class Keystream:
@@ -124,7 +124,7 @@ class Keystream:
         self._cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
     def words(self, count: int) -> Words:
-        """Return the next so many words."""
+        """Return the next words."""
         stream = bytearray(8 * count)
         self.cover(memoryview(stream))
         return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
@@ -176,7 +176,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def system_bytes(count: int) -> bytearray:
-    """Return so many bytes of this thread's key stream, with new keys where they are due."""
+    """Return bytes of this thread's key stream, with new keys where they are due."""
     drawn = bytearray(count)
     rest = memoryview(drawn)
     mine = _streams
@@ -223,7 +223,7 @@ def uniform_below(head: int, bits: int, scale: Fraction, exponent: Fraction, ent
 
 
 def precise(digits: int) -> decimal.Context:
-    """Return a decimal context of so many digits in which nothing over- or underflows."""
+    """Return a decimal context of a precision in which nothing over- or underflows."""
     return decimal.Context(prec=digits, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 
 
@@ -290,7 +290,7 @@ class NoiseKey:
         return self._code("answer", *_sum_parts(query_digest, roster, total)).hex()
 
     def seal(self) -> bytes:
-        """Return the key of checksums over files that stand beside this one."""
+        """Return the key of checksums over the files next to this one."""
         return self._code("seal")
 
     def secret_bytes(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What a noise source offers, seeded noise for simulation, and the noise scale that a budget buys."""
+"""Interface of noise sources, seeded noise for simulation, and the noise scale of a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study before its data: what an analysis will find, which estimator serves it, and what it takes."""
+"""Planning of studies before their data: predicted results, suitable estimators, and their assumptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["Guesses", "Study", "advise", "plan_study"]
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study:
-    """What a study will find, before a row is seen; made by `privinf.plan_study`.
+    """Predicted results of a study, before any row is read; made by `privinf.plan_study`.
 
     Attributes
     ----------
@@ -322,7 +322,7 @@ class Study:
         return ax
 
     def summary(self) -> str:
-        """Return the plan as text: widths, what fits will say of themselves, what was taken for granted.
+        """Return the plan as text: widths, verdicts of the fits, assumptions.
 
         Returns
         -------
@@ -420,7 +420,7 @@ def plan_study(
     family : {"gaussian", "binomial", "poisson"}
         Family of the response; "binomial" is logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
-        Who sees rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
+        Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
         of the same people. Default: one curator.
     parties : mapping of str to sequence of str, optional
         For ``trust="per-party"``: the columns of each party.
@@ -449,7 +449,7 @@ def plan_study(
     -----
     **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
 
-    A fit's covariance has a formula (``result.variance_formula``), but what stands in it depends on the fit:
+    A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit:
     which residuals a noisy clip leaves, how many rows are mixed, whether noise hides a column. So there are
     no second formulas here: rows are made up (`privinf.planning.people.Population`), the estimator is fitted
     to them with simulated noise 16 to 48 times (up to 20,000 people: to 96), until the medians' relative
@@ -565,7 +565,7 @@ def advise(
     family : {"gaussian", "binomial", "poisson"}
         Family of the response; "binomial" is logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
-        Who sees rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
+        Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
         of the same people. Default: every one that has an estimator, and "per-party" where `parties` are
         named.
     parties : mapping of str to sequence of str, optional

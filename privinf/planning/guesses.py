@@ -37,7 +37,7 @@ CHECKED = {
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """What is thought of people before any row is seen, as a code book or an older study has it.
+    """Guesses about people before any row is seen, as from a code book or an older study.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ class Guesses:
         Of numeric columns and the response: of counts the rate, of a 0/1 response the share of ones.
         Default: the middle of the bounds.
     sds : mapping of str to float
-        Of numeric columns, and of the response, with what the columns explain. Default:
+        Of numeric columns, and of the response including the explained part. Default:
         ``sqrt((mean - low)(high - mean)/3)``, in the middle of the bounds that of a uniform distribution.
     shares : mapping of str to mapping
-        Prevalence of a factor's levels: level to share. Levels that are not named share what is left.
+        Prevalence of a factor's levels: level to share. Levels that are not named share the rest equally.
     correlations : mapping of str to mapping of str to float
         ``{"age": {"income": 0.4}}``, of numeric columns and factors of two levels; default 0. Those with a
         numeric response are instead of coefficients, which follow from them.
@@ -128,7 +128,7 @@ class ColumnDistribution:
     cuts : array, shape (k - 1,), or None
         Where the normal number passes from one level to the next; None for a number.
     description : str
-        What was taken for granted.
+        Assumptions.
     """
 
     name: str
@@ -152,7 +152,7 @@ class ColumnDistribution:
         )
 
     def numbers(self, z: Floats) -> Floats:
-        """Return what a correlation is about: numbers, or places of levels."""
+        """Return the numbers behind a correlation: values, or positions of levels."""
         return np.asarray(self.column(z) if self.cuts is None else np.searchsorted(self.cuts, z), dtype=float)
 
 

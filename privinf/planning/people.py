@@ -77,7 +77,7 @@ class Population:
     residuals : ResidualDistribution or None
         Of a numeric response.
     assumptions : tuple of str
-        What was taken for granted, a line each.
+        Assumptions, a line each.
 
     Notes
     -----
@@ -208,7 +208,7 @@ def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
 def _slopes(
     X: Floats, design: Design, schema: Schema, guesses: Guesses, family: Family
 ) -> tuple[Floats, float, list[str]]:
-    """Return coefficients, the residual sd of a numeric response, and what was taken for granted."""
+    """Return coefficients, the residual sd of a numeric response, and the assumptions."""
     mean, sd, lines = outcome_of(design, schema, guesses, family)
     numeric = family == "gaussian"
     residual_sd = sd if numeric else math.pi / math.sqrt(3.0) if family == "binomial" else mean**-0.5
@@ -292,7 +292,7 @@ class Case:
     Attributes
     ----------
     people : Population
-        Who is made up.
+        Simulated people.
     schema, formula
         Schema and formula of the fit: those of `people`, or tighter bounds and fewer terms.
     spending : mapping
@@ -316,12 +316,12 @@ class Case:
 
     @property
     def word(self) -> str:
-        """Which of epsilon, mu and rho says what is spent."""
+        """The stated one of epsilon, mu and rho."""
         return next(name for name in LEVEL_WORDS if name in self.spending)
 
     @property
     def budget(self) -> str:
-        """What is spent, in words."""
+        """The budget in words."""
         return ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
 
 

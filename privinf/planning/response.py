@@ -66,7 +66,7 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
 def outcome_of(
     design: Design, schema: Schema, guesses: Guesses, family: Family
 ) -> tuple[float, float, list[str]]:
-    """Return mean and sd of the response, and what was taken for granted of them."""
+    """Return mean and sd of the response, and the assumptions about them."""
     name = design.response
     item = schema[design.response]
     coded = isinstance(item, Factor) and item.categorical
@@ -124,7 +124,7 @@ class ResidualDistribution:
     mix : float
         One over the degrees of freedom of the chi-square that divides a variance; 0: none does.
     kurtosis : float
-        What the residuals then have of it.
+        Attained value for the residuals.
 
     Notes
     -----

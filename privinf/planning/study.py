@@ -38,7 +38,7 @@ SMALL = 20_000  # tables of so few rows cost little, their noise varies most: th
 USABLE = 0.5  # share of fits with an interval to rely on, below which a study is not usable
 EDGE = 0.9  # share of fits with an interval to rely on, below which it is at the edge
 SITE = "site of planning"
-PROTECTED_SDS = 4.0  # tighter bounds that are tried: so many sds on both sides of the mean
+PROTECTED_SDS = 4.0  # tighter bounds that are tried: number of sds on both sides of the mean
 
 
 Fit = Callable[[Case, Any, np.random.Generator], Any]
@@ -72,7 +72,7 @@ def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """What an estimator serves, how it is fitted to simulated rows, and what its intervals rest on."""
+    """Scope of an estimator, its fit to simulated rows, and the assumptions of its intervals."""
 
     families: tuple[Family, ...]
     trusts: tuple[StudyTrust, ...]
@@ -130,7 +130,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Cell:
-    """What the simulation found of one estimator.
+    """Results of the simulation of one estimator.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """What a fit will say of itself."""
+        """Predicted verdict of a fit."""
         if math.isnan(self.identified):
             return "cannot"
         edge = "identified" if self.identified >= EDGE else "nearly weak"
@@ -178,7 +178,7 @@ class Cell:
 
 
 def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -> tuple[Cell, ...]:
-    """Return what each estimator gives on simulated rows and simulated noise, of `FEWEST` fits or more."""
+    """Return results of each estimator on simulated rows and noise, over `FEWEST` fits or more."""
     fits: dict[str, list[Floats | None]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -208,7 +208,7 @@ def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -
 
 
 def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bool:
-    """Whether an estimator that had no interval for this reason would not say the same without noise."""
+    """Whether an estimator without an interval for this reason would have one without noise."""
     clear = replace(case, spending={"epsilon": math.inf, "delta": 1e-6})
     try:
         _widths(clear, ESTIMATORS[name].fit(clear, frame, np.random.default_rng(0)))

@@ -63,6 +63,6 @@ def _is_there(result: Any, name: str, probe: str) -> bool:
             getattr(result, probe)
         except NotAvailableError:
             return False
-        except PrivinfError:  # it is there, and says by itself what is wrong
+        except PrivinfError:  # the attribute exists, and explains the problem itself
             return True
     return True

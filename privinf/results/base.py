@@ -1,4 +1,4 @@
-"""Results: one class over the estimate of a fit, with what is computed of it and how it leaves."""
+"""Results: one class over the estimate of a fit, with derived quantities and exports."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Results(FittedResult, UnavailableAttributes):
     estimate : `privinf.inference.estimate` object
         Of p coefficients, in the user's units.
     context : Context
-        What the fit cost, its design, release, estimating equation, options and notes.
+        Cost of the fit, its design, release, estimating equation, options and notes.
 
     Notes
     -----
-    **Privacy.** Reads no rows and costs nothing: every member post-processes what the fit released.
+    **Privacy.** Reads no rows and costs nothing: every member post-processes the fit's releases.
 
     Tests are normal and chi-square, or t and F where `use_t`. Where the noise leaves no covariance, members
     that need one raise NotAvailableError with the reason, and `score_test`, ``conf_int(method="score")`` and
@@ -88,7 +88,7 @@ class Results(FittedResult, UnavailableAttributes):
         alpha : float
             Intervals are of level ``1 - alpha``.
         slim : bool
-            Whether to leave out tests and explanations; warnings and what was spent stay.
+            Whether to leave out tests and explanations; warnings and the cost stay.
         notes : {"main", "all"}
             "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
             privacy guarantee among them. ``result.notes``, `report` and `to_dict` always have all of them.
@@ -115,7 +115,7 @@ class Results(FittedResult, UnavailableAttributes):
         Parameters
         ----------
         cells : {"se", "ci"}
-            What stands next to the coefficients: standard errors, or intervals. A result without standard
+            Statistic next to the coefficients: standard errors, or intervals. A result without standard
             errors has intervals by the score test.
         stars : bool
             Whether to mark p-values below 0.05, 0.01 and 0.001.
@@ -158,7 +158,7 @@ class Results(FittedResult, UnavailableAttributes):
         Parameters
         ----------
         cells : {"se", "ci"}
-            What stands next to the coefficients: standard errors, or intervals. A result without standard
+            Statistic next to the coefficients: standard errors, or intervals. A result without standard
             errors has intervals by the score test.
         stars : bool
             Whether to mark p-values below 0.05, 0.01 and 0.001.
@@ -283,7 +283,7 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         ArgumentError
-            There is such a file, and `overwrite` does not say that it may be replaced.
+            The file exists and `overwrite` is not True.
         NotAvailableError
             matplotlib is not installed (``privinf[plots]``).
         """
@@ -315,7 +315,7 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         ArgumentError
-            There is such a file, and `overwrite` does not say that it may be replaced.
+            The file exists and `overwrite` is not True.
         NotAvailableError
             The fit used no noise and `records` is True: release and scores hold the rows.
         """
@@ -351,7 +351,7 @@ class Results(FittedResult, UnavailableAttributes):
     # ---- the object
 
     def __dir__(self) -> list[str]:
-        """List what this result has: attributes that would raise NotAvailableError are left out."""
+        """List the attributes of this result without those that would raise NotAvailableError."""
         return available(self, super().__dir__(), self._refused_methods(), self._probes)
 
     # Properties that take long, and an attribute each that is not available where the property is not.

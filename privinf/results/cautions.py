@@ -21,7 +21,7 @@ R = TypeVar("R")
 # Members without an interval, a test or a p-value that rests on normal inference about the coefficients.
 SILENT = frozenset(
     {
-        # what was fitted, and what it cost
+        # facts about the fit, and its cost
         *("names", "nobs", "params", "estimate", "privacy", "release", "model", "method", "target"),
         *("options", "notes", "identification", "cautions", "default_model_infos", "save", "load"),
         *("family", "loss", "trace", "communication", "naive", "sparse_params", "selected", "score_target"),
@@ -42,7 +42,7 @@ SILENT = frozenset(
         *("gradient_variance", "variance_bound", "convergence_bound", "reconstruction_bound"),
     }
 )
-# Members whose output says itself what its intervals are warned of.
+# Members whose output states the warnings about its intervals itself.
 MARKED = frozenset(
     {
         "summary",
@@ -56,7 +56,7 @@ MARKED = frozenset(
         "report",
     }
 )
-# Results whose member is at work: what it reads of the same result does not warn again.
+# Results with a running member: its own accesses to the same result do not warn again.
 _AT_WORK: ContextVar[frozenset[int]] = ContextVar("at_work", default=frozenset())
 
 

@@ -131,7 +131,7 @@ class TableEntry:
 
     Notes
     -----
-    **Privacy.** Post-processing of what the fit released.
+    **Privacy.** Post-processing of the fit's releases.
     """
 
     coefficients: pd.DataFrame

@@ -250,7 +250,7 @@ def _levels_in_order(pieces: Sequence[tuple[Piece, ...]], declared: Factor) -> t
 
 
 def _value_at(piece: Piece, level: Any) -> float:
-    """Return what an indicator or a contrast is where the factor has a level."""
+    """Return the value of an indicator or a contrast at a level of the factor."""
     if isinstance(piece, Contrast):
         return piece.weights[piece.levels.index(level)]
     assert isinstance(piece, Indicator)

@@ -1,4 +1,4 @@
-"""What surrounds an estimate: its design, release and equation, what it cost, and its notes."""
+"""Context of an estimate: its design, release and equation, its cost, and its notes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Context:
     Attributes
     ----------
     report : PrivacyReport
-        What the fit cost.
+        Privacy cost of the fit.
     design : Design or None
         Columns, bounds, and the map to scaled units. Needed for formulas and the score test.
     release : Release or None
-        What the estimate was made from.
+        Release behind the estimate.
     system : LinearScores, or the equation of a method that has another one, or None
         The estimating equation in scaled units: score tests and the pairs bootstrap rest on it.
     sampling_cov : ndarray, shape (p, p), or None
@@ -72,7 +72,7 @@ class Context:
     rsquared, scale : float or None
         From corrected moments.
     notes : tuple of Note
-        What the summary says of the result; texts are details.
+        Notes of the summary; plain texts are details.
     point : ndarray, shape (p,), or None
         Coefficients to report where they are not those that intervals and tests are about (ridge).
     """
@@ -128,7 +128,7 @@ class Context:
         return replace(self, notes=(*self.notes, *new_notes)) if new_notes else self
 
     def target_changes(self, estimate: Estimate) -> tuple[str, ...]:
-        """Return how bounds change what the coefficients are of, as texts of warnings."""
+        """Return the effects of bounds on the target of the coefficients, as texts of warnings."""
         return (*clipped_texts(self.settings), *self.shifts(estimate))
 
     def shifts(self, estimate: Estimate) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class Context:
         return design.schema.shifts(columns, design.outcome.column.inputs, estimate.params, estimate.bse)
 
     def rows_alone(self, cov_type: str) -> str:
-        """Return what to say where a covariance takes the rows of one unit as independent; else nothing."""
+        """Return a warning where a covariance treats the rows of one unit as independent; else nothing."""
         schema = None if self.design is None else self.design.schema
         if schema is None or schema.max_rows == 1 or not takes_rows_as_independent(cov_type):
             return ""

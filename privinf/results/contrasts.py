@@ -108,14 +108,14 @@ class BoundedContrasts(Contrasts):
     def summary(
         self, xname: list[str] | None = None, alpha: float = 0.05, title: str | None = None
     ) -> SimpleTable:
-        """Return the table of statsmodels; its heading says which tail a p-value is of."""
+        """Return the table of statsmodels; its heading states the tail of a p-value."""
         table = super().summary(xname, alpha, title)
         for cell in table[0]:
             cell.data = self._renamed(cell.data)
         return table
 
     def summary_frame(self, xname: list[str] | None = None, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the table as a frame; its heading says which tail a p-value is of."""
+        """Return the table as a frame; its heading states the tail of a p-value."""
         frame: pd.DataFrame = super().summary_frame(xname, alpha)
         return frame.rename(columns=self._renamed)
 

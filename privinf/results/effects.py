@@ -3,7 +3,7 @@
 With the columns x that are reported and the indicators d of the absorbed factors, the coefficients of x in
 the regression on both are those of the regression on what d leaves of x (Frisch, Waugh and Lovell):
 partialling d out of the released moments, noise and all, gives the same numbers and the same covariance as
-solving for everything and leaving the coefficients of d out, which is what is done here. Whether the noise
+solving for everything and leaving the coefficients of d out, as is done here. Whether the noise
 leaves enough of x within the levels is judged from the whole system, as for any result.
 """
 

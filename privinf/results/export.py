@@ -1,6 +1,6 @@
 """Results for other programs: tidy tables, JSON that anything can read, and Parquet.
 
-What a result warns of travels with it: a flag and the kinds in the tables, all of it in JSON and Parquet.
+Warnings of a result are exported with it: a flag and their kinds in tables, the texts in JSON and Parquet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTIES = Formats.PARTIES
 TABLE = Formats.TABLE
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
-# Of a table that state what the fit cost.
+# Columns of a table that state the cost of the fit.
 COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "secure")
 # Columns of `glance()`.
 GLANCE = (
@@ -56,7 +56,7 @@ TIDY_TEST = ["term", "estimate", "std_error", "conf_low", "conf_high"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Export:
-    """A result as tables and texts; all of it post-processes what the fit released.
+    """A result as tables and texts; all of it post-processes the fit's releases.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Export:
             Columns ``term``, ``estimate``, ``std_error`` (sampling and privacy noise), ``std_error_sampling``
             (what the same data would have had without noise), ``statistic``, ``p_value``, ``conf_low``,
             ``conf_high``, ``weak``: whether the noise left too little signal for normal intervals, or no
-            errors at all, and ``cautions``: what the intervals are warned of, the kinds. What there is not is
+            errors at all, and ``cautions``: the kinds of warnings about the intervals. Missing entries are
             nan.
 
         Warns
@@ -161,7 +161,7 @@ class Export:
         return (*cautions, *_of_delta(self.result.privacy, self.result.nobs))
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
-        """Return all that `summary` says as plain numbers and texts, for JSON.
+        """Return the contents of `summary` as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
         each), ``covariance`` (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
@@ -217,7 +217,7 @@ class Export:
         Raises
         ------
         ArgumentError
-            There is such a file, and `overwrite` does not say that it may be replaced.
+            The file exists and `overwrite` is not True.
         """
         return write_json(self.to_dict(alpha), path, overwrite)
 
@@ -236,7 +236,7 @@ class Export:
         Raises
         ------
         ArgumentError
-            There is such a file, and `overwrite` does not say that it may be replaced.
+            The file exists and `overwrite` is not True.
         NotAvailableError
             pyarrow is not installed (``privinf[parquet]``).
         """
@@ -350,7 +350,7 @@ class PortableTest(PortableTable):
         return pd.DataFrame([row | _spent(test.privacy)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that `summary` says as plain numbers and texts, for JSON.
+        """Return the contents of `summary` as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
         ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `Results.to_dict` has
@@ -370,7 +370,7 @@ class PortableTest(PortableTable):
 
 @error_boundaries
 class PortableParts:
-    """Results by party that leave as tables and texts; all of it post-processes what the fit released."""
+    """Results by party as tables and texts; all of it post-processes the fit's releases."""
 
     __slots__ = ()
 

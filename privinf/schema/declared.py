@@ -1,4 +1,4 @@
-"""Declarations of one column: what is public about it before any row is read."""
+"""Declarations of one column: its public facts before any row is read."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ Declaration: TypeAlias = Numeric | Factor
 
 
 def as_declaration(name: str, value: object) -> Declaration | Blank:
-    """Return the declaration of column `name` from what a user wrote for it.
+    """Return the declaration of column `name` from a user's argument.
 
     Raises SchemaError if it is none of a pair of bounds, a list of levels, `Numeric` and `Factor`; names the
     column.

@@ -70,7 +70,7 @@ def interval(source: str, bounds: Callable[[str], Interval]) -> Interval:
 def bounded(source: str, value_of: Callable[[str], Ranged]) -> Floats:
     """Return `source` evaluated row by row, total: inside its `interval`, whatever the rows hold.
 
-    Raises SchemaError only where `interval` does: never for what a row holds.
+    Raises SchemaError only where `interval` does: never for a value of a row.
     """
     with np.errstate(all="ignore"):
         ranged: Ranged = _evaluate(parse(source), value_of, RANGED)

@@ -1,4 +1,4 @@
-"""Which columns of new rows hold values that no fit could see, by what was declared alone."""
+"""Columns of new rows with values outside the range of the fit, by declarations alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privinf.typing import Flags, Floats
 
 # How far a value may pass a bound unmentioned, in ranges: numerical derivatives step so far.
 HAIR = 1e-3
-# What is passed, and what the fit did there: the end of a sentence about a column.
+# The exceeded bound, and the fit's treatment there: the end of a sentence about a column.
 FLAT_BEYOND = "has values beyond the boundary knots of its spline, where the curve is constant"
 BEYOND_BOUNDS = (
     "has values outside its declared bounds; the fit clipped values to these bounds, so "

@@ -36,7 +36,7 @@ BLANKS: dict[str, dict[str, Any]] = {"number": {"low": "", "high": ""}, "levels"
 
 
 def schema_text(content: Json, further: Json) -> str:
-    """Return what `Schema.to_dict` says as TOML, with further tables after its columns."""
+    """Return the contents of `Schema.to_dict` as TOML, with further tables after its columns."""
     unit = content["unit"]
     top: dict[str, Any] = {} if unit is None else {"unit": unit, "max_rows": content["max_rows"]}
     columns = {name: _plain(item) for name, item in content["columns"].items()}
@@ -45,7 +45,7 @@ def schema_text(content: Json, further: Json) -> str:
 
 
 def _plain(item: Json) -> Json:
-    """Return one column without what it has by default."""
+    """Return one column without its defaults."""
     if "kind" in item:
         return BLANKS[str(item["kind"])]
     silent = {"public": False, "unit": ""}
@@ -54,7 +54,7 @@ def _plain(item: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """What a file says: arguments of `Schema`, and of bounds that were bought (None: nothing)."""
+    """Contents of a file: arguments of `Schema`, and of released bounds (None without them)."""
 
     columns: dict[str, Declaration | Blank]
     unit: Any
@@ -63,14 +63,14 @@ class SchemaFile:
 
 
 def read_schema(path: str | PathLike[str]) -> SchemaFile:
-    """Return what a schema's file says.
+    """Return the contents of a schema's file.
 
     Raises
     ------
     StorageError
         There is no such file, or it is no text.
     SchemaError
-        It is no TOML, or says what a schema does not; the message names the column and the word.
+        It is not TOML, or has keys that a schema does not have; the message names the column and the key.
     """
     text = read_text(path, "a schema")
     reason = ""

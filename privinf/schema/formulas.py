@@ -52,7 +52,7 @@ class _Stub:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaColumns:
-    """What a formula becomes by a schema: the columns of a regression, their public bounds, and the response.
+    """A formula expanded by a schema: columns of a regression, their public bounds, and the response.
 
     No row is read for it. `Design.from_formula` makes a design of it.
 
@@ -95,7 +95,7 @@ class FormulaColumns:
 
 
 def formula_columns(formula: str, schema: Schema, *, response_public: bool) -> FormulaColumns:
-    """Return the columns that a formula stands for, and its response.
+    """Return the columns of a formula, and its response.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def formula_columns(formula: str, schema: Schema, *, response_public: bool) -> F
     Raises
     ------
     SchemaError
-        The formula names unknown columns, or uses what the schema cannot bound.
+        The formula names unknown columns, or uses functions that the schema cannot bound.
     """
     response_code, right = _parsed(formula)
     response = _response(schema, response_code, response_public)
@@ -305,7 +305,7 @@ Source: TypeAlias = Categorical | Truth | tuple[Piece, ...]
 
 
 def source_of(schema: Schema, code: str) -> Source:
-    """Return what one factor of the formula stands for: a coded factor, or numeric pieces.
+    """Return the meaning of one factor of the formula: a coded factor, or numeric pieces.
 
     Raises SchemaError if it names unknown columns, would learn from the rows, or is outside the whitelist.
     """
@@ -357,7 +357,7 @@ def coded(
 def numeric_pieces(
     schema: Schema, node: ast.expr, code: str, *, known_only: bool = True
 ) -> tuple[Piece, ...]:
-    """Return the numeric columns that one factor of the formula stands for (several for a basis)."""
+    """Return the numeric columns of one factor of the formula (several for a basis)."""
     name = expressions.column_of(node)
     if name is not None:
         if known_only or name in schema:

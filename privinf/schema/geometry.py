@@ -55,7 +55,7 @@ def box_norm(largest: Floats, blocks: Blocks) -> float:
 
 
 def outside(private: Flags, blocks: Blocks) -> Flags:
-    """Return which private columns stand in no block, shape (p,)."""
+    """Return a mask of the private columns in no block, shape (p,)."""
     mask = private.copy()
     mask[[index for block in blocks for index in block]] = False
     return mask

@@ -118,7 +118,7 @@ class Interval:
         return Interval(end, self.high) if crossed else self
 
     def compared(self, test: np.ufunc, other: Interval) -> Interval:
-        """Return 0 to 1, or what a comparison is for all values where the bounds decide it."""
+        """Return 0 to 1, or the result of a comparison for all values where the bounds decide it."""
         if test in (np.equal, np.not_equal):
             apart = self.high < other.low or other.high < self.low
             return Interval(float(test is np.not_equal), float(test is np.not_equal)) if apart else TRUTH
@@ -150,7 +150,7 @@ class Interval:
         return Interval(float(low), float(high))
 
     def inside(self, values: Floats) -> Floats:
-        """Return values put into the interval; what is not a number becomes its upper end."""
+        """Return values clipped to the interval; nan becomes its upper end."""
         return np.fmax(np.fmin(values, self.high), self.low)
 
     def absolute(self) -> Interval:
@@ -172,7 +172,7 @@ def _hull(values: object) -> Interval:
     return Interval(float(ends[0]), float(ends[-1]))
 
 
-# ---- what an expression is read as: an interval, rows inside one, or plain rows
+# ---- interpretations of an expression: an interval, rows inside one, or plain rows
 
 Value = TypeVar("Value")
 
@@ -241,7 +241,7 @@ class Ranged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algebra(Generic[Value]):
-    """What the interpreter needs to know of the values that it computes with."""
+    """Interface of the values that the interpreter computes with."""
 
     constant: Callable[[float], Value]
     power: Callable[[Value, float], Value]

@@ -125,12 +125,12 @@ class Reader:
                 self.number(name)
 
     def keep(self) -> None:
-        """Copy the columns that were read, so that nobody who writes into the table changes them."""
+        """Copy the columns that were read, so that later writes into the table do not change them."""
         self._numbers = {name: np.array(values) for name, values in self._numbers.items()}
         self._bases = {}
 
     def defects(self, names: Iterable[str]) -> dict[str, str]:
-        """Return what is wrong with the columns that cannot be opened, by name; for the holder."""
+        """Return the defects of the columns that cannot be opened, by name; for the holder."""
         defects = {}
         for name in names:
             try:
@@ -289,7 +289,7 @@ def require_columns(table: pd.DataFrame, names: Names) -> None:
 
 
 def kind_of(column: pd.Series[Any]) -> str:
-    """Return what a column holds, by its type; "" where nothing is known."""
+    """Return the kind of a column, by its type; "" where it is not known."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = dtype.categories.dtype

@@ -39,7 +39,7 @@ HEADER = ("column", "bounds or levels", "sent", "unit")  # of a schema as it is 
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
-    """Public facts about a table: columns, bounds or levels, what is sent in clear, who is a person.
+    """Public facts about a table: columns, bounds or levels, columns sent in clear, the unit of privacy.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Schema:
         return columns._bought(filled) if isinstance(columns, Schema) else filled
 
     def _bought(self, schema: Schema) -> Schema:
-        """Return a schema that keeps what is known of those of these bounds that it still has."""
+        """Return a schema that keeps the record of released bounds that it still has."""
         return schema
 
     @classmethod
@@ -244,7 +244,7 @@ class Schema:
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return what a fit must warn of as to its bounds: nothing for declared ones.
+        """Return the warnings of a fit about its bounds: none for declared ones.
 
         Parameters
         ----------
@@ -300,12 +300,12 @@ class Schema:
         Raises
         ------
         SchemaError
-            What was passed is not a table.
+            The argument is not a table.
 
         Notes
         -----
         **Privacy.** Returns values of rows, without noise and without a charge: a check for the holder of
-        the rows, to be shown to nobody else. Errors of fits name the column and no value.
+        the rows alone. Errors of fits name the column and no value.
 
         Examples
         --------
@@ -370,7 +370,7 @@ class Schema:
         save_text(path, schema_text(self.to_dict(), self._bought_for()), overwrite=overwrite)
 
     def _bought_for(self) -> Json:
-        """Return what a file says of bounds that were bought: of declared ones nothing."""
+        """Return the record of released bounds for a file; none for declared ones."""
         return {}
 
     @classmethod

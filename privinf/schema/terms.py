@@ -324,7 +324,7 @@ class Response:
     Attributes
     ----------
     column : Column
-        What it is made of.
+        Its pieces.
     public : bool
         Sent in clear; then it has no bounds.
     bounds : Interval or None

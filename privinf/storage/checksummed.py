@@ -43,7 +43,7 @@ SEAL = "sha256"
 # No number of the package has more digits; with more, an int passes for a number and overflows as a float.
 MOST_DIGITS = 300
 MOST_BYTES = 1 << 28  # of a text that is read
-# Of a Parquet file's metadata: what its table cannot hold.
+# Metadata of a Parquet file: values that its table cannot hold.
 PARQUET_KEY = Formats.PARQUET_KEY
 
 
@@ -81,20 +81,20 @@ def checksum(record: Mapping[str, Any]) -> str:
 
 
 def parse_json(text: str | bytes, subject: str, *, constants: bool = False) -> Any:
-    """Return what a JSON text says.
+    """Return the value of a JSON text.
 
     Parameters
     ----------
     text : str or bytes
     subject : str
-        What the message calls it.
+        Name of the object in messages.
     constants : bool
         Whether nan and infinities are numbers.
 
     Raises
     ------
     StorageError
-        It is not JSON, or JSON that two programs may read as two things: a key stands twice in an object, a
+        It is not JSON, or JSON that two programs may read as two things: a key occurs twice in an object, a
         number has no end, a text is no Unicode, lists are nested without end.
     """
     place = ""
@@ -188,7 +188,7 @@ def save_text(path: str | PathLike[str], text: str, *, overwrite: bool = False) 
 def save_bytes(path: str | PathLike[str], content: bytes, *, overwrite: bool = False) -> None:
     """Write a file as a whole, for people and other programs.
 
-    Raises ArgumentError if there is such a file, and `overwrite` does not say that it may be replaced;
+    Raises ArgumentError if the file exists and `overwrite` is not True;
     StorageError if it cannot be written.
     """
     target = check_vacant(path, overwrite)
@@ -215,7 +215,7 @@ def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:
 def reads(subject: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function that reads what came from elsewhere raise errors of the tree only, and bare ones.
 
-    Whatever else it raises says that the content does not describe `subject`; the text is left out.
+    Every other exception means that the content does not describe `subject`; its text is left out.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -276,7 +276,7 @@ def write_parquet(
         raise NotAvailableError("Parquet files need pyarrow: install privinf[parquet]") from None
     target = check_vacant(path, overwrite)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the file says what they say
+        warnings.simplefilter("ignore")  # the file has the same contents
         table = Table.from_pandas(make_table(), preserve_index=False)
     text = json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
     stream = io.BytesIO()

@@ -80,7 +80,7 @@ def write_container(
     header : mapping
         JSON-able; numpy scalars become plain numbers, tuples lists.
     format, version : str, int
-        Name and version of what is stored; `read_container` insists on both.
+        Name and version of the stored object; `read_container` requires both.
     key : bytes, optional
         Secret for an HMAC-SHA256 of the content. Without it the checksum shows accidents, not forgery.
     private : bool
@@ -143,7 +143,7 @@ def read_container(
 def write_manifest(
     path: Path, header: Mapping[str, Any], digests: Mapping[str, str], *, format: str, version: int = 1
 ) -> None:
-    """Write the manifest of a file that stands beside it, with the file's SHA-256, atomically."""
+    """Write the manifest next to a file, with the file's SHA-256, atomically."""
     with written_whole(path) as stream:
         stream.write(_sealed(_content(header, format, version), digests, None))
 
@@ -235,7 +235,7 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
 
 
 def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[str, str]:
-    """Return the digests of the arrays, once the manifest is seen to be what was written."""
+    """Return the digests of the arrays after verifying the manifest."""
     integrity = manifest.pop("integrity", None)
     header = manifest.get("header")
     digests = manifest.get("arrays")
@@ -278,7 +278,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, digest: str, path: Any) -> 
 
 @reads("an array")
 def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
-    """Return the array that a member holds: of a kind that is written, and as large as its header says."""
+    """Return the array of a member: of a kind that is written, and of the size in its header."""
     match = ARRAY_HEADER.match(content, 10)
     if (
         not content.startswith(ARRAY_MAGIC)

@@ -43,7 +43,7 @@ DEFAULT_SHARES = (2.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one release of examples protects.
+    """Protected parts of one release of examples.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class ExampleBudget:
-    """What each part of a release may spend on one unit.
+    """Budget of each part of a release on one unit.
 
     Attributes
     ----------
@@ -106,12 +106,12 @@ def plan_budget(
     delta: float | None = None,
     calibration: Calibration = "exact",
 ) -> ExampleBudget:
-    """Return what each part may spend; see `LocalExamples.release`.
+    """Return the budget of each part; see `LocalExamples.release`.
 
     Raises
     ------
     ArgumentError
-        The levels named do not fit what is protected, only one side is infinite, or delta is missing.
+        The named levels do not fit the protected parts, only one side is infinite, or delta is missing.
     """
     check_choice(calibration, Calibration, "calibration")
     if calibration == "classic" and not parts.gaussian and parts.label != "gaussian":
@@ -213,7 +213,7 @@ def _checked_shares(parts: Parts, shares: Sequence[float] | None) -> tuple[Fract
 
 
 def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, float]:
-    """Return the levels that are wanted, by side: what is protected needs one, and nothing else may."""
+    """Return the requested levels by side: every protected side needs one, and no other side may have one."""
     levels = {}
     for side, epsilon, subject, protected in (
         ("x", epsilon_x, "the features", parts.features),
@@ -292,7 +292,7 @@ class ExamplesPlan:
     noise_free: bool
 
     def noise_model(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesNoiseModel:
-        """Return what the release says of its noise."""
+        """Return the noise model of the release."""
         responses: list[AnswerNoiseModel] = [
             {
                 "name": feature.name,

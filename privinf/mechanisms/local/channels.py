@@ -123,7 +123,7 @@ class FeaturePlan:
         """
         ranks = np.cumsum(~self.gaussian) - 1
         indicators = clear[:, ranks[list(feature.columns)]]
-        if missing == "impute-public":  # the middle of (0, 1) stands for a missing value: first level
+        if missing == "impute-public":  # the middle of (0, 1) represents a missing value: first level
             indicators = np.where(indicators == 0.5, 0.0, indicators)
         if not ((indicators == 0.0) | (indicators == 1.0)).all():
             raise SchemaError(f"binary column {feature.name!r} must hold 0 and 1 only")
@@ -197,7 +197,7 @@ class Label:
     levels : tuple, or None for a numeric response
         Labels travel as positions in this list.
     either : bool
-        Whether rows may say -1 and +1 where `levels` are 0 and 1 (arrays without declared levels).
+        Whether rows may use -1 and +1 where `levels` are 0 and 1 (arrays without declared levels).
     """
 
     name: str
@@ -218,7 +218,7 @@ class Label:
         return replace(rows, response=self.codes(rows))
 
     def codes(self, rows: Rows) -> Floats:
-        """Return level codes, shape (n,); a missing label is the first level if `rows` say impute."""
+        """Return level codes, shape (n,); a missing label becomes the first level if `rows` impute."""
         assert self.levels is not None
         table = rows.opened([self.name]).features if rows.response is None else {self.name: rows.response}
         try:

@@ -81,7 +81,7 @@ class LocalExamples:
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
     data_bounds : bool
-        The bounds were taken from the rows (said in every ledger line).
+        The bounds were taken from the rows (stated in every ledger line).
 
     Raises
     ------
@@ -352,7 +352,7 @@ class LocalExamples:
         return response, replace(entry, loss=PureLoss(epsilon))
 
     def _assumptions(self) -> tuple[str, ...]:
-        """Return what a line assumes: a label sent as a code has no bounds, but is not in clear."""
+        """Return the assumptions of a line: a label sent as a code has no bounds, but is not in clear."""
         assumptions = assumed(self.design, data_bounds=self.data_bounds)
         return tuple(
             text for text in assumptions if text != Assumptions.CLEAR_RESPONSE or self.label.kind == "clear"
@@ -386,7 +386,7 @@ class LocalExamples:
         private = self.design.private
         noisy = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
         features = noisy
-        if plan.responses or plan.scale == 0.0:  # what was read is not what is given away
+        if plan.responses or plan.scale == 0.0:  # the rows read are not the released ones
             features = np.empty_like(noisy, shape=(len(encoded.response), int(private.sum())))
             features[:, self.features.private_positions(np.flatnonzero(gaussian))] = noisy
         for feature, response, truth in zip(self.features.responded, plan.responses, codes, strict=True):

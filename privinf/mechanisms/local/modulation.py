@@ -86,7 +86,7 @@ class Modulation:
     public_seed : int
         Seed of the public directions.
     data_bounds : bool
-        The bounds were taken from the rows (said in every ledger line).
+        The bounds were taken from the rows (stated in every ledger line).
     contraction : float in [0, 1)
         Contraction of a record toward the center, alpha of the paper.
     amplitude : float >= 0
@@ -454,7 +454,7 @@ class ModulationSession:
     spending : budget
         Price and noise source.
     missing : {"raise", "impute-public"}
-        What was done with missing values.
+        Treatment of missing values.
 
     Notes
     -----

@@ -76,7 +76,7 @@ class ModulationMap:
         return keep + self.amplitude * self.frequency / math.sqrt(self.directions)
 
     def derivation(self) -> str:
-        """Return one line that says how the sensitivity was found."""
+        """Return the derivation of the sensitivity in one line."""
         factor = Derivations.CONTRACTION
         if self.sensitivity == "lipschitz":
             factor = Derivations.CONTRACTION_AND_WAVES
@@ -86,7 +86,7 @@ class ModulationMap:
     def noise_model(
         self, scales: list[float], response_scale: float, spending: Spending
     ) -> ModulationNoiseModel:
-        """Return what a release says of its noise, of each round and of the response."""
+        """Return the noise model of a release: of each round and of the response."""
         noise_free = math.isinf(spending.mu)
         return {
             "contraction": self.contraction,

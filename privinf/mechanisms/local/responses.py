@@ -157,7 +157,7 @@ class RandomizedResponse:
         label : str
             Description of the release in the ledger.
         unit : str
-            What is protected, such as "record".
+            Unit of privacy, such as "record".
         trust : {"local", "central"}
             Who sees raw records.
         assumptions : tuple of str

@@ -1,4 +1,4 @@
-"""One sign from each machine: what an untrusted server may see of many coordinates.
+"""One sign from each machine: randomized responses about many coordinates for an untrusted server.
 
 A machine answers about one coordinate, chosen without any data, with the sign of its
 mean there through randomized response. Whatever its rows are, that answer is epsilon-DP for all of them.
@@ -27,7 +27,7 @@ from privinf.wire import Assumptions, Labels
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SignAnswers(Released):
-    """What the server receives.
+    """Messages that the server receives.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class MixingMatrix:
 
     @property
     def scale(self) -> float:
-        """What the entries -1, 0, +1 are multiplied by, so that every column has norm 1."""
+        """Factor of the entries -1, 0, +1, which gives every column norm 1."""
         return 1.0 if self.kind == "countsketch" else 1.0 / math.sqrt(self.k)
 
     @property

@@ -1,4 +1,4 @@
-"""Which party of a mixing plan holds which columns, and what is publicly known of them."""
+"""Columns of each party of a mixing plan, and their public facts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PartyPlan:
     schema : Schema
         Its columns, all private, with public bounds or levels.
     epsilon, delta : float
-        What its one release may cost; ``epsilon=inf`` is no noise, for simulation only.
+        Budget of its one release; ``epsilon=inf`` is no noise, for simulation only.
     mu, rho : float
         The same in Gaussian or concentrated DP, in place of epsilon; delta is then the one to report at.
     """
@@ -110,7 +110,7 @@ class PlanColumns:
     noise, variances : tuple of float
         Noise variance and guessed variance of each.
     own_mu : dict of str to float
-        What each party's release reveals of its own columns.
+        Privacy loss of each party's release about its own columns.
     """
 
     names: tuple[str, ...]
@@ -255,6 +255,6 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
 
 
 def released_columns(design: Design) -> dict[Any, int]:
-    """Return the position among the released columns of each column's pieces (what it is made of)."""
+    """Return the position among the released columns of each column's pieces (its factors)."""
     released = [column for column, private in zip(design.columns, design.private, strict=True) if private]
     return {column.pieces: position for position, column in enumerate(released)}

@@ -1,4 +1,4 @@
-"""What releases of one party have in common: reading its rows once each, what they cost, what they say."""
+"""Common part of a party's releases: one pass over the rows, cost, and noise model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GRID_SLACK = 1.02
 
 @dataclass(frozen=True, slots=True)
 class PartyLabels:
-    """What a release of one party says about the plan that it belongs to.
+    """Facts about its plan in a release of one party.
 
     Attributes
     ----------

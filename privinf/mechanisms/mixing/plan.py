@@ -1,4 +1,4 @@
-"""MixingPlan: what the parties of a vertically split table agree on, in public, before reading a row."""
+"""MixingPlan: public agreement of the parties of a vertically split table, before any row is read."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class MixingPlan:
         Parameters
         ----------
         parties : mapping of str to PartyPlan
-            What each party releases and may spend, by the party's name.
+            Released columns and budget of each party, by the party's name.
         n : int
             Number of people, the same at every party.
         method : {"random-mixing", "gaussian-rows"}
@@ -335,7 +335,7 @@ class MixingPlan:
         return self.parties[name]
 
     def losses(self, party: str) -> tuple[GaussianLoss, ...]:
-        """Return what one party's release will cost.
+        """Return the cost of one party's release.
 
         Parameters
         ----------
@@ -362,7 +362,7 @@ class MixingPlan:
         source: SourceName = "lattice",
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release one party's rows as the plan says, at the budget that it gives this party.
+        """Release one party's rows by the plan, at the plan's budget of this party.
 
         Parameters
         ----------
@@ -391,7 +391,7 @@ class MixingPlan:
 
         Notes
         -----
-        **Privacy.** Reads the rows of this party once; cost as its `PartyPlan` says.
+        **Privacy.** Reads the rows of this party once, at the cost stated in its `PartyPlan`.
         """
         chosen = self.party(party)
         return self.mechanism(party, missing=missing, data_bounds=data_bounds).release(
@@ -399,7 +399,7 @@ class MixingPlan:
         )
 
     def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
-        """Return what the plan will cost and whether it can identify a regression, before any row is read.
+        """Return the cost of the plan and whether it can identify a regression, before any row is read.
 
         Parameters
         ----------

@@ -31,11 +31,11 @@ LABEL_SPREAD = 1.0 / 3.0
 
 
 class PrintablePlan(Protocol):
-    """What is printed of a plan; see `MixingPlan`."""
+    """Printed form of a plan; see `MixingPlan`."""
 
     @property
     def parties(self) -> Mapping[str, Any]:
-        """What each party releases."""
+        """Releases by party."""
 
     @property
     def n(self) -> int:
@@ -72,7 +72,7 @@ class PrintablePlan(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixingGuess:
-    """What is publicly known, or guessed, of a regression on the released columns, scaled units.
+    """Public facts, or guesses, about a regression on the released columns, in scaled units.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) 
 
 
 def identification_forecast(noise: float, signal: float, *, n: int, k: int, features: int) -> float:
-    """Return phi = n h/(2 tau^2 sqrt(d k)), what the identification statistic will be near.
+    """Return phi = n h/(2 tau^2 sqrt(d k)), the approximate identification statistic.
 
     Below about 3 the de-biased Gram matrix is often indefinite and Wald intervals should not be expected.
     Infinite without noise.
@@ -194,7 +194,7 @@ class PartyForecast:
     noise_scale : float
         Noise sd of every released number, scaled units.
     epsilon, delta : float
-        What its release reveals.
+        Privacy loss of its release.
     """
 
     party: str
@@ -206,7 +206,7 @@ class PartyForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCheck:
-    """What a plan will cost, and whether it can work; print it.
+    """Cost and feasibility of a plan; print it.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class PlanCheck:
     epsilon, delta : float
         Of one person: all parties together.
     forecast : float
-        phi = n h/(2 tau^2 sqrt(d k)); about what the identification statistic will be for regressions on
+        phi = n h/(2 tau^2 sqrt(d k)); the approximate identification statistic for regressions on
         columns that are not collinear.
     """
 

@@ -37,7 +37,7 @@ class RemoteSums:
     stream : int or None
         Blocks have all columns side by side, and their stream of public random numbers.
     public : PublicSizes or None
-        What no row's public columns may pass.
+        Bounds of the public columns of all rows.
     passes : type
         `RowPasses`, for the parts of the rows.
     """

@@ -59,7 +59,7 @@ class _Partition(Source):
             from pyarrow import RecordBatch
 
             return iter([RecordBatch.from_pandas(self._frame[list(columns)], preserve_index=False)])
-        except Exception:  # pyarrow is not there, or a column holds what is refused where it is read
+        except Exception:  # pyarrow is not installed, or a column holds values that reading refuses
             return None
 
     def known(self) -> int:
@@ -89,7 +89,7 @@ class PartPasses(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
-    """What is summed: by statistics of these names, of public arguments."""
+    """The sums: statistics of these names, with public arguments."""
 
     design: Design
     missing: Missing
@@ -118,7 +118,7 @@ class _Partial:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """What is wrong, by the error's name and words, which hold no value of a row."""
+    """An error by its name and text, which hold no value of a row."""
 
     kind: str
     message: str
@@ -130,12 +130,12 @@ class _Refused:
 
 
 def _result_or_refusal(work: Callable[[], _Partial]) -> _Partial | _Refused:
-    """Return what a task makes, or what stops it."""
+    """Return the result of a task, or its error."""
     try:
         return work()
     except PrivinfError as problem:
         return _Refused(type(problem).__name__, str(problem))
-    except Exception as problem:  # of pandas, of numpy: what it says can show values
+    except Exception as problem:  # of pandas, of numpy: its text can show values
         return _Refused(
             "StorageError", f"the sums over {NAME} failed with an error of type {type(problem).__name__}"
         )
@@ -212,7 +212,7 @@ def add_partitions(
     Raises
     ------
     SchemaError
-        A row is not what the design says, or a partition has other columns or types.
+        A row does not fit the design, or a partition has other columns or types.
     NotAvailableError
         The cluster is open to others.
     StorageError

@@ -48,7 +48,7 @@ class Dialect:
     table : str
         Number of the list of doubles ``{0}`` at the place ``{1}``, which begins at 0; without it, CASE.
     quotes : str
-        What stands before and after a name; the second one is doubled inside.
+        Quotes before and after a name; the second one is doubled inside.
     fence : str
         What keeps a layer of a query from being copied into every use of its columns.
     escaped : bool
@@ -147,7 +147,7 @@ def _double(place: int) -> float:
 
 
 def case(branches: Sequence[tuple[str, str]], otherwise: str) -> str:
-    """Return what stands beside the first condition that holds."""
+    """Return the value of the first condition that holds."""
     if not branches:
         return otherwise
     branch_texts = " ".join(f"WHEN {test} THEN {value}" for test, value in branches)
@@ -214,7 +214,7 @@ class PushedSource(Source):
     ----------
     name : str
     kinds : mapping of str to str
-        What its columns hold: "number", "decimal", "truth", "text" or something else.
+        Kinds of its columns: "number", "decimal", "truth", "text" or others.
     dialect : Dialect
     ask : callable (layers, by) -> sequence of sequences
         Runs a query and returns its rows: one, or one for each value of the column `by`.
@@ -268,7 +268,7 @@ class PushedSource(Source):
             return [[0 if value is None else int(value) for value in row] for row in rows]
         except (PrivinfError, MemoryError):
             raise
-        except Exception:  # of any database: what it says can show values
+        except Exception:  # of any database: its text can show values
             pass
         raise StorageError(
             f"the database could not compute the sums over {self.name}: run a query over its "
@@ -350,7 +350,7 @@ def _ibis_kind(kind: Any) -> str:
 
 
 def query(dialect: Dialect, table: str, layers: Sequence[Layer], by: str = "") -> str:
-    """Return the text of a query over a table, or over what a query gives in brackets; `by` groups rows."""
+    """Return the text of a query over a table or a subquery in brackets; `by` groups rows."""
     text = f"({table})"
     fence = ""
     for depth, layer in enumerate(layers):
@@ -362,7 +362,7 @@ def query(dialect: Dialect, table: str, layers: Sequence[Layer], by: str = "") -
 
 
 def unfit(reason: str) -> NotAvailableError:
-    """Return the error of what no query is made for."""
+    """Return the error for requests without a database query."""
     return NotAvailableError(
         f"push_down=True cannot compute these sums in a database, since {reason}. {LEAVE_OUT}"
     )

@@ -1,7 +1,7 @@
-"""Expressions of SQL that compute what numpy computes of doubles, to the bit, and the layers of their query.
+"""Expressions of SQL that agree with numpy's doubles to the bit, and the layers of their query.
 
 Each operation is one IEEE operation, or a CASE. An expression knows between which doubles its values are, by
-the same operation at the ends of what goes into it, which is right since rounding keeps order. So none can be
+the same operation at the ends of its operands, which is right since rounding keeps order. So none can be
 nan, and infinity is only ever a quotient from which a smaller number is chosen: what could be something else
 raises NotAvailableError. The sign of 0 is not kept.
 """
@@ -21,7 +21,7 @@ from privinf.typing import Floats
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Node:
-    """An expression: pieces of its text and the expressions between them, with what its values keep to."""
+    """An expression: pieces of its text and the expressions between them, with the bounds of its values."""
 
     parts: tuple[str | Node, ...]
     low: float

@@ -1,8 +1,8 @@
-"""Columns of a table in a database as expressions, and what is refused of its rows.
+"""Columns of a table in a database as expressions, and checks that refuse rows.
 
 The columns of a design are numbers of the table or functions of levels alone: values between their bounds,
 or the integers of their grid, as `ColumnGrid.put` has them. Every step is one IEEE operation a number, or a
-look-up of what numpy gives for public numbers: bounds, stand-ins of missing values, levels. Values outside
+look-up of numpy's results for public numbers: bounds, stand-ins of missing values, levels. Values outside
 their bounds, whose products could overflow, missing ones and nan are branches of their own.
 """
 
@@ -81,13 +81,13 @@ class TableQuery:
         elif kind not in ("number", "decimal", "truth"):
             raise SchemaError(NOT_NUMBERS.format(name))
 
-    # ---- what is wrong with rows
+    # ---- defects of rows
 
     def defects(self, strict: Mapping[str, str] | None = None) -> list[str]:
-        """Return expressions for the rows of a number that are not finite, and of what is off in a factor.
+        """Return expressions for rows of numbers that are not finite, and of undeclared levels of a factor.
 
-        `strict` has, by name, what is NULL in just the rows where a number is not finite: counting it costs
-        less than a comparison.
+        `strict` has, by name, an expression that is NULL in just the rows where a number is not finite:
+        counting it costs less than a comparison.
         """
         top = self.dialect.top
         expressions = list[str]()
@@ -105,7 +105,7 @@ class TableQuery:
         return expressions
 
     def checked(self, counts: Sequence[int]) -> int:
-        """Return the number of rows; SchemaError for the first column that is not what the schema says."""
+        """Return the number of rows; SchemaError for the first column that does not fit the schema."""
         n, *defects = counts
         if not n:
             raise no_rows(self._source.name)
@@ -154,7 +154,7 @@ class TableQuery:
         return named("_v", texts)
 
     def _place(self, value: str, kind: str, declared: Factor) -> str:
-        """Return where the level that a row has stands among the declared ones."""
+        """Return the position of a row's level among the declared ones."""
         gaps = [f"{value} IS NULL"] + ([] if kind == "text" else [self.dialect.nan.format(value)])
         branches = [(gap, str(GAP)) for gap in gaps]
         if isinstance(declared.levels[0], str) == (kind == "text"):
@@ -191,7 +191,7 @@ class TableQuery:
         return text
 
     def _held_value(self, name: str, low: float, high: float) -> str:
-        """Return a column's value between its bounds, or what stands in for a missing one."""
+        """Return a column's value within its bounds, or the substitute of a missing one."""
         value = self._value(name)
         number = self.dialect.number
         return self._cases(value, low, high, value, self._stand_in(name), number(low), number(high))
@@ -259,12 +259,12 @@ class TableQuery:
         return " + ".join(texts)
 
     def _by_level(self, name: str, results: list[str]) -> str:
-        """Return the result that stands at the level of a row."""
+        """Return the result at the level of a row."""
         branches = [(self._level_test(name, place), result) for place, result in enumerate(results[:-1])]
         return f"({case(branches, results[-1])})"
 
     def finite(self, name: str) -> str:
-        """Return a column's value, and what stands in for a missing one."""
+        """Return a column's value, and the substitute of a missing one."""
         if name in self._factors:
             raise unfit(
                 f"column {name!r} has levels, and only the distribution of a numeric column can be computed"

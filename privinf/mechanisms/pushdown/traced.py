@@ -1,7 +1,7 @@
 """Statistics of rows as queries: their own functions, followed with expressions in place of numbers.
 
-A statistic says what rows add to a sum by numpy's operations on what a reader gives it (`terms`). Here the
-reader gives `Traced` arrays: an operation on them makes the expression of SQL of what numpy would compute
+A statistic defines contributions to a sum by numpy's operations on a reader's values (`terms`). Here the
+reader gives `Traced` arrays: an operation on them makes the SQL expression of numpy's result
 (`expressions`), so that every statistic has one definition, and a database adds up the integers of blocks.
 
 Responses, weights and exposures nearer to 0 than 2^-500 count as 0: with them products would be too small for
@@ -39,7 +39,7 @@ Nodes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
 
 class Traced(NDArrayOperatorsMixin):
-    """Stands in for an array of numbers of rows: expressions of the shape that it has without its rows."""
+    """Substitute for an array of numbers of rows: expressions of its shape without the rows."""
 
     __slots__ = ("_expressions", "nodes")
 
@@ -48,7 +48,7 @@ class Traced(NDArrayOperatorsMixin):
         self.nodes = np.asarray(nodes, dtype=object)
 
     def _entries(self, operand: Any) -> Nodes:
-        """Return an operand's expressions; the last axis of arrays stands for rows."""
+        """Return an operand's expressions; the last axis of arrays is that of rows."""
         if isinstance(operand, Traced):
             return operand.nodes
         values = np.asarray(operand, dtype=np.float64)
@@ -119,7 +119,7 @@ class Traced(NDArrayOperatorsMixin):
         )
 
     def _into(self, out: Any, nodes: Nodes) -> Any:
-        """Return an array of what was found, one that is given for it if there is one."""
+        """Return an array of the results, in `out` if it is passed."""
         result = Traced(self._expressions, nodes) if out is None else out[0]
         result.nodes = nodes
         return result
@@ -244,7 +244,7 @@ class TracedReader:
         return [self._array([self._expressions.column(self._query.outside(at), 0.0, 1.0)]) for at in places]
 
     def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
-        """Return what is made of the rows: equal expressions are one."""
+        """Return the values derived from the rows: equal expressions are one."""
         return make()
 
     def _steps(self, at: int | None, grid: ColumnGrid) -> Node:
@@ -278,7 +278,7 @@ class TracedReader:
 
 @dataclass(frozen=True, slots=True)
 class _SumQuery:
-    """What goes into one accumulator: products of integers, or the number that is compared."""
+    """Terms of one accumulator: products of integers, or the number that is compared."""
 
     sums: Any
     products: list[tuple[Node, ...]]
@@ -288,7 +288,7 @@ class _SumQuery:
     def texts(
         self, dialect: Dialect, names: Mapping[Node, str], numbers: Mapping[Node, str]
     ) -> list[tuple[int, str]]:
-        """Return what is added up over rows, and what it counts for."""
+        """Return the summed expressions, and their weights."""
         if self.thresholds is not None:
             ((node,),) = self.products
             return [
@@ -340,8 +340,8 @@ def add_pushed(
 ) -> list[int]:
     """Add all rows of a table to empty accumulators, inside its database; return how many each query found.
 
-    `public` is a block without rows; `plain` says that they are neither weighted nor for a fit without noise.
-    Raises NotAvailableError for what no query is made for, SchemaError for rows as blocks of them do,
+    `public` is a block without rows; `plain` marks sums that are neither weighted nor for a fit without
+    noise. Raises NotAvailableError where no query is available, SchemaError for rows as blocks of them do,
     StorageError if the query fails.
     """
     if not plain:

@@ -1,4 +1,4 @@
-"""A site's rows, block by block, and the clips that bound what one record adds to a sum.
+"""A site's rows, block by block, and the clips that bound a record's contribution to a sum.
 
 Sums that will be noised by a secure source are made exact: every record's number is cut (towards zero, so
 that no clip is passed) to ``bits`` binary digits below its bound, and sums of such numbers have no rounding
@@ -60,9 +60,9 @@ class SiteBlock:
     finite : bool
         Whether all numbers are known to be finite.
     units : ndarray, shape (rows,), or None
-        Whose row each is, rows of one unit side by side; None: every row is a unit.
+        Unit of each row, rows of one unit adjacent; None: every row is a unit.
     lent : bool
-        Whether the arrays are the caller's own, who can write into them.
+        Whether the arrays are the caller's own and can change.
     batch : BatchPass or None
         Selects the rows of a batch, and checks that they are those of the first pass.
     inputs : ndarray, shape (rows, m), or None
@@ -104,7 +104,7 @@ class SiteBlock:
         )
 
     def owned(self) -> SiteBlock:
-        """Return the same rows where nobody else writes into them; large arrays stay `lent`."""
+        """Return the same rows as private copies; large arrays stay `lent`."""
         if not self.lent or self.features.nbytes + self.response.nbytes >= COPIED_BYTES:
             return self
         return replace(self, features=np.array(self.features), response=np.array(self.response), lent=False)
@@ -116,7 +116,7 @@ class SiteBlock:
         raise TypeError("a site's rows cannot be pickled")
 
     def parts(self, rows: int) -> Iterator[SiteBlock]:
-        """Cut the rows into even blocks of at most so many."""
+        """Cut the rows into even blocks of limited size."""
         if len(self) <= rows:
             yield self
             return
@@ -217,7 +217,7 @@ def stream_of(name: str) -> int:
 
 
 def clipped(values: Floats, bound: float) -> Floats:
-    """Return values inside [-bound, bound], in place; what is not a number becomes 0."""
+    """Return values inside [-bound, bound], in place; nan becomes 0."""
     if math.isfinite(bound):
         np.clip(values, -bound, bound, out=values)
     if not np.isfinite(values.sum()):
@@ -233,7 +233,7 @@ def made_finite(values: Floats) -> Floats:
 
 
 def unit_sums(rows: Floats, units: Integers | None) -> Floats:
-    """Return the sums (units, m) over the rows (n, m) of each unit; rows of a unit stand side by side."""
+    """Return the sums (units, m) over the rows (n, m) of each unit; rows of a unit are adjacent."""
     if units is None:
         return rows
     starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(units))])
@@ -261,7 +261,7 @@ def unit_of(bound: float, bits: int) -> float:
 
 
 def cut(values: Floats, unit: float) -> tuple[Floats, float]:
-    """Return (steps, unit), values = steps x unit up to what is cut off, in place; unit 0 cuts nothing."""
+    """Return (steps, unit) with values = steps x unit up to the cut digits, in place; unit 0 cuts nothing."""
     if unit == 0.0:
         return values, 1.0
     values *= 1.0 / unit
@@ -375,7 +375,7 @@ def positions(args: Args, name: str, columns: int) -> Integers:
 
 
 def check_common(args: Args, columns: int) -> None:
-    """Check what every statistic takes: center, scale, intercept, response, support and beta."""
+    """Check the common arguments of statistics: center, scale, intercept, response, support and beta."""
     if args.get("center") is not None:
         vector(args, "center", columns)
     if args.get("scale") is not None:

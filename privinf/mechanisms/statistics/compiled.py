@@ -1,4 +1,4 @@
-"""Loops over numbers of a block, compiled by numba: what `loops` asks for where blocks are large.
+"""Loops over numbers of a block, compiled by numba, which `loops` uses where blocks are large.
 
 They are plain Python that numba reads. Sums of exact integers alone may be reordered (`exact`), which is
 what lets several be made at once; all else is done operation by operation, as it stands here.
@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.typing import Floats, Integers
 
-# Rows that are worked on at once: their columns stay in the first cache.
+# Rows that are processed together: their columns stay in the first cache.
 CACHED_ROWS = 512
 
 
@@ -40,7 +40,7 @@ class Compiled:
 @lru_cache(maxsize=1)
 def compiled_loops() -> Compiled | None:
     """Return the loops; None without a numba that compiles them."""
-    for keeps in (True, False):  # beside this file, or where numba is told to, if that can be written
+    for keeps in (True, False):  # next to this file, or in numba's configured folder, if it is writable
         try:
             return _compile_loops(keeps)
         except Exception:  # numba beside a numpy that it does not know, no such folder, a disk that is full

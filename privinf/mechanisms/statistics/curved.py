@@ -154,7 +154,7 @@ def _column(block: SiteBlock, position: int) -> Floats:
     return made_finite(block.columns({}, np.array([position]))[:, 0])
 
 
-# ---- what is summed
+# ---- sums
 
 
 def _joint(score: Floats, v: RowDirections, size: Floats, share: float) -> tuple[Product, Square]:
@@ -242,7 +242,7 @@ def joint_distance(share: float, *, start: bool = False) -> float:
 
 
 def _check_model(args: Args, columns: int) -> int:
-    """Check what every statistic takes at theta, and return the number of whitened columns."""
+    """Check the common arguments of statistics at theta, and return the number of whitened columns."""
     check_choice(args.get("family"), CurvedFamily, "family")
     used = len(positions(args, "columns", columns)) if "columns" in args else columns
     vector(args, "theta", used)

@@ -33,7 +33,7 @@ Curvature = Literal["exact", "bound"]
 GLM_ARGS = ("center", "scale", "bits", "family", "theta", "radius", "residual_clip", "mean_cap")
 HIGHEST_PRODUCT = 0.2784646  # max over z of z expit(-z), rounded up
 PRODUCT_PEAK = 1.2784  # a point below where that is attained
-ANGLES = 721  # at which the diameter of a logistic score is worked out; what lies between is bounded
+ANGLES = 721  # at which the diameter of a logistic score is computed; values between are bounded
 PLACES = 1 << 10  # of a table of means in a unit of the predictor: 1 / h
 TABLE_END = 32  # predictor where the logistic table ends
 TABLE_BITS = 40  # binary digits of a table's numbers after the point
@@ -44,7 +44,7 @@ LARGEST_PREDICTOR = 60  # of an exponential mean
 
 
 def check_glm(args: Args, columns: int) -> float:
-    """Check what every statistic of a model takes, and return the bound of its residuals.
+    """Check the common arguments of a model's statistics, and return the bound of its residuals.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def score_diameter(args: Args, bound: float) -> float:
     ``m(a) = max over l <= R of l expit(-t l cos a)``, t = ||theta||: R expit(-t R cos a) where
     t R cos a <= 1.278, else .2785 / (t cos a); rows longer than R do not pass it (see `longest_score`).
     Its diameter is the largest distance of two points (m cos a, m sin a), (m' cos a', -m' sin a'), found on a
-    grid of angles; m and its derivative are at most R and t R^2 / 4, which bounds what lies between.
+    grid of angles; m and its derivative are at most R and t R^2 / 4, which bounds the values between.
     """
     radius = float(args["radius"])
     if args["family"] != "binomial":

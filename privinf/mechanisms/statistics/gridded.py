@@ -1,4 +1,4 @@
-"""Rows on their grid: what a record adds to a sum, as integers, with norms that its sensitivity allows.
+"""Rows on their grid: contributions of a record as integers, with norms within the sensitivity.
 
 z stands for a record's columns in scaled units, ``|z_j| <= h_j`` by public bounds, ``|z| <= R``.
 
@@ -157,7 +157,7 @@ class RowGrid:
 
     @property
     def rows(self) -> int:
-        """Most rows of a block, and of `room`, which lies column by column."""
+        """Most rows of a block, and of `room`, which is stored by columns."""
         return len(self.room)
 
     def steps(self, block: SiteBlock) -> Floats:
@@ -171,7 +171,7 @@ class RowGrid:
 
 
 def _run(indices: Integers) -> Integers | slice:
-    """Return positions as a slice where they stand together, which copies nothing."""
+    """Return positions as a slice where they are adjacent, which copies nothing."""
     together = len(indices) > 0 and int(indices[-1] - indices[0]) == len(indices) - 1
     return slice(int(indices[0]), int(indices[-1]) + 1) if together else indices
 
@@ -187,7 +187,7 @@ def predictor(groups: Sequence[tuple[Floats, Floats]]) -> Floats:
     Parameters
     ----------
     groups : sequence of (ndarray of shape (rows, k), ndarray of shape (k,))
-        Steps, and what one of them counts for.
+        Steps, and the value of one step.
     """
     total = float(np.abs(np.concatenate([weight for _, weight in groups])).sum())
     unit = math.ldexp(1.0, math.frexp(total)[1] - PREDICTOR_BITS) if total > 0.0 else 1.0
@@ -295,7 +295,7 @@ class MomentSums:
     def factors(self, rows: SiteBlock, public_steps: Floats, x: Floats) -> tuple[Floats, Floats]:
         """Return the integers whose products are added up, in place of those of public and private columns.
 
-        The response stands beside the public ones; without it, all are times residuals of `rows`.
+        The response is next to the public columns; without it, all are times residuals of `rows`.
         """
         if self._residual:
             share = self._residual_share(rows, public_steps, x)[:, None]
@@ -381,7 +381,7 @@ class MomentSums:
         return full
 
     def _value(self, rows: Integers, columns: Integers) -> Floats:
-        """Return what one product of steps counts for."""
+        """Return the value of one product of steps."""
         units = self._values
         weight = self._weight_bound
         if self._residual:

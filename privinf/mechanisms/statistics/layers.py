@@ -1,4 +1,4 @@
-r"""Sums of scores in two layers, and what goes with them: what a last look at residuals releases.
+r"""Sums of scores in two parts (clipped and tail), released by the last step of a one-step fit.
 
 A record has a vector v and a residual e; t = |v| |e| / s is the size of its score in units of a public s, and
 q = sign(e) v / |v| its direction. Least squares by a second look (`whitened`) and the named targets of a
@@ -15,7 +15,7 @@ for v,
 - ``shrunk_sums``: sum x_A shrunk to |x_A| <= C: l2 2C, attained by opposite rows of full length;
 - ``columns_outside``: counts of values outside their column's bounds, in {0, 1} each: l2 sqrt k for k.
 
-All hold for any arguments, and whatever stands in the rows: the norms are enforced on what is summed.
+All hold for any arguments and any rows: the norms are enforced on the summands.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def sizes(length: Floats, e: Floats, args: Args) -> Floats:
 
 
 def counted(values: Floats, args: Args) -> Counts:
-    """Return the counts of values above the thresholds asked for."""
+    """Return the counts of values above the requested thresholds."""
     return Counts(values, np.asarray(args["thresholds"], dtype=np.float64))
 
 

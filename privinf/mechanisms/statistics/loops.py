@@ -67,7 +67,7 @@ class ScratchBuffers:
         self._next = 0
 
     def take(self, *shape: int) -> Floats:
-        """Return an array of its own within a block, whatever stands in it."""
+        """Return a new array within a block, with arbitrary contents."""
         size = math.prod(shape)
         at = self._next
         if at == len(self._arrays):
@@ -79,7 +79,7 @@ class ScratchBuffers:
 
 
 def filled(out: Floats, places: Sequence[int], columns: Sequence[np.ndarray[Any, Any]]) -> bool:
-    """Copy columns to their places in a block that lies column by column; return whether all are finite.
+    """Copy columns to their places in a block stored by columns; return whether all are finite.
 
     `columns` are arrays of numbers of shape (rows,), of any type. False too, by numpy, where a sum overflows.
     """
@@ -94,7 +94,7 @@ def filled(out: Floats, places: Sequence[int], columns: Sequence[np.ndarray[Any,
 def _side_by_side(columns: Floats) -> Floats | None:
     """Return an array whose rows begin with numbers (k, rows) that lie side by side; None where none does.
 
-    What follows them in its rows is no one's to read or write.
+    Memory after them in its rows must not be read or written.
     """
     if columns.ndim != 2 or columns.dtype != np.float64:
         return None

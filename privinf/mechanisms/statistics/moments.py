@@ -136,7 +136,7 @@ class MomentLayout:
         return _pairs(self.size, self.public)
 
     def moved(self, place: int) -> tuple[Integers, Integers, Floats]:
-        """Return `pairs` in a triangle in which the last entry of z stands at a place before."""
+        """Return `pairs` in a triangle in which the last entry of z is at an earlier place."""
         rows, columns, factors = self.pairs()
         old = np.arange(self.size)
         new = np.where(old < place, old, old + 1)
@@ -302,7 +302,7 @@ _SHARED = (
     "norm",
     "response_factor",
 )
-# Of a holder's own sums: how many public columns stand beside the features, their largest squared norm on the
+# Of a holder's own sums: number of public columns next to the features, their largest squared norm on the
 # grid and largest sizes (by default the norm), the cap on one person's records, and the largest weight.
 _OWNER_ARGUMENTS = ("public", "public_norm2", "public_reach", "max_rows", "weight_bound")
 _UNITS = (*_OWNER_ARGUMENTS, "unit_norm")  # the last: to what norm a unit's sum of scores is shrunk

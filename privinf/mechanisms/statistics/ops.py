@@ -1,4 +1,4 @@
-"""What a per-record statistic is: a named function of a block of rows, and how far one record can move it."""
+"""Per-record statistics: named functions of a block of rows, with the sensitivity to one record."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 # Arguments of statistics of columns and residuals, each of which may take some.
 COMMON = ("center", "scale", "intercept", "response", "support", "beta", "bits")
-# Of statistics that may be asked about sites as units: how many rows one has, and where its total is clipped.
+# Of statistics with sites as units: number of rows of a site, and clipping threshold of its total.
 CLIENTS = ("client_rows", "client_clip")
 # Numbers that one sum may hold.
 MOST_NUMBERS = 1 << 24
@@ -59,10 +59,10 @@ class RecordSensitivity:
         Largest absolute entry that one record can add.
     derivation : str
     norm : float or None
-        Largest l2 norm of what one record adds: how far the sum moves if it contributes nothing. None where
-        that is not derived.
+        Largest l2 norm of one record's contribution: the change of the sum if it contributes nothing. None
+        where that is not derived.
     unit : {"record", "client"}
-        What is replaced: a record, or all records of a site at once.
+        Replaced unit: a record, or all records of a site together.
     entry : float
         Largest absolute entry of one record, whose digits a sum over a site has; 0: `bound` is that.
     """
@@ -77,7 +77,7 @@ class RecordSensitivity:
     entry: float = 0.0
 
     def units(self, rows: int) -> int:
-        """Return how many units a site with so many rows holds."""
+        """Return the number of units of a site by its number of rows."""
         return 1 if self.unit == "client" else rows
 
     def largest_sum(self, rows: Iterable[int]) -> float:
@@ -310,8 +310,8 @@ class SiteOp:
         Raises
         ------
         ArgumentError, SensitivityError
-            The arguments do not fit the statistic, its columns or so many rows; the message is a function
-            of public numbers.
+            The arguments do not fit the statistic, its columns or the number of rows; the message is a
+            function of public numbers.
         """
         record_sensitivity = self.record_sensitivity(args, public.features.shape[1], rows)
         check_bits(args, rows)
@@ -333,7 +333,7 @@ class SiteOp:
         return record_sensitivity
 
     def _tried(self, function: Callable[[], T]) -> T:
-        """Return what a function of public numbers returns; what it raises is an error of this package."""
+        """Return the result of a function of public numbers; its errors become errors of this package."""
         try:
             return function()
         except PrivinfError as error:
@@ -345,7 +345,7 @@ class SiteOp:
     def total(
         self, rows: SiteBlock, args: Args, record_sensitivity: RecordSensitivity | None = None
     ) -> Floats:
-        """Return the sum over all rows, block by block; finite, whatever stands in them.
+        """Return the sum over all rows, block by block; finite for any rows.
 
         Raises only errors of `checked` about the arguments, and none with the sensitivity that it returned.
         """

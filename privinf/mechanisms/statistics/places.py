@@ -3,7 +3,7 @@
 Batches are drawn by the places of records, and the releases of different batches compose in parallel: a
 record pays for its own batch alone. That is right only if a record is in the same batch in every pass. So the
 first pass keeps a digest of the rows of every batch, in their order, and each later pass over a batch must
-read the same rows. What is released is then a function of the table that the first pass read. Only the rows
+read the same rows. The release is then a function of the table that the first pass read. Only the rows
 of the requested batch are hashed again.
 """
 
@@ -47,7 +47,7 @@ class BatchDigests:
         self._first: dict[str, dict[int, bytes]] = {}
 
     def batch(self, partition: str, batches: int, number: int) -> BatchPass:
-        """Return what takes part in one pass over the rows: for a batch of a partition into so many."""
+        """Return the part of the rows in one pass: a batch of a partition."""
         return BatchPass(self, partition, batches, number)
 
     def hasher(self) -> Any:
@@ -76,7 +76,7 @@ class BatchPass:
 
     Notes
     -----
-    **Privacy.** What is hashed is the very copy of the rows that is summed.
+    **Privacy.** The hashes are of the same copy of the rows that is summed.
     """
 
     __slots__ = ("_digests", "_first_digests", "_hashers", "_number", "_partition", "_together")

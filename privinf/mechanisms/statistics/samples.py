@@ -1,7 +1,7 @@
 r"""Sums over records of which tests and means are made (sample, groups, cells, pairs); their sensitivities.
 
 A record is a few numbers in [-1, 1] (columns in units of half their public range, about its middle) and
-the cell in which it stands, one of K. A statistic adds a vector of m entries to the row of that cell, so
+its cell, one of K. A statistic adds a vector of m entries to the row of that cell, so
 a sum has K rows. How far replacing one record, which may move to another cell, moves it is proved here.
 
 **One sample** (u, c u^2), c^2 = phi^5/4 with phi = (1 + sqrt 5)/2; l2 is 2, as of u alone: squares are free.
@@ -77,7 +77,7 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleStatistic:
-    """What a record adds to the row of its cell: entries in [-1, 1], of values in [-1, 1].
+    """Contribution of a record to the row of its cell: entries in [-1, 1], of values in [-1, 1].
 
     `entries` of values (rows, columns) and of 1, in whatever unit both are, are m arrays (rows,) in its
     square, times `factor`. `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is
@@ -92,7 +92,7 @@ class SampleStatistic:
     factor: float = 1.0
 
     def touched(self, cells: int) -> int:
-        """Return how many totals of so many cells one record can touch: those of two cells."""
+        """Return the number of totals that one record can change: those of two cells."""
         return len(self.l2.weights) * (1 if self.whole is not None else min(cells, 2))
 
 

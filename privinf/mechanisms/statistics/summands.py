@@ -33,9 +33,9 @@ from privinf.wire import Derivations
 
 DIGITS = 24  # binary digits after the point to which entries of U are rounded
 MOST_CELLS = 256  # thresholds of one count
-SMALLEST_THRESHOLD = 2.0**-200  # what is at most this counts as 0
+SMALLEST_THRESHOLD = 2.0**-200  # values up to this count as 0
 MORE_BITS = 12  # binary digits of a product's number beyond an integer's
-NORM_ROOM = 1.0 - 2.0**-40  # factor for what a norm in doubles may be off by
+NORM_ROOM = 1.0 - 2.0**-40  # factor for the rounding error of a norm in doubles
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +69,7 @@ class _CellSums:
         self.rows = 0
 
     def update(self, places: Integers) -> None:
-        """Add records, which stand in these cells; 0 is no cell."""
+        """Add records by their cells; 0 is no cell."""
         self.take(len(places), np.bincount(places, minlength=self.total.shape[0] + 1)[1:])
 
     def take(self, count: int, cells: Integers) -> None:
@@ -85,7 +85,7 @@ class _CellSums:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """U h of the values; what is not a number counts as above all thresholds.
+    """U h of the values; nan counts as above all thresholds.
 
     Thresholds below `SMALLEST_THRESHOLD`, 0 among them, count what is above it: products of smaller numbers
     differ between databases and doubles.
@@ -107,11 +107,11 @@ class Counts:
         return _CellSums(len(self.thresholds))
 
     def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
-        """Return the cells in which the records stand, shape (rows,); 0 is below all thresholds."""
+        """Return the cells of the records, shape (rows,); 0 is below all thresholds."""
         return (above(self.values, self.thresholds),)
 
     def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
-        """Return the integers of the sum and what they count for."""
+        """Return the integers of the sum and the value of one unit."""
         root = np.ldexp(root_matrix(len(self.thresholds)), DIGITS).astype(np.int64).astype(object)
         return ExactSum.from_integers(root @ sums.total.integers()), np.full(
             len(self.thresholds), 2.0**-DIGITS
@@ -201,7 +201,7 @@ class Product:
         return words, self.along.steps(room)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
-        """Return the integers of the sum and what they count for."""
+        """Return the integers of the sum and the value of one unit."""
         columns = np.arange(2, 2 + len(self.along))
         high, low = (sums.total.at(np.full_like(columns, word), columns).integers() for word in (0, 1))
         unit = self.factor * self.top * math.ldexp(1.0 / FULL_SCALE**2, -MORE_BITS)
@@ -213,7 +213,7 @@ class Square:
     """Sum s s', times a public factor, in isometric entries: s are the vectors shrunk to a norm of `top`.
 
     The vectors are `vectors`, times `size` where there is one, for each column one number. Where there is
-    none nobody else uses them: integers take their place.
+    none no other code uses them: integers take their place.
     """
 
     vectors: Floats
@@ -239,7 +239,7 @@ class Square:
         return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.size, out),)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
-        """Return the integers of the sum and what they count for."""
+        """Return the integers of the sum and the value of one unit."""
         rows, columns, isometric = isometric_pairs(len(self.vectors))
         return sums.total.at(rows, columns), isometric * (self.factor * (self.top / FULL_SCALE) ** 2)
 

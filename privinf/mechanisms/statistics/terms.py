@@ -1,6 +1,6 @@
 r"""What records add to a sum, as terms whose factors are put on their grid once, and how terms add up.
 
-A statistic says what a block of rows adds as a few terms, in numbers:
+A statistic describes the contribution of a block of rows by a few terms, in numbers:
 
 - `Product`: sum l d, l a number of size at most L and d = v/|v| a direction;
 - `Square`: sum s s' in isometric entries, |s| <= S;
@@ -56,7 +56,7 @@ class PlacedRows:
     units : ndarray, shape (k,), or None
         None where nothing is on a grid.
     size : ndarray, shape (rows,), or None
-        What the rows are multiplied by.
+        Factors of the rows.
     room : ScratchBuffers or None
         Memory for their forms, which are valid until rows are read again.
     """
@@ -123,7 +123,7 @@ class RowReader:
         self.room.clear()
 
     def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
-        """Return what is made of the rows and of arguments of these names, once for all readers of a block.
+        """Return values derived from the rows and the named arguments, once for all readers of a block.
 
         Who gets it does not write into it.
         """
@@ -194,7 +194,7 @@ class RowReader:
 def grid_of(
     block: SiteBlock, args: Args, chosen: Integers | None, constant: int | None
 ) -> tuple[Any, ColumnGrid | None]:
-    """Return where columns stand in a block, whose rows are not read, and their grid if bounds allow one."""
+    """Return the positions of columns in a block, without reading rows, and their grid if there is one."""
     index = slice(None) if chosen is None else np.asarray(chosen)
     low = block.low[index].copy()
     high = block.high[index].copy()
@@ -227,7 +227,7 @@ Term: TypeAlias = Product | Square | Counts
 
 
 class Terms(Protocol):
-    """What a block of rows adds: always as many terms, of the same kinds and sizes."""
+    """Contribution of a block of rows: always the same number of terms, of the same kinds and sizes."""
 
     def __call__(self, rows: RowReader, /) -> Sequence[Term]:
         """Return the terms."""

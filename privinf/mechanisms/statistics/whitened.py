@@ -1,7 +1,7 @@
 r"""Sums of the one-step fit of least squares: of residuals, in coordinates learnt from an earlier release.
 
 z stands for (clip(x, bounds) - center) / scale, with its constant 1, e = (clip(y) - intercept) k - z'theta
-for the residual (k the public `response_factor`), clipped to +-E where `residual_clip` says so, and v = M z
+for the residual (k the public `response_factor`), clipped to +-E given `residual_clip`, and v = M z
 for the row in the coordinates that the public matrix M makes, t = |v| |e| / s for the size of its score in
 units of a public s, and q = sign(e) v / |v| for its direction.
 
@@ -20,7 +20,7 @@ units of a public s, and q = sign(e) v / |v| for its direction.
 With ``row_weights`` z and e are multiplied by sqrt(w), w = min(1, 1/max_j z_j^2) over all columns but the
 constant.
 
-All hold for any arguments, and whatever stands in the rows: the norms are enforced on what is summed.
+All hold for any arguments and any rows: the norms are enforced on the summands.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _square_sensitivity(args: Args, columns: int) -> RecordSensitivity:
 
 
 def _check(args: Args, columns: int) -> None:
-    """Check what every statistic takes."""
+    """Check the common arguments of the statistics."""
     positive(args, "response_factor")
     vector(args, "theta", columns)
     if check_array(args.get("whitening", ()), "whitening", ndim=2).shape != (columns, columns):
