@@ -85,7 +85,7 @@ class TailBias:
     ----------
     upper : ndarray, shape (p,)
         The signed upper layer of the scores.
-    upper_sd, layer, ratio : float
+    upper_sd, between, ratio : float
         Its noise, its size by the counts, and lambda.
     curvature : float
         What the Hessian's clip takes from the last step: its excess times the step's length.

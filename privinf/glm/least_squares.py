@@ -102,7 +102,7 @@ class OneStepFit:
 
     Attributes
     ----------
-    pilot : InitialEstimate
+    initial : InitialEstimate
     clip : Clip
     hessian : ndarray, shape (p, p)
         H, its eigenvalues floored: what the estimate inverts.

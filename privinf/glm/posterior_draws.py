@@ -58,7 +58,7 @@ class PosteriorDraws:
         Whether they are from the posterior.
     length2, shift : float
         The last step: its mean square in standard errors, and by how much it moved linear predictors.
-    settled : bool
+    converged : bool
     sampling : ndarray, shape (p, p)
         Covariance that the rows alone would leave.
     """

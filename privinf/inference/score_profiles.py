@@ -99,7 +99,7 @@ class Profiles:
         Whether all of the hyperplane is proved to be outside.
     sought : (N,) bool array
         Whether a minimum has been sought.
-    neighbours : (2, N) int array
+    neighbors : (2, N) int array
         The hyperplane before and after, in a ring.
     """
 

@@ -27,7 +27,7 @@ EMPTY = "no coefficients near the estimate pass the score test, so the score set
 
 
 def score_interval(
-    system: ExampleScores, root: Root, column: int, *, alpha: float = 0.05, reach: float = 100.0
+    system: ExampleScores, root: Root, column: int, *, alpha: float = 0.05, max_distance: float = 100.0
 ) -> ScoreSet:
     r"""Return a confidence interval for one coefficient that needs no invertible bread.
 
@@ -39,7 +39,7 @@ def score_interval(
     column : int
         The parameter, 0..p - 1.
     alpha : float, default 0.05
-    reach : float, default 100
+    max_distance : float, default 100
         Largest distance of an end from the estimate, in the system's units; beyond it ends are infinite.
 
     Returns
@@ -61,7 +61,7 @@ def score_interval(
     profile is followed outwards from the estimate in growing steps, each minimum started from the last
     one, until it exceeds five times the critical value; the hull of the set is returned. The
     score of a nonlinear loss fades far from the truth, where a few records dominate it (leverage above 1/4)
-    and the test has no power: a side that is still inside there, or at `reach`, is infinite.
+    and the test has no power: a side that is still inside there, or at `max_distance`, is infinite.
 
     Minima by Gauss-Newton steps on T itself, the change of the meat included; nuisance parameters as in
     `score_test`. Some hundred passes over the records for each coefficient.
@@ -86,7 +86,7 @@ def score_interval(
     True
     """
     check_fraction(alpha, "alpha")
-    check_positive(reach, "reach")
+    check_positive(max_distance, "max_distance")
     if check_count(column, "column", least=0) >= system.p:
         raise ArgumentError(f"column must be an index from 0 to {system.p - 1}")
     is_column = np.arange(system.p) == column
@@ -94,7 +94,7 @@ def score_interval(
     df = int(under_test.sum())
     profile = _Profile(system, under_test, int(under_test[:column].sum()), CHI_SQUARE.critical(df, alpha))
     centre, unit = profile.centre(root.params)
-    low, high = (profile.end(centre, side * unit, reach) for side in (-1.0, 1.0))
+    low, high = (profile.end(centre, side * unit, max_distance) for side in (-1.0, 1.0))
     return ScoreSet(((low, high),), 1.0 - alpha, df)
 
 
@@ -128,14 +128,14 @@ class _Profile:
                 return best, unit if unit > 0.0 else 1.0
         raise NotAvailableError(EMPTY)
 
-    def end(self, centre: NullPoint, unit: float, reach: float) -> float:
+    def end(self, centre: NullPoint, unit: float, max_distance: float) -> float:
         """Return the end of the set on the side of `unit`, infinite if there is none."""
         origin = float(centre.theta[self.under_test][self.coordinate])
         point = centre
         inside = (0.0, centre)
         outside = 0.0
         distance = 1.0
-        while distance * abs(unit) <= reach:
+        while distance * abs(unit) <= max_distance:
             moved = self._at(origin + distance * unit, point)
             if moved is None or self._leverage(moved) > _LEVERAGE:
                 break

@@ -109,8 +109,8 @@ class JointFit:
 
 def targets_above_noise(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
     """Return the targets that have debiased coefficients."""
-    clear = [True] * len(targets) if debiased.above_noise is None else debiased.above_noise
-    return [j for j, keep in zip(targets, clear, strict=True) if keep]
+    above_noise = [True] * len(targets) if debiased.above_noise is None else debiased.above_noise
+    return [j for j, keep in zip(targets, above_noise, strict=True) if keep]
 
 
 def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
@@ -272,8 +272,8 @@ def _fitted(
     except HiddenByNoise as hidden:
         missed = None if candidates is None else candidates.test(rows, sparse_columns(fit, plan))
         return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
-    clear = targets_above_noise(targets, debiased)
-    missed = missed_column_test(sums, rows, fit, clear, candidates, debiased, plan, vectors)
+    above_noise = targets_above_noise(targets, debiased)
+    missed = missed_column_test(sums, rows, fit, above_noise, candidates, debiased, plan, vectors)
     return JointFit(fit=fit, targets=targets, debiased=debiased, missed=missed)
 
 

@@ -267,7 +267,7 @@ class TargetDetection:
 
     Attributes
     ----------
-    seen_from, correlation : float
+    detection_limit, correlation : float
         From where on effects, in standard errors without privacy, and correlations with targets are found.
     sampling, errors : ndarray, shape (k,)
         Standard errors of the targets: without privacy, and total.
@@ -275,22 +275,24 @@ class TargetDetection:
         Divisors of the targets' coefficients.
     """
 
-    seen_from: float
+    detection_limit: float
     correlation: float
     sampling: Floats
     errors: Floats
     unit: Floats
 
     @classmethod
-    def without(cls, seen_from: float) -> TargetDetection:
+    def without(cls, detection_limit: float) -> TargetDetection:
         """Return that of no target."""
         nothing = np.empty(0)
-        return cls(seen_from=seen_from, correlation=1.0, sampling=nothing, errors=nothing, unit=nothing)
+        return cls(
+            detection_limit=detection_limit, correlation=1.0, sampling=nothing, errors=nothing, unit=nothing
+        )
 
     @property
     def bias(self) -> Floats:
         """Bias that an effect just below both may give each target, shape (k,)."""
-        return self.correlation * self.seen_from * self.sampling
+        return self.correlation * self.detection_limit * self.sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +305,7 @@ class OmittedCandidates:
         T of each, in order: all but the last stand out.
     columns : int
         Number of columns outside the fit.
-    seen_from : float
+    detection_limit : float
         As in `MissedColumnTest`.
     further : float
         Price of all candidates but the first, and of the refits with columns that joined, zCDP.
@@ -313,7 +315,7 @@ class OmittedCandidates:
 
     statistics: dict[int, float]
     columns: int
-    seen_from: float
+    detection_limit: float
     further: float = 0.0
     targets: dict[int, float] = field(default_factory=dict)
 
@@ -350,13 +352,13 @@ class OmittedCandidates:
         if not statistics:
             return None
         if targets is None:
-            targets = TargetDetection.without(self.seen_from)
+            targets = TargetDetection.without(self.detection_limit)
         column = max(statistics, key=lambda j: statistics[j])
         fixed = {rows.constant, *self.found}
         selected_columns = {*columns.kept}
         dropped = [t for j, t in columns.ratios.items() if j not in fixed | selected_columns]
         fitted = (selected_columns | {*self.found}) - {rows.constant}
-        faint = [j for j in fitted if columns.ratios.get(j, math.inf) < self.seen_from]
+        faint = [j for j in fitted if columns.ratios.get(j, math.inf) < self.detection_limit]
         return MissedColumnTest(
             column=rows.names[column],
             statistic=statistics[column],
@@ -366,7 +368,7 @@ class OmittedCandidates:
             standing_out=sum(int(t > self.critical) for t in [*dropped, *statistics.values()]),
             found=tuple(rows.names[j] for j in self.found),
             exhausted=self.exhausted,
-            seen_from=targets.seen_from,
+            seen_from=targets.detection_limit,
             correlation=targets.correlation,
             bias=tuple(float(value) for value in targets.bias / targets.unit),
             bias_in_errors=float((targets.bias / targets.errors).max(initial=0.0)),
@@ -438,7 +440,7 @@ def searched(
     fit: Fit,
     test_candidate: Callable[[Fit], tuple[int, float, Fit]],
     outside: int,
-    seen_from: float,
+    detection_limit: float,
     prices: tuple[float, float],
     scores: float,
     refit: Callable[[Fit], Fit],
@@ -452,7 +454,7 @@ def searched(
         Returns the strongest candidate column outside a fit, its statistic, and the fit with it.
     outside : int
         Number of columns outside the fit.
-    seen_from : float
+    detection_limit : float
     prices : tuple of float
         Of a test, and of a refit with the column that joined.
     scores : float
@@ -476,7 +478,7 @@ def searched(
         spent = spent + price
     further = spent if math.isfinite(price) else 0.0
     return fit, OmittedCandidates(
-        statistics=statistics, columns=outside, seen_from=seen_from, further=further
+        statistics=statistics, columns=outside, detection_limit=detection_limit, further=further
     )
 
 
@@ -523,7 +525,7 @@ def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedC
     """Return the candidates if all columns are targets: none; None if all columns are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - DETECTION_PROBABILITY)
-    return OmittedCandidates(statistics={}, columns=outside, seen_from=need) if outside else None
+    return OmittedCandidates(statistics={}, columns=outside, detection_limit=need) if outside else None
 
 
 def _tested(
@@ -630,9 +632,9 @@ def missed_column_test(
         inside = set(fit.support if plan.all_targets else fit.selected)
         candidates = replace(candidates, targets={j: float(t) for j, t in sizes if j not in inside})
     releases = () if vectors is None else vectors.releases
-    seen_from, correlation = _detection(candidates.seen_from, sums, fit, debiased, plan, releases)
+    detection_limit, correlation = _detection(candidates.detection_limit, sums, fit, debiased, plan, releases)
     detection = TargetDetection(
-        seen_from=seen_from,
+        detection_limit=detection_limit,
         correlation=correlation,
         sampling=np.sqrt(parts.sampling),
         errors=errors,
@@ -648,7 +650,7 @@ def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
 
 
 def _detection(
-    seen_from: float,
+    detection_limit: float,
     sums: SparseSums,
     fit: SparseFit,
     debiased: DebiasedFit,
@@ -662,7 +664,7 @@ def _detection(
         sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP
     )
     if (selection := sharpest(releases, CANDIDATE)) is not None:
-        seen_from = max(seen_from, selection.found_from * math.sqrt(sums.n) / fit.scale)
+        detection_limit = max(detection_limit, selection.found_from * math.sqrt(sums.n) / fit.scale)
     if (test_candidate := sharpest(releases, NEIGHBORS)) is not None:
         correlation = min(test_candidate.found_from, 1.0)
-    return seen_from, correlation
+    return detection_limit, correlation

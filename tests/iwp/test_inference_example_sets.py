@@ -195,7 +195,7 @@ def test_bad_arguments_are_refused():
         lambda: score_test(system, tested=[1, 1, 1]),
         lambda: score_interval(system, root, 3),
         lambda: score_interval(system, root, 0, alpha=1.0),
-        lambda: score_interval(system, root, 0, reach=0.0),
+        lambda: score_interval(system, root, 0, max_distance=0.0),
     ):
         with pytest.raises(ArgumentError):
             call()

@@ -72,7 +72,7 @@ def planned(rho, targets, names):
 @pytest.mark.audit
 @pytest.mark.parametrize(("n", "rho"), [(6_000, 0.4), (12_000, 0.3)])
 def test_what_is_seen_is_seen_and_joins(n, rho):
-    effect = searched(0, n, rho)[1].seen_from
+    effect = searched(0, n, rho)[1].detection_limit
     assert 4.0 < effect < 7.0
     found = [searched(seed, n, rho, effect) for seed in range(20)]
     assert np.mean([30 in suspects.found for _, suspects in found]) >= binomial_limits(0.8, 20)[0]

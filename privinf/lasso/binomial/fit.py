@@ -321,7 +321,7 @@ def _missed(
     for j in chosen:
         ratios.pop(j, None)
     detection = TargetDetection(
-        seen_from=candidates.seen_from,
+        detection_limit=candidates.detection_limit,
         correlation=correlation,
         sampling=np.sqrt(sampling),
         errors=np.sqrt(sampling + np.diag(debiased.privacy)),

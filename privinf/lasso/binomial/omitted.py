@@ -102,7 +102,7 @@ def screen_omitted_logistic(
     need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * _relative_error(
         sums, fit, rho
     )
-    return wider, replace(candidates, seen_from=max(peeled, need))
+    return wider, replace(candidates, detection_limit=max(peeled, need))
 
 
 def _allowed(sums: LogisticSums, fit: LogisticFit, excluded: Sequence[int]) -> Flags:

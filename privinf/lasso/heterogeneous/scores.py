@@ -136,10 +136,10 @@ def site_scores(
             slope_sd=slope_sds[place][at] / unit,
             n=sites[name].n,
         )
-        clear = slopes_above_noise(score)
-        score = score.only(clear)
-        at = at[clear]
-        unit = unit[clear]
+        above_noise = slopes_above_noise(score)
+        score = score.only(above_noise)
+        at = at[above_noise]
+        unit = unit[above_noise]
         targets_above_noise[name] = [targets[int(i)] for i in at]
         debiased[name] = None
         columns[name] = columns[name][:, at]
@@ -207,14 +207,14 @@ def _release(
     sums: SparseSums, columns: Floats, fit: SiteEffects, targets: Sequence[int], prices: ScorePrices
 ) -> _Released:
     k = len(targets)
-    clear = math.isinf(prices.score)
+    noiseless = math.isinf(prices.score)
     used = np.flatnonzero(columns.any(axis=1))
     unit = np.sqrt(columns[list(targets), np.arange(k)])
     radius = product_radius(sums.n, prices.score).bound
-    bound = UNCLIPPED if clear else radius * fit.scale
-    slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if clear else (SLOPE_CLIP, average_bound(k))
+    bound = UNCLIPPED if noiseless else radius * fit.scale
+    slope_clip, average_clip = (UNCLIPPED, UNCLIPPED) if noiseless else (SLOPE_CLIP, average_bound(k))
     # In one vector the noise has one size: weights give its parts their prices.
-    slope_weight, average_weight = (1.0, 1.0) if clear else prices.weights
+    slope_weight, average_weight = (1.0, 1.0) if noiseless else prices.weights
     score = Score(
         columns=used.tolist(),
         transform=columns[used] / unit,
@@ -236,7 +236,7 @@ def _release(
     slope_unit = slope_clip / slope_weight
     average_unit = average_clip / average_weight
     square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
-    if not clear:
+    if not noiseless:
         square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
     return _Released(
         score=mean[:k] * bound,

@@ -331,7 +331,7 @@ class SiteGrams:
     size: int
     joint: bool
     own_precision: bool
-    _whole: dict[str, Correlations]
+    _site_correlations: dict[str, Correlations]
 
     def shared_root(self, support: Sequence[int]) -> Whitening:
         """Return the root of the pooled correlations of the columns selected for the shared part."""
@@ -358,7 +358,7 @@ class SiteGrams:
 
     def _all(self, name: str) -> Correlations:
         """Return correlations of all columns, of one site or (no name) of all rows; released once."""
-        if name not in self._whole:
+        if name not in self._site_correlations:
             sums = self.sites.get(name, self.pooled)
             p = len(self.pooled.units.scale)
             part = 1.0 - SHARED_PART if self.own_precision else 1.0
@@ -369,8 +369,8 @@ class SiteGrams:
                 Labels.GRAM_OF_ALL_COLUMNS,
                 bound=COLUMN_CLIP,
             )
-            self._whole[name] = Correlations(*correlations(gram, sd))
-        return self._whole[name]
+            self._site_correlations[name] = Correlations(*correlations(gram, sd))
+        return self._site_correlations[name]
 
     def _part(self, sums: SparseSums, columns: Sequence[int], rho: float) -> Correlations:
         norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(columns))
@@ -399,7 +399,7 @@ def site_grams(
         size=size,
         joint=joint,
         own_precision=own_precision,
-        _whole={},
+        _site_correlations={},
     )
 
 
