@@ -16,6 +16,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import pytest
 
 FOLDER = os.environ.get("PRIVINF_MESSAGES")
 SHORTEST = 4  # words
+NO_REWRAP = "\b"  # click's mark of a paragraph whose lines stay
 _PACKAGE = f"{os.sep}privinf{os.sep}"
 _seen: dict[tuple[str, str], str] = {}
 
@@ -47,14 +49,15 @@ def record(kind: str, text: str) -> None:
     """Keep a text, if the package made it and it is a sentence."""
     place = _place(3)
     if place and len(text.split()) >= SHORTEST and not text.lstrip().startswith(("{", "[")):
-        _seen.setdefault((place, plain(text)), f"{kind}: {' '.join(text.split())}")
+        shown = text if kind == "command" else " ".join(text.split())
+        _seen.setdefault((place, plain(text)), f"{kind}: {shown}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Listen to errors, warnings, notes and to what commands print."""
     import click
 
-    from privinf.errors import PrivinfError
+    from privinf.errors import PrivinfError, PrivinfWarning
     from privinf.results.notes import Note
 
     def error(self: PrivinfError, *words: Any) -> None:
@@ -70,14 +73,14 @@ def pytest_configure(config: pytest.Config) -> None:
         record("note", self.text)
 
     def echo(message: Any = None, *rest: Any, **options: Any) -> None:
-        for line in str(message).splitlines():
-            record("command", line)
+        record("command", str(message))
         echoed(message, *rest, **options)
 
-    def warn(message: Any, *rest: Any, **options: Any) -> None:
-        record("warning", str(message))
+    def warn(message: Any, category: Any = None, *rest: Any, **options: Any) -> None:
+        if isinstance(category, type) and issubclass(category, PrivinfWarning):
+            record("warning", str(message))
         options["stacklevel"] = options.get("stacklevel", 1) + 1
-        warned(message, *rest, **options)
+        warned(message, category, *rest, **options)
 
     Note.__post_init__ = note  # type: ignore[method-assign]
     click.echo = echo  # type: ignore[assignment]
@@ -85,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write what was recorded; every process has a file of its own."""
+    """Write a file of what this process recorded."""
     if FOLDER and _seen:
         Path(FOLDER).mkdir(parents=True, exist_ok=True)
         rows = [[place, key, text] for (place, key), text in _seen.items()]
@@ -99,7 +102,7 @@ def _helps() -> Iterator[tuple[str, str, str]]:
     from privinf.cli import main
 
     def below(command: Any, path: str) -> Iterator[tuple[str, str, str]]:
-        yield path, "", f"help of '{path}': {' '.join((command.help or '').split())}"
+        yield path, "", f"help of '{path}': {cleandoc((command.help or '').replace(NO_REWRAP, ''))}"
         for option in command.params:
             if getattr(option, "help", None):
                 yield path, option.name, f"help of '{path} {option.opts[0]}': {' '.join(option.help.split())}"
