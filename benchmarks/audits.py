@@ -1,7 +1,7 @@
 """All audits with more draws than the tests take: ``python benchmarks/audits.py`` (about two minutes).
 
-Every row draws a mechanism through its public door on its worst pair of neighbours and proves, at 99.9%, a
-lower bound on its loss; a mutant is the same with one thing broken, and its bound must exceed the claim.
+Every row draws a mechanism through its public function on its worst pair of neighbours and proves, at 99.9%,
+a lower bound on its loss; a mutant is the same with one thing broken, and its bound must exceed the claim.
 The draws and their exact log-likelihood ratios are those of tests/privacy/test_audits.py.
 """
 

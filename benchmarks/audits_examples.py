@@ -1,8 +1,9 @@
 """Audits of local examples with more draws than the tests take: ``python benchmarks/audits_examples.py``.
 
-Every row draws a release through its public door on its worst pair of records and proves, at 99.9%, a lower
-bound on its loss; a mutant is the same with one thing broken, and its bound must exceed the level that was
-named. The draws and their exact log-likelihood ratios are those of tests/privacy/test_local_examples_audits.py.
+Every row draws a release through its public function on its worst pair of records and proves, at 99.9%, a
+lower bound on its loss; a mutant is the same with one thing broken, and its bound must exceed the level that
+was named. The draws and their exact log-likelihood ratios are those of
+tests/privacy/test_local_examples_audits.py.
 """
 
 from __future__ import annotations

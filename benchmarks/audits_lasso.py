@@ -1,10 +1,10 @@
 """Audits of peeling and scores with more draws than the tests take: ``python benchmarks/audits_lasso.py``.
 
-Every row draws a release on its worst pair of records and proves, at 99.9%, a lower bound on its loss; a mutant is
-the same with one thing broken, and its bound must exceed the claim. The draws and their exact log-likelihood ratios
-are those of tests/privacy/test_lasso_audits.py, whole fits those of tests/privacy/test_lasso_whole_fit.py.
-``--only releases``, ``--only whole`` and ``--only broken`` make one of the three tables and leave the others as they
-stand; ``--scale 0.1`` takes a tenth of the whole fits.
+Every row draws a release on its worst pair of records and proves, at 99.9%, a lower bound on its loss; a
+mutant is the same with one thing broken, and its bound must exceed the claim. The draws and their exact
+log-likelihood ratios are those of tests/privacy/test_lasso_audits.py, whole fits those of
+tests/privacy/test_lasso_whole_fit.py. ``--only releases``, ``--only whole`` and ``--only broken`` make one of
+the three tables and leave the others as they stand; ``--scale 0.1`` takes a tenth of the whole fits.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def peeling(t: Any, table: Any) -> None:
 
 
 def scores(t: Any, table: Any) -> None:
-    """Audit sums of clipped scores through the server's door."""
+    """Audit sums of clipped scores through the server's interface."""
     for name, args in (("gradient step", t.STEP), ("debiased coordinates", t.COORDINATE)):
         for noise in (t.SEEDED, t.SECURE):
             for far, word in ((1.0, ""), (40.0, ", records far outside")):

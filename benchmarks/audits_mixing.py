@@ -1,8 +1,9 @@
 """Audits of the party releases with more draws than the tests take: ``python benchmarks/audits_mixing.py``.
 
-Every row draws a release, or a whole fit, through its public door on a worst pair of neighbours and proves,
-at 99.9%, a lower bound on its loss; a mutant is the same with one thing broken, and its bound must exceed
-the claim. The draws and their exact log-likelihood ratios are those of tests/privacy/test_mixing_audits.py.
+Every row draws a release, or a whole fit, through its public function on a worst pair of neighbours and
+proves, at 99.9%, a lower bound on its loss; a mutant is the same with one thing broken, and its bound must
+exceed the claim. The draws and their exact log-likelihood ratios are those of
+tests/privacy/test_mixing_audits.py.
 """
 
 from __future__ import annotations

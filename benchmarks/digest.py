@@ -1,13 +1,13 @@
 """One digest a fit: ``python benchmarks/digest.py [--against FILE]`` (a minute, one core).
 
-Some 200 seeded fits, by every model and door, through public names alone, so that the same file runs on
-trees that differ in where modules are. A line is ``name numbers summary``: sha256 over the bits of every
+Some 200 seeded fits, by every model and entry point, through public names alone, so that the same file runs
+on trees that differ in where modules are. A line is ``name numbers summary``: sha256 over the bits of every
 number that the fit gives (coefficients, covariances, intervals, p-values, what it released, what it cost) and
 over the text of its summary, without its date. A refusal or a number that is not there is part of the digest.
 Names of attributes and fields are not, so that they can change.
 
-``results/digest.txt`` has the lines of this tree, as an AMD EPYC without AVX-512 makes them (numpy 2.4, OpenBLAS
-of kernel Haswell); on another processor last bits differ, and trees are compared by two runs there.
+``results/digest.txt`` has the lines of this tree, as an AMD EPYC without AVX-512 makes them (numpy 2.4,
+OpenBLAS of kernel Haswell); on another processor last bits differ, and trees are compared by two runs there.
 
 ``--save FILE`` writes the lines, ``--against FILE`` names the fits that differ from such a file and ends with
 status 1. ``--save-numbers FILE`` keeps coefficients and standard errors in an npz file; with ``--numbers

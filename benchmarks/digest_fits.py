@@ -1,4 +1,4 @@
-"""The seeded fits of `digest.py`: every model, door and option on small made-up tables, by public names."""
+"""The seeded fits of `digest.py`: every model, entry point and option on small made-up tables, by public names."""
 
 from __future__ import annotations
 
@@ -510,12 +510,12 @@ def lasso(name: str, *, n: int = 90, by_party: bool = False, constant: bool = Fa
     @case(f"DebiasedLasso {name}")
     def fit() -> Any:
         asked = {"epsilon": 90.0, "delta": 0.05, "sparsity": 2, "targets": [0, 3], "rng": SEED} | how
-        doors = {key: asked.pop(key) for key in ("trust",) if key in asked}
+        entry_points = {key: asked.pop(key) for key in ("trust",) if key in asked}
         y, X = arrays(n)
         if constant:
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
-        labels = np.arange(n) % 3 if by_party or doors else None
-        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), sites=labels, **doors)
+        labels = np.arange(n) % 3 if by_party or entry_points else None
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), sites=labels, **entry_points)
         return model.fit(**asked)
 
 

@@ -1,6 +1,6 @@
 """The argument fuzzer in full: ``python benchmarks/fuzz_arguments.py``.
 
-10,000 calls of public doors, each with one or two arguments changed (tests/privacy/argument_corpus.py,
+10,000 calls of public functions, each with one or two arguments changed (tests/privacy/argument_corpus.py,
 argument_fuzzer.py).
 """
 

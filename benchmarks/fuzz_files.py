@@ -1,6 +1,6 @@
 """The file fuzzer in full: ``python benchmarks/fuzz_files.py``.
 
-At least 5,000 damaged files of every kind that the package writes or reads, through the public doors, by
+At least 5,000 damaged files of every kind that the package writes or reads, through the public functions, by
 fits that go on and at the command line (tests/privacy/file_corpus.py, file_damage.py,
 file_checkpoints.py, file_commands.py).
 """

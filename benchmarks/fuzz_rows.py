@@ -1,8 +1,8 @@
 """The fuzzer of rows in full: ``python benchmarks/fuzz_rows.py``.
 
 Every public model and test on hostile tables, with options at the ends of their ranges
-(tests/privacy/row_fuzzer.py). Run k is the same whatever the number of runs and processes; `fuzz_rows(1, seed,
-first=k)` repeats it.
+(tests/privacy/row_fuzzer.py). Run k is the same whatever the number of runs and processes; `fuzz_rows(1,
+seed, first=k)` repeats it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "privacy")]
 
-from row_fuzzer import DOORS, ROWS, SIZES, Findings, fuzz_rows  # noqa: E402
+from row_fuzzer import ENTRY_POINTS, ROWS, SIZES, Findings, fuzz_rows  # noqa: E402
 
 TARGET = ROOT / "benchmarks" / "results" / "argument_fuzzer.md"
 
@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--without", action="append", default=[], metavar="DOOR")
     asked = parser.parse_args()
-    names = [name for name in DOORS if name not in asked.without]
+    names = [name for name in ENTRY_POINTS if name not in asked.without]
     fuzz = partial(part_of, runs=asked.runs, seed=asked.seed, names=names)
     with ProcessPoolExecutor(asked.processes) as pool:
         found = merged(list(pool.map(fuzz, range(0, asked.runs, PART))))

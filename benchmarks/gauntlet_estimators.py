@@ -26,7 +26,7 @@ class Estimator:
 
     Attributes
     ----------
-    door : str
+    entry point : str
         Its class in `privinf`; an estimator whose class is not there yet is passed over.
     families : tuple of str
         Of cells without estimators of their own; none where it runs in such cells alone.
@@ -37,18 +37,18 @@ class Estimator:
         Whether it is another name for what runs everywhere, and so runs in the reduced cells alone.
     """
 
-    door: str
+    entry_point: str
     families: tuple[Family, ...]
     fit: Fitted
     equal_variance: bool = False
     few: bool = False
 
 
-def rows_model(door: str, model: dict[str, Any], more: dict[str, Any]) -> Fitted:
+def rows_model(entry_point: str, model: dict[str, Any], more: dict[str, Any]) -> Fitted:
     """Return the fit of a formula on a frame, by options of the model and of its ``fit``."""
 
     def fit(cell: Cell, frame: pd.DataFrame, rng: np.random.Generator) -> Any:
-        made = getattr(pi, door).from_formula(
+        made = getattr(pi, entry_point).from_formula(
             cell.population.formula, frame, schema=pi.Schema(cell.declared()), **model
         )
         return made.fit(epsilon=cell.epsilon, delta=DELTA, rng=rng, **more)
@@ -81,12 +81,12 @@ def lasso(cell: Cell, frame: pd.DataFrame, rng: np.random.Generator) -> Any:
     return model.fit(epsilon=cell.epsilon, delta=DELTA, sparsity=5, targets=list(LASSO_TARGETS), rng=rng)
 
 
-def mixed(door: str) -> Fitted:
+def mixed(entry_point: str) -> Fitted:
     """Return the fit of a table that three parties hold."""
 
     def fit(cell: Cell, frame: pd.DataFrame, rng: np.random.Generator) -> Any:
         _, X, bounds = split(cell, frame)
-        model = getattr(pi, door)(
+        model = getattr(pi, entry_point)(
             frame[cell.response],
             X,
             parties=PARTIES,
@@ -99,8 +99,10 @@ def mixed(door: str) -> Fitted:
     return fit
 
 
-def glm(door: str, family: Family) -> Estimator:
-    return Estimator(door, (family,), rows_model(door, {"family": family}, {}), few="GLM" in pi.__all__)
+def glm(entry_point: str, family: Family) -> Estimator:
+    return Estimator(
+        entry_point, (family,), rows_model(entry_point, {"family": family}, {}), few="GLM" in pi.__all__
+    )
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -119,8 +121,8 @@ ESTIMATORS: dict[str, Estimator] = {
     "Logit nonrobust": Estimator("Logit", ("binomial",), rows_model("Logit", {}, {"cov_type": "nonrobust"})),
     "Poisson": Estimator("Poisson", ("poisson",), rows_model("Poisson", {}, {})),
     **{
-        f"{door} {family}": glm(door, family)
-        for door in ("GLM", "FederatedGLM")
+        f"{entry_point} {family}": glm(entry_point, family)
+        for entry_point in ("GLM", "FederatedGLM")
         for family in ("gaussian", "binomial", "poisson")
     },
     "MomentOLS local": Estimator("MomentOLS", (), rows_model("MomentOLS", {"trust": "local"}, {})),
@@ -142,7 +144,9 @@ def estimators_of(cell: Cell, wanted: list[str] | None = None) -> list[str]:
         and (cell.reduced or not each.few)
     ]
     return [
-        name for name in found if (wanted is None or name in wanted) and ESTIMATORS[name].door in pi.__all__
+        name
+        for name in found
+        if (wanted is None or name in wanted) and ESTIMATORS[name].entry_point in pi.__all__
     ]
 
 

@@ -62,7 +62,7 @@ def write_growth(replications: int, path: Path) -> None:
             print(f"{name}: skipped, needs {BY_NAME[name].population.missing} (extra `datasets`)")
             continue
         for estimator in BESIDE:
-            if ESTIMATORS[estimator].door in pi.__all__:
+            if ESTIMATORS[estimator].entry_point in pi.__all__:
                 rows.append(_row(BY_NAME[name], estimator, replications))
                 print(rows[-1], flush=True)
     sizes = " | ".join(f"{n:,}" for n in SIZES)

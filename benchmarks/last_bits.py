@@ -2,7 +2,7 @@
 
 Every whitelisted function and power, and every pair of nested ones: at the evaluator, whether any of the
 candidates leaves the interval that its bounds imply even before it is put inside; then the worst of each
-through every door of a holder, on two neighbouring tables (tests/privacy/ulp_search.py).
+through every entry point of a holder, on two neighbouring tables (tests/privacy/ulp_search.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privinf.schema import Design, Interval, expressions
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "privacy"))
 
-from ulp_search import DOMAIN, DOORS, HIGH, LOW, SCHEMA, Candidate, chains, differing, search, written  # noqa: E402
+from ulp_search import DOMAIN, ENTRY_POINTS, HIGH, LOW, SCHEMA, Candidate, chains, differing, search, written  # noqa: E402
 
 TARGET = ROOT / "benchmarks" / "results" / "last_bits.md"
 POLICY = SitePolicy(trusted_server=True, new_designs=100_000)
@@ -89,7 +89,7 @@ def of_chain(job: tuple[tuple[str, ...], int, int]) -> Counter[str]:
     found.update(name for name, _ in differing(candidates))
     with tempfile.TemporaryDirectory() as folder:
         found["daemon"] += through_daemons(candidates, Path(folder))
-    found.update({f"{name} tried": len(candidates) for name in (*DOORS, "daemon")})
+    found.update({f"{name} tried": len(candidates) for name in (*ENTRY_POINTS, "daemon")})
     return found
 
 
@@ -112,7 +112,7 @@ def main() -> None:
         pairs=len(jobs) - alone,
         keep=options.keep,
     )
-    for name in ("evaluator", *DOORS, "daemon"):
+    for name in ("evaluator", *ENTRY_POINTS, "daemon"):
         text += f"| {name} | {total[f'{name} tried']:,} | {total[name]} |\n"
     TARGET.write_text(text)
     print(text)

@@ -1,10 +1,12 @@
-"""Ledgers put back, deleted, replaced, cut and opened twice: ``python benchmarks/ledger_attacks.py [--tries N]``.
+"""Ledgers put back, deleted, replaced, cut and opened twice: ``python benchmarks/ledger_attacks.py [--tries
+N]``.
 
 Three sites have keys, a signed roster, and ledgers with anchors; an asker remembers heads. A try sets all
-files to one state, attacks those of "north" (and, in a rollback, of all but one of who could notice it), starts
-the sites, and asks for one secure sum. A part of the tries attacks a `LedgerFile`, whose next question is the
-next spend. Counted is who noticed, and what nobody did. With every witness put back nobody can: such
-tries are counted apart. Writes benchmarks/results/ledger_attacks.md, unless other than 5,000 tries are wanted.
+files to one state, attacks those of "north" (and, in a rollback, of all but one of who could notice it),
+starts the sites, and asks for one secure sum. A part of the tries attacks a `LedgerFile`, whose next question
+is the next spend. Counted is who noticed, and what nobody did. With every witness put back nobody can: such
+tries are counted apart. Writes benchmarks/results/ledger_attacks.md, unless other than 5,000 tries are
+wanted.
 """
 
 from __future__ import annotations
@@ -287,7 +289,7 @@ class FileWorld:
         self.path.write_bytes(self.states[-1][0])
         self.anchor.write_bytes(self.states[-1][1])
         living = LedgerFile(self.path, anchor=self.anchor)
-        door = living if rng.random() < 0.5 else None
+        entry_point = living if rng.random() < 0.5 else None
         older, anchor_older = self.states[int(rng.integers(STATES - 1))]
         how = (
             "rolled back",
@@ -317,9 +319,11 @@ class FileWorld:
             content = bytearray(self.path.read_bytes())
             content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(7))
             self.path.write_bytes(bytes(content))
-        door = LedgerFile(self.path, Budget(mu=9.0), anchor=self.anchor) if door is None else door
-        door.spend(entry())
-        return ALL if how.endswith("too") and door is not living else how
+        entry_point = (
+            LedgerFile(self.path, Budget(mu=9.0), anchor=self.anchor) if entry_point is None else entry_point
+        )
+        entry_point.spend(entry())
+        return ALL if how.endswith("too") and entry_point is not living else how
 
 
 ATTACKS = (rollback, deletion, replacement, truncation, double, under_a_living_site)

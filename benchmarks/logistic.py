@@ -1,10 +1,11 @@
-"""Logistic and Poisson regression of one table through the public doors: coverage, width, what is flagged.
+"""Logistic and Poisson regression of one table through the public functions: coverage, width, what is
+flagged.
 
     python benchmarks/logistic.py [--replications 200] [--cells "2% positives 1;any affair 1"]
 
-Writes benchmarks/results/logistic.md unless cells are named. The cells are the gauntlet's. Width is over that of statsmodels' Logit (Poisson: HC0) without privacy; coverage
-is that of the constant and of the worst slope among fits with sandwich intervals, and of all coefficients
-among posteriors.
+Writes benchmarks/results/logistic.md unless cells are named. The cells are the gauntlet's. Width is over that
+of statsmodels' Logit (Poisson: HC0) without privacy; coverage is that of the constant and of the worst slope
+among fits with sandwich intervals, and of all coefficients among posteriors.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ def fits_of(
     cell: Cell, truth: Reference | None, count: int, seed: int
 ) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Return the kind of each fit, which coefficients it covers, and relative widths."""
-    door = pi.Poisson if cell.family == "poisson" else pi.Logit
+    entry_point = pi.Poisson if cell.family == "poisson" else pi.Logit
     schema, found = pi.Schema(cell.declared()), []
     for replication in range(count):
         rng = np.random.default_rng([seed, replication])
         frame = cell.population.draw(cell.n, rng)
-        model = door.from_formula(cell.population.formula, frame, schema=schema)
+        model = entry_point.from_formula(cell.population.formula, frame, schema=schema)
         fit = model.fit(epsilon=cell.epsilon, delta=DELTA, rng=rng)
         try:
             ends = fit.conf_int()

@@ -1,10 +1,11 @@
 """Widths that `privinf.plan_study` predicts, beside those of fits to rows that it never saw.
 
-    python benchmarks/planner.py                 # 10 to 40 minutes of one core -> benchmarks/results/planner.md
-    python benchmarks/planner.py --fits 24       # prints, and writes no page
+    python benchmarks/planner.py                 # 10 to 40 minutes of one core ->
+    benchmarks/results/planner.md python benchmarks/planner.py --fits 24       # prints, and writes no page
 
-Rows are drawn with replacement from two real tables (statsmodels' fair and randhie), and from two laws that are
-not the planner's. The planner gets what a code book prints: means, sds and correlations to two digits, R2.
+Rows are drawn with replacement from two real tables (statsmodels' fair and randhie), and from two laws that
+are not the planner's. The planner gets what a code book prints: means, sds and correlations to two digits,
+R2.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Design:
     formula, logit : str
         The linear and the logistic model.
     guesses, odds : Guesses
-        Code books; of the logistic model with its coefficients, as an older study has them, in place of correlations
-        with the response.
+        Code books; of the logistic model with its coefficients, as an older study has them, in place of
+        correlations with the response.
     """
 
     draw: Callable[[int, np.random.Generator], pd.DataFrame]
@@ -259,7 +260,7 @@ def plan(name: str, design: Design) -> pi.Study:
 def fit(
     name: str, design: Design, which: tuple[str, ...], n: int, epsilon: float, rng: np.random.Generator
 ) -> Any:
-    """Return one fit of fresh rows, by the public doors."""
+    """Return one fit of fresh rows, by the public functions."""
     frame, schema, f = design.draw(n, rng), pi.Schema(design.columns), design.formula
     level = {"epsilon": epsilon, "delta": DELTA, "rng": rng}
     if name == "MomentOLS local":
@@ -279,8 +280,8 @@ def fit(
 def measured(
     name: str, design: Design, which: tuple[str, ...], fits: int, n: int, epsilon: float
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """Return the median widths of fits that are not marked weak, the share of those that are, and the share of
-    intervals without zero.
+    """Return the median widths of fits that are not marked weak, the share of those that are, and the share
+    of intervals without zero.
     """
     widths, found = [], []
     for number in range(fits):

@@ -1,9 +1,9 @@
 """Size, coverage and power of `pi.stats`, by its own laws of simulated releases, and a few hundred real runs.
 
 ``python benchmarks/tests_size.py [part ...]`` writes benchmarks/results/tests_size.md; the parts are groups,
-one, power, doors, shares, pairs, pure_pairs, tables, laplace, clipped and large (default: all, about 20 minutes of
-a core). Records come from laws on a few hundred values, so that sums of any n are drawn as counts; 10,000
-releases a cell unless it says less.
+one, power, entry points, shares, pairs, pure_pairs, tables, laplace, clipped and large (default: all, about
+20 minutes of a core). Records come from laws on a few hundred values, so that sums of any n are drawn as
+counts; 10,000 releases a cell unless it says less.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ TABLES = {
 
 
 def tables(made=99, chunk=1000, names=tuple(TABLES)):
-    """Return sizes by chi-square and by made-up tables; fewer of these than the door has give the same size."""
+    """Return sizes by chi-square and by made-up tables; fewer of these than the entry point has give the same size."""
     rows = []
     for place, (name, (p, q)) in enumerate(TABLES.items()):
         df = (len(p) - 1) * (len(q) - 1)
@@ -534,11 +534,11 @@ def power():
     return rows
 
 
-# ---- the doors
+# ---- the entry points
 
 
 def doors(runs=200):
-    """Return rejections at the null by the doors themselves, secure noise."""
+    """Return rejections at the null by the entry points themselves, secure noise."""
     rng, rows = np.random.default_rng(8), []
     words = {"epsilon": 1.0, "delta": 1e-6}
 

@@ -1,7 +1,8 @@
 """Other tools beside privinf, and audits of their claims: ``python benchmarks/peers/measure.py FOLDER``.
 
-FOLDER is what `install.py` filled. Every tool gets the same tables, the same public bounds and (1, 1e-5) or, if
-it offers pure privacy only, epsilon 1. The audits bound a tool's loss on one pair of neighbours from below.
+FOLDER is what `install.py` filled. Every tool gets the same tables, the same public bounds and (1, 1e-5) or,
+if it offers pure privacy only, epsilon 1. The audits bound a tool's loss on one pair of neighbours from
+below.
 """
 
 from __future__ import annotations
@@ -145,13 +146,13 @@ def peer_fits(folder: Path, tool: str, design: Design) -> Fits:
     return Fits(found["params"], found["intervals"])
 
 
-def own_fits(door: Callable[..., pi.Results], design: Design) -> Fits:
+def own_fits(entry_point: Callable[..., pi.Results], design: Design) -> Fits:
     """Return privinf's fits, with seeded noise."""
     params, intervals, warned = [], [], 0
     for i, (X, y) in enumerate(zip(design.X, design.y, strict=True)):
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            result = door(design, y, pi.add_constant(X) if design.intercept else X, i)
+            result = entry_point(design, y, pi.add_constant(X) if design.intercept else X, i)
             params.append(np.asarray(result.params))
             intervals.append(np.asarray(result.conf_int(0.05)))
         warned += bool(seen)
@@ -288,9 +289,12 @@ def comparison(folder: Path, tables: int) -> list[dict[str, object]]:
         ),
     ]
     rows = []
-    for design, tools, doors in plans:
+    for design, tools, entry_points in plans:
         rows.append(measured(design, "statsmodels", "none", clear_fits(design)))
-        rows += [measured(design, name, OURS, own_fits(door, design)) for name, door in doors.items()]
+        rows += [
+            measured(design, name, OURS, own_fits(entry_point, design))
+            for name, entry_point in entry_points.items()
+        ]
         rows += [measured(design, one, PROMISES[one], peer_fits(folder, one, design)) for one in tools]
         print(pd.DataFrame(rows).to_string(), flush=True)
     return rows

@@ -233,9 +233,9 @@ class Ledger:
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
         """Read an account, and recompute its total from its entries.
 
-        If the same account is alive in this process, the text is merged into it and the result is one more
-        door to it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not spent
-        from: anyone who kept an older text, or another copy, could spend the same budget again.
+        If the same account is alive in this process, the text is merged into it and the result is another
+        handle of it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not
+        spent from: anyone who kept an older text, or another copy, could spend the same budget again.
 
         Parameters
         ----------

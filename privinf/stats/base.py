@@ -333,7 +333,7 @@ class StatResult(PortableTest):
         ----------
         notes : {"main", "all"}
             "main": the notes that must be read and those that explain the table, four at most. "all": every
-            note, with the assumptions of the privacy claim.
+            note, with the assumptions of the privacy guarantee.
 
         Returns
         -------

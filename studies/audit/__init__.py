@@ -1,4 +1,4 @@
-"""Empirical checks of privacy claims: lower bounds on the loss, and sensitivities.
+"""Empirical checks of privacy guarantees: lower bounds on the loss, and sensitivities.
 
 An audit draws a mechanism on a pair of neighbours and proves, with confidence 99.9%, a lower bound on its
 loss. It fails if the bound is above the claim, and is blind if the bound is far below the mechanism's

@@ -366,7 +366,7 @@ def test_a_loaded_ledger_whose_account_is_gone_is_read_only(way, make_entry):
         with pytest.raises(ArgumentError, match="LedgerFile"):
             other.spend(cheap)
     assert Ledger.from_json(text, resume=True).spend(cheap) == (cheap,)
-    back.spend(make_entry(GaussianLoss(0.1)))  # one account: the holder's word holds for all its doors
+    back.spend(make_entry(GaussianLoss(0.1)))  # one account: the holder's word holds for all its entry points
     with pytest.raises(BudgetExceededError):
         back.spend(make_entry(GaussianLoss(0.6)))
 
@@ -462,10 +462,10 @@ def test_plain_scopes_are_only_labels(make_entry):
 def test_nested_partitions(make_entry):
     ledger = Ledger(Budget(rho=1.0))
     for site, folds in {"A": (0.1, 0.3), "B": (0.2, 0.2)}.items():
-        door = ledger.scope(site, disjoint="site")
-        door.spend(make_entry(ConcentratedLoss(0.1)))
+        entry_point = ledger.scope(site, disjoint="site")
+        entry_point.spend(make_entry(ConcentratedLoss(0.1)))
         for k, rho in enumerate(folds):
-            door.scope(f"fold {k}", disjoint="fold").spend(make_entry(ConcentratedLoss(rho)))
+            entry_point.scope(f"fold {k}", disjoint="fold").spend(make_entry(ConcentratedLoss(rho)))
     assert ledger.remaining().limit == 1 - (Fraction(1, 10) + Fraction(3, 10))
     assert ledger.total().rho == pytest.approx(0.4)
     fold = ledger.scope("A", disjoint="site").scope("fold 0", disjoint="fold")

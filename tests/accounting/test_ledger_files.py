@@ -64,11 +64,11 @@ def test_a_refusal_leaves_the_file_as_it_was(path, make_entry):
     assert not path.exists()
     ledger.spend(make_entry(GaussianLoss(0.8)))
     before = path.read_bytes()
-    for door in (ledger, LedgerFile(path), LedgerFile(path).scope("fold 1")):
+    for entry_point in (ledger, LedgerFile(path), LedgerFile(path).scope("fold 1")):
         with pytest.raises(BudgetExceededError):
-            door.spend(make_entry(GaussianLoss(0.1)), make_entry(GaussianLoss(0.6)))
+            entry_point.spend(make_entry(GaussianLoss(0.1)), make_entry(GaussianLoss(0.6)))
         with pytest.raises(BudgetExceededError):
-            door.check([GaussianLoss(0.61)])
+            entry_point.check([GaussianLoss(0.61)])
     assert path.read_bytes() == before
     with pytest.raises(ArgumentError, match="already in the ledger"):
         ledger.spend(ledger.entries[0])
@@ -186,9 +186,9 @@ def test_an_older_copy_is_refused_and_by_a_living_process_even_with_its_anchor(p
     anchor.write_bytes(latest[1])
     ledger.spend(make_entry(GaussianLoss(0.1)))
     os.link(place, tmp_path / "place" / "second")
-    for door in (place, tmp_path / "place" / "second"):
+    for entry_point in (place, tmp_path / "place" / "second"):
         with pytest.raises(StorageError, match="hard links"):
-            LedgerFile(door, anchor=anchor)
+            LedgerFile(entry_point, anchor=anchor)
     (tmp_path / "place" / "second").unlink()
     place.rename(tmp_path / "place" / "moved")
     with pytest.raises(StorageError, match="privinf ledger anchor"):
@@ -213,15 +213,15 @@ def test_a_ledger_of_version_1_is_upgraded_once(path, make_entry):
 def test_pickles_copies_and_texts_are_doors_to_the_file(path, make_entry):
     ledger = LedgerFile(path, LIMIT)
     ledger.spend(make_entry(GaussianLoss(0.8)))
-    doors = [
+    entry_points = [
         pickle.loads(pickle.dumps(ledger)),
         pickle.loads(pickle.dumps(ledger.scope("fold 1"))),
         Ledger.from_json(ledger.to_json()),
     ]
-    for door in doors:
+    for entry_point in entry_points:
         with pytest.raises(BudgetExceededError):
-            door.spend(make_entry(GaussianLoss(0.8)))
-        door.spend(make_entry(GaussianLoss(0.1)))
+            entry_point.spend(make_entry(GaussianLoss(0.8)))
+        entry_point.spend(make_entry(GaussianLoss(0.1)))
     assert len(LedgerFile(path)) == 4
     assert ledger.entries[2].scope == ("fold 1",)
 

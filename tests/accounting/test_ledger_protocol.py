@@ -42,7 +42,7 @@ class Bench:
         return self.ledger.spend(*(self.entry(GaussianLoss(mu)) for mu in mus))
 
 
-# ---- the doors
+# ---- the entry points
 
 
 def check_budget(bench):
@@ -175,7 +175,7 @@ def check_from_json(bench):
 
 
 def check_copies(bench):
-    """Copies are the same door; pickles join the same account, or are refused where nothing is charged."""
+    """Copies are the same handle; pickles join the same account, or are refused where nothing is charged."""
     bench.spent(0.6)
     for same in (copy.copy(bench.ledger), copy.deepcopy(bench.ledger)):
         assert same is bench.ledger

@@ -22,8 +22,8 @@ TABLE["y"] = (0.5 * TABLE.x + 0.2 * RNG.standard_normal(N)).clip(-1, 1)
 TABLE["b"] = (TABLE.x > 0).astype(float)
 SCHEMA = pi.Schema(dict.fromkeys(("x", "z", "y"), (-1, 1)) | {"g": ["u", "v"], "b": (0, 1)})
 PARTIES = {"one": ["x"], "two": ["y"]}
-# Every door that spends an epsilon by Gaussian noise: what it releases, given words and a ledger.
-DOORS = {
+# Every entry point that spends an epsilon by Gaussian noise: what it releases, given words and a ledger.
+ENTRY_POINTS = {
     "OLS": lambda ledger, **words: of(pi.OLS, ledger).fit(**words),
     "Logit": lambda ledger, **words: of(pi.Logit, ledger, "b ~ x").fit(**words),
     "Poisson": lambda ledger, **words: of(pi.Poisson, ledger, "b ~ x").fit(**words),
@@ -64,45 +64,45 @@ def of_stats(test, ledger, words):
     return test(TABLE.x, bounds=(-1, 1), ledger=ledger, **words)
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_an_epsilon_without_delta_is_refused_with_a_delta_to_name(name):
     ledger = Ledger()
     with pytest.raises(
         ArgumentError, match=r"delta= is missing.*delta=1e-06, and delta should be at most 1/n"
     ):
-        DOORS[name](ledger, epsilon=1.0, rng=0)
+        ENTRY_POINTS[name](ledger, epsilon=1.0, rng=0)
     assert not ledger.entries
 
 
-@pytest.mark.parametrize("name", [name for name in DOORS if name not in PURE])
+@pytest.mark.parametrize("name", [name for name in ENTRY_POINTS if name not in PURE])
 def test_pure_epsilon_is_refused_where_noise_is_gaussian(name):
     ledger = Ledger()
     with pytest.raises(ArgumentError, match="delta=0"):
-        DOORS[name](ledger, epsilon=1.0, delta=0, rng=0)
+        ENTRY_POINTS[name](ledger, epsilon=1.0, delta=0, rng=0)
     assert not ledger.entries
 
 
 @pytest.mark.parametrize("name", ["OLS", "DebiasedLasso"])
 def test_the_number_of_rows_is_named_where_it_is_known(name):
     with pytest.raises(ArgumentError, match=r"at most 1/n = 0\.0025"):
-        DOORS[name](Ledger(), epsilon=1.0)
+        ENTRY_POINTS[name](Ledger(), epsilon=1.0)
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("word", ["mu", "rho"])
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_other_levels_need_no_delta(name, word):
     ledger = Ledger()
     refused = (NotAvailableError, ArgumentError) if (name, word) in NO_SUCH_LEVEL else NotAvailableError
     with contextlib.suppress(refused):  # a level that the model has not, or too few rows for a fit
-        DOORS[name](ledger, **{word: 3.0}, rng=0)
+        ENTRY_POINTS[name](ledger, **{word: 3.0}, rng=0)
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 @pytest.mark.parametrize("name", ["OLS", "MomentOLS", "stats.mean", "noisy_scalar", "DebiasedLasso"])
 def test_no_noise_needs_no_delta(name):
-    DOORS[name](Ledger(), epsilon=math.inf)
+    ENTRY_POINTS[name](Ledger(), epsilon=math.inf)
 
 
 def test_pure_epsilon_is_asked_for():
@@ -144,22 +144,22 @@ def test_calibrations_and_plans():
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
-@pytest.mark.parametrize("name", [name for name in DOORS if not name.startswith(("noisy", "private"))])
+@pytest.mark.parametrize("name", [name for name in ENTRY_POINTS if not name.startswith(("noisy", "private"))])
 def test_a_delta_of_one_in_n_is_warned_of(name):
     with warnings.catch_warnings(record=True) as raised, contextlib.suppress(NotAvailableError):
         warnings.simplefilter("always")
-        DOORS[name](Ledger(), epsilon=4.0, delta=1.0 / N, rng=0)
+        ENTRY_POINTS[name](Ledger(), epsilon=4.0, delta=1.0 / N, rng=0)
     warned = any(one.category is LargeDeltaWarning and "1/n" in str(one.message) for one in raised)
     assert warned == (name not in LOCAL)
     with warnings.catch_warnings(), contextlib.suppress(NotAvailableError):
         warnings.simplefilter("error", LargeDeltaWarning)
-        DOORS[name](Ledger(), epsilon=4.0, delta=0.1 / N, rng=0)
+        ENTRY_POINTS[name](Ledger(), epsilon=4.0, delta=0.1 / N, rng=0)
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_a_summary_says_that_a_delta_is_large():
     for name in ("OLS", "stats.mean", "MomentOLS"):
-        large = DOORS[name](Ledger(), epsilon=20.0, delta=1.0 / N, rng=0)
-        small = DOORS[name](Ledger(), epsilon=20.0, delta=0.1 / N, rng=0)
+        large = ENTRY_POINTS[name](Ledger(), epsilon=20.0, delta=1.0 / N, rng=0)
+        small = ENTRY_POINTS[name](Ledger(), epsilon=20.0, delta=0.1 / N, rng=0)
         assert "is at least 1/n" in " ".join(str(large.summary()).split()), name
         assert "is at least 1/n" not in " ".join(str(small.summary()).split()), name

@@ -86,9 +86,9 @@ def release_of(folder: Path, slug: str) -> Any:
 
 
 def fitted_again(release: Any, how: list[Any]) -> Any:
-    """Return the fit of a release by the model, the options of its door, and those of its fit."""
-    model, door, options = how
-    return getattr(pi, model).from_release(release, **door).fit(**options)
+    """Return the fit of a release by the model, the options of its entry point, and those of its fit."""
+    model, entry_point, options = how
+    return getattr(pi, model).from_release(release, **entry_point).fit(**options)
 
 
 def ledgers_say(folder: Path) -> dict[str, Any]:

@@ -26,5 +26,5 @@ def test_every_room_is_introduced():
     assert (FLOOR.keys() | TOWERS | EVERYWHERE | FREE) - introduced <= UNSAID
 
 
-# Single modules that have no door of their own.
+# Single modules that have no entry point of their own.
 UNSAID = {"", "__main__", "privinf.accounting.planning", "release_kinds"}

@@ -19,7 +19,7 @@ MAKERS = {
 ADAPTERS = {"privinf.fitting.rows"}
 HOLDERS = ("privinf.mechanisms.", "privinf.federation.", "privinf.cli.", "privinf.schema.")
 GIVEN = {"y", "X", "data", "sites", "parties"}
-DOORS = {"__init__", "from_formula", "from_arrays"}
+ENTRY_POINTS = {"__init__", "from_formula", "from_arrays"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def makers(tree):
 
 
 def looks(function):
-    """Return where a door does more with what holds rows than to pass it on."""
+    """Return where an entry point does more with rows than to pass them on."""
     passed = {
         id(value)
         for node in ast.walk(function)
@@ -64,10 +64,10 @@ def looks(function):
     ]
 
 
-def doors(module):
+def entry_points(module):
     """Yield the functions of a module by which rows come in."""
     for node in ast.walk(module.tree):
-        if not isinstance(node, ast.FunctionDef) or node.name not in DOORS:
+        if not isinstance(node, ast.FunctionDef) or node.name not in ENTRY_POINTS:
             continue
         if node.name != "__init__" or "y" in {one.arg for one in node.args.args}:
             yield node
@@ -79,7 +79,10 @@ def test_one_adapter_makes_handles_of_rows(tree):
 
 def test_no_door_looks_into_rows(tree):
     found = [
-        (module.name, look) for module in outside(tree) for door in doors(module) for look in looks(door)
+        (module.name, look)
+        for module in outside(tree)
+        for entry_point in entry_points(module)
+        for look in looks(entry_point)
     ]
     assert found == []
 

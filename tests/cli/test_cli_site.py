@@ -102,19 +102,19 @@ def running(**changes):
 @pytest.mark.audit
 def test_a_daemon_from_files_is_killed_and_started_again(folder):
     design = Design.from_formula("y ~ u + g", Schema.from_dict(SCHEMA | {"unit": None, "max_rows": 1}))
-    door = Door(folder / "north.sock")
+    entry_point = Door(folder / "north.sock")
     with running() as process:
-        server = TrustedServer(door, design=design)
+        server = TrustedServer(entry_point, design=design)
         found = server.vector_sum("column_sums", COLUMNS, **PRICE)
         expected = np.clip(design.matrix(pd.read_csv("rows.csv")), -3, 3).sum(axis=0)[1:]
         np.testing.assert_allclose(found.values, expected, atol=6.0 * found.scale)
         with pytest.raises(NotAvailableError, match=r"site 'north'.*does not allow"):
             server.gram({"columns": [1], "bound": 1.0}, mu=0.1, label="gram")
-        before = door.remote.handle(door.sent[1], "north")
+        before = entry_point.remote.handle(entry_point.sent[1], "north")
         process.kill()
     # the model is there from the start now, and the limit in the ledger
     with running(formula="y ~ u + g") as process:
-        again = door.remote.handle(door.sent[1], "north")
+        again = entry_point.remote.handle(entry_point.sent[1], "north")
         assert again.sums.tobytes() == before.sums.tobytes()
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -160,10 +160,10 @@ def test_a_policy_that_lists_its_designs(folder):
     (folder / "listed.json").write_text(json.dumps(listed))
     assert sites.read_policy(folder / "listed.json").designs == (design.digest,)
     with running(policy="listed.json"):
-        door = Door(folder / "north.sock")
-        TrustedServer(door, design=design).vector_sum("column_sums", COLUMNS, **PRICE)
+        entry_point = Door(folder / "north.sock")
+        TrustedServer(entry_point, design=design).vector_sum("column_sums", COLUMNS, **PRICE)
         with pytest.raises(NotAvailableError, match="allows only 0 new designs"):
-            TrustedServer(door, design=Design.from_formula("y ~ u", known))
+            TrustedServer(entry_point, design=Design.from_formula("y ~ u", known))
     (folder / "wrong.json").write_text('{"designs": ["y ~ u"]}')
     assert "digests" in run(*words(policy="wrong.json")).output
 

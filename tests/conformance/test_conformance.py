@@ -252,9 +252,9 @@ def test_both_doors_agree_and_storage_keeps_everything(name, tmp_path):
     loaded = pi.load_release(tmp_path / "release.npz")
     for key, array in release.arrays.items():
         np.testing.assert_array_equal(loaded.arrays[key], array)
-    how, door = LABEL.get(name, {}), DOOR.get(name, {})
-    a = type(model).from_release(release, **door).fit(**how)
-    b = type(model).from_release(loaded, **door).fit(**how)
+    how, entry_point = LABEL.get(name, {}), DOOR.get(name, {})
+    a = type(model).from_release(release, **entry_point).fit(**how)
+    b = type(model).from_release(loaded, **entry_point).fit(**how)
     np.testing.assert_array_equal(a.params, b.params)
     assert b.privacy.mu == pytest.approx(30.0 * PER_PERSON.get(name, 1.0), rel=1e-9)
     a.save(tmp_path / "result.npz")

@@ -1,4 +1,4 @@
-"""Every model has the same doors and the same spending words; a word that means nothing raises."""
+"""Every model has the same entry points and the same spending words; a word that means nothing raises."""
 
 import contextlib
 import inspect
@@ -237,15 +237,15 @@ def test_tables_of_polars_are_read_as_those_of_pandas(model):
     y, X = rows()
     other = pl.DataFrame(X.to_dict("list"))
     given = {"rng": 0, **GIVEN["epsilon"], **MODELS[model][1]}
-    doors = (
+    entry_points = (
         lambda: (
             model(pl.Series("y", y), other, **BOUNDS, **MODELS[model][0]),
             model(pd.Series(y, name="y"), X, **BOUNDS, **MODELS[model][0]),
         ),
         lambda: (of_formula(model, other.with_columns(pl.Series("y", y))), of_formula(model)),
     )
-    for door in doors:
-        theirs, ours = (one.fit(**given) for one in door())
+    for entry_point in entry_points:
+        theirs, ours = (one.fit(**given) for one in entry_point())
         assert theirs.names == ours.names
         np.testing.assert_array_equal(theirs.params, ours.params)
         with contextlib.suppress(NotAvailableError):  # targets alone predict nothing

@@ -1,4 +1,4 @@
-"""Every door takes every kind of table: it gives what a data frame gives, or says clearly why not."""
+"""Every entry point takes every kind of table: it gives what a data frame gives, or says clearly why not."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ BY_PLACES = {
         pi.GLM, "y ~ x", SPEND | {"optimizer": pi.DPSGD(epochs=1, batches=2)}, family="gaussian"
     ),
 }
-DOORS = SUMS | BY_PLACES
+ENTRY_POINTS = SUMS | BY_PLACES
 # What reads rows more than once.
 BY_PASSES = {
     "MomentOLS, HC0",
@@ -162,21 +162,21 @@ BY_PASSES = {
 
 
 @cache
-def of_frame(door):
-    return answer(door, made())
+def of_frame(entry_point):
+    return answer(entry_point, made())
 
 
-def answer(door, data):
-    """Return what a door gives for a table, or the error of the tree that it raises."""
+def answer(entry_point, data):
+    """Return what an entry point gives for a table, or the error of the tree that it raises."""
     try:
-        return DOORS[door](data)
+        return ENTRY_POINTS[entry_point](data)
     except PrivinfError as error:
         return error
 
 
-# A kind of table is opened by one function for all doors (`mechanisms.tables.source_of`), and a door sees its
-# blocks, and whether they have an order and can be read again. So each kind goes to one door of each way of
-# reading, and each door gets one kind of each behaviour.
+# A kind of table is opened by one function for all entry points (`mechanisms.tables.source_of`), and a entry
+# point sees its # blocks, and whether they have an order and can be read again. So each kind goes to one
+# entry point of each way of # reading, and each entry point gets one kind of each behaviour.
 WAYS = {
     "sums in one pass": "MomentOLS",
     "sums in more passes": "OLS",
@@ -194,29 +194,32 @@ BEHAVIOURS = {
     "once": "Arrow stream",
 }
 PAIRS = [
-    (door, kind) for door in DOORS for kind in KINDS if door in WAYS.values() or kind in BEHAVIOURS.values()
+    (entry_point, kind)
+    for entry_point in ENTRY_POINTS
+    for kind in KINDS
+    if entry_point in WAYS.values() or kind in BEHAVIOURS.values()
 ]
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 @pytest.mark.parametrize(
-    ("door", "kind"),
+    ("entry_point", "kind"),
     [
-        pytest.param(door, kind, id=f"{door}-{kind}", marks=() if quick else pytest.mark.audit)
-        for door, kind in PAIRS
-        for quick in [door == WAYS["sums in one pass"] or kind == "CSV file"]
+        pytest.param(entry_point, kind, id=f"{entry_point}-{kind}", marks=() if quick else pytest.mark.audit)
+        for entry_point, kind in PAIRS
+        for quick in [entry_point == WAYS["sums in one pass"] or kind == "CSV file"]
     ],
 )
-def test_every_door_takes_every_kind_of_table(door, kind, frame, tmp_path):
-    expected = of_frame(door)
+def test_every_door_takes_every_kind_of_table(entry_point, kind, frame, tmp_path):
+    expected = of_frame(entry_point)
     assert isinstance(expected, np.ndarray), expected
-    found = answer(door, KINDS[kind](frame, tmp_path))
-    if door in BY_PASSES and kind in STREAMS:
+    found = answer(entry_point, KINDS[kind](frame, tmp_path))
+    if entry_point in BY_PASSES and kind in STREAMS:
         assert isinstance(found, NotAvailableError)
         assert "open_rows(data, spool=True)" in str(found)
         # Where a spool file is no remedy, what is one is named.
-        assert door not in BY_PLACES or "DPSGD" in str(found).partition("spool=True")[2]
-    elif door in BY_PLACES and kind not in ORDERED:
+        assert entry_point not in BY_PLACES or "DPSGD" in str(found).partition("spool=True")[2]
+    elif entry_point in BY_PLACES and kind not in ORDERED:
         assert isinstance(found, ArgumentError)
         assert "order of the rows" in str(found)
         assert "data frame or table in memory" in str(found)
@@ -261,7 +264,7 @@ def test_a_stream_that_was_read_is_refused(kind, frame, tmp_path):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("pandas", "mapping")])
 def test_arrays_of_columns_are_in_memory(kind, frame, tmp_path):
-    """A table beside y is columns in memory; of all else the message names the door that takes it."""
+    """A table beside y is columns in memory; of all else the message names the entry point that takes it."""
     X = KINDS[kind](frame[["x", "w", "y"]], tmp_path)
     fit = lambda: pi.OLS(frame["y"], X, bounds=[(-1, 1), (-1, 1), (0, 10)], y_bounds=(0, 10)).fit(**SPEND)  # noqa: E731
     if kind in ORDERED and kind not in FILES:
@@ -289,7 +292,7 @@ def test_pairs_of_doors_and_tables_leave_no_behaviour_out():
             behaviour in ("in memory", "in order, again and again"),
             behaviour == "once",
         )
-    assert {door for door, _ in PAIRS} == set(DOORS)
+    assert {entry_point for entry_point, _ in PAIRS} == set(ENTRY_POINTS)
     assert {kind for _, kind in PAIRS} == set(KINDS)
     ways = set(WAYS.values())
     assert ways & BY_PASSES

@@ -22,7 +22,7 @@ from privinf.results.fitted import FittedResult
 
 EVERY = pytest.mark.parametrize("name", KINDS_OF_FIT)
 TOO_WEAK = Identification(statistic=0.5, threshold=2.0, weak=True, smallest_eigenvalue=0.01, noise_edge=0.02)
-# How to go through each door: a call for every method that is neither silent nor marked.
+# How to go through each entry point: a call for every method that is neither silent nor marked.
 CALLS = {
     "conf_int": lambda r: r.conf_int(),
     "tidy": lambda r: r.tidy(),
@@ -65,7 +65,7 @@ def smaller(result):
 
 
 def asked(result, ask):
-    """Return whether a door gave something, and the warnings of weakness on the way."""
+    """Return whether an entry point gave something, and the warnings of weakness on the way."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -111,10 +111,10 @@ def test_no_door_to_an_interval_is_silent_in_a_weak_fit(name):
         weak = made_weak(result)
         expected = len(asked(weak, lambda one: one._warn_if_weak("intervals"))[1])
         assert expected >= 1
-        for door, ask in doors_of(type(weak)).items():
+        for entry_point, ask in doors_of(type(weak)).items():
             gave, told = asked(weak, ask)
-            silent += [door] * (gave and not told)
-            noisy += [door] * (len(told) > expected)
+            silent += [entry_point] * (gave and not told)
+            noisy += [entry_point] * (len(told) > expected)
     assert silent == []
     assert noisy == []
 
@@ -208,7 +208,7 @@ def test_the_doors_of_the_issue_and_functions_that_take_results(tmp_path):
     weak = of_five_thousand_rows()
     assert weak.identification.weak
     rows = np.array([[0.1, 0.2], [0.3, 0.1]])
-    doors = {
+    entry_points = {
         "simultaneous": lambda r: r.simultaneous(rng=0).conf_int(),
         "bootstrap": lambda r: r.bootstrap(50, rng=0).conf_int(),
         "get_prediction": lambda r: r.get_prediction(rows).conf_int(),
@@ -219,9 +219,9 @@ def test_the_doors_of_the_issue_and_functions_that_take_results(tmp_path):
         "coefficients": lambda r: pi.plotting.coefficients(r, simultaneous=True),
         "bands": lambda r: pi.plotting.bands(r, rows, [0.0, 1.0]),
     }
-    found = {name: asked(weak, ask) for name, ask in doors.items()}
+    found = {name: asked(weak, ask) for name, ask in entry_points.items()}
     times = {name: (gave, len(told)) for name, (gave, told) in found.items()}
-    assert times == dict.fromkeys(doors, (True, 1))
+    assert times == dict.fromkeys(entry_points, (True, 1))
     assert all(told[0].filename == __file__ for _, told in found.values())  # the line of the caller
     assert len(asked(weak, lambda r: summary_col([r]))[1]) >= 1
     gave, told = asked(weak, lambda r: r.report(tmp_path / "page.html"))

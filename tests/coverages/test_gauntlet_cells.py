@@ -50,7 +50,7 @@ def test_there_are_sixty_cells_with_names_of_their_own():
     assert len(gauntlet_cells.BY_NAME) == len(cells)
     assert all(set(cell.alone) <= set(ESTIMATORS) for cell in cells)
     assert all(estimators_of(cell) for cell in cells)
-    there = {name for name, each in ESTIMATORS.items() if each.door in pi.__all__}
+    there = {name for name, each in ESTIMATORS.items() if each.entry_point in pi.__all__}
     assert {each for cell in cells for each in estimators_of(cell)} == there
 
 

@@ -119,14 +119,14 @@ WIDE = {"default": {}, "many designs": {"trusted_server": True, "new_designs": 1
 
 
 @pytest.mark.usefixtures("another_exp")
-@pytest.mark.parametrize("door", ["handle", "daemon"])
+@pytest.mark.parametrize("entry_point", ["handle", "daemon"])
 @pytest.mark.parametrize("policy", WIDE)
-def test_no_question_without_a_charge_finds_the_largest_income(policy, door, tmp_path):
+def test_no_question_without_a_charge_finds_the_largest_income(policy, entry_point, tmp_path):
     found = []
     for income in (1.0, 723_456.789):
         ledger = Ledger(Budget(mu=1e-6))
         site = Site(table(income=income), SCHEMA, policy=SitePolicy(**WIDE[policy]), ledger=ledger)
-        if door == "handle":
+        if entry_point == "handle":
             found.append(searched(site.handle))
         else:
             with SiteDaemon(site, "north", tmp_path / f"{income}").started():

@@ -8,7 +8,7 @@ import privinf as pi
 from privinf.errors import SchemaError
 
 BUDGET = {"epsilon": 4.0, "delta": 1e-6, "rng": 0}
-DOORS = {
+ENTRY_POINTS = {
     "Logit": lambda formula, data, schema: pi.Logit.from_formula(formula, data, schema=schema).fit(**BUDGET),
     "FederatedGLM": lambda formula, data, schema: pi.FederatedGLM.from_formula(
         formula, data, schema=schema, family="binomial"
@@ -29,19 +29,19 @@ def schema(declared):
     return pi.Schema({"x": (-1.0, 1.0), "z": (-1.0, 1.0), "y": declared})
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("declared", [(1, 2), (-1, 1), (0, 0.5)], ids=str)
-def test_other_declarations_are_refused_whatever_the_rows_hold(door, declared):
+def test_other_declarations_are_refused_whatever_the_rows_hold(entry_point, declared):
     """Values of 1 and 2, or of 0 and 1: the same error, with the name and the way out."""
     for data in (table(1.0, 2.0), table(0.0, 1.0)):
         with pytest.raises(SchemaError, match=r"'y' is declared otherwise.*I\(y - 1\)"):
-            DOORS[door]("y ~ x + z", data, schema(declared))
+            ENTRY_POINTS[entry_point]("y ~ x + z", data, schema(declared))
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_the_way_out_is_the_fit_of_zeros_and_ones(door):
-    moved = DOORS[door]("I(y - 1) ~ x + z", table(1.0, 2.0), schema((1, 2)))
-    plain = DOORS[door]("y ~ x + z", table(0.0, 1.0), schema((0, 1)))
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_the_way_out_is_the_fit_of_zeros_and_ones(entry_point):
+    moved = ENTRY_POINTS[entry_point]("I(y - 1) ~ x + z", table(1.0, 2.0), schema((1, 2)))
+    plain = ENTRY_POINTS[entry_point]("y ~ x + z", table(0.0, 1.0), schema((0, 1)))
     np.testing.assert_array_equal(moved.params, plain.params)
 
 

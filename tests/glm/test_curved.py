@@ -399,8 +399,8 @@ def test_bounds_of_weights_move_no_number(model, response, top):
     """Scores are in units of the weights' bounds: nothing that is reported may be."""
     table = counts_table(2000).assign(some=lambda t: (t.y > 1.0).astype(float))
     schema = pi.Schema({**COUNTS, "some": (0, 1), "w": (0.5, top)})
-    door = model.from_formula(f"{response} ~ a + b", table, schema=schema, weights="w")
-    fit = door.fit(epsilon=math.inf, cov_type="nonrobust", margins=True)
+    entry_point = model.from_formula(f"{response} ~ a + b", table, schema=schema, weights="w")
+    fit = entry_point.fit(epsilon=math.inf, cov_type="nonrobust", margins=True)
     family = sm.families.Poisson() if model is pi.Poisson else sm.families.Binomial()
     X = sm.add_constant(table[["a", "b"]])
     reference = sm.GLM(table[response], X, family=family, var_weights=table["w"]).fit(tol=1e-13)
@@ -413,14 +413,14 @@ def test_bounds_of_weights_move_no_number(model, response, top):
 
 def test_roles_that_make_no_sense_are_refused():
     table, schema = counts_table(500), pi.Schema(COUNTS)
-    for door, formula, words, told in (
+    for entry_point, formula, words, told in (
         (pi.OLS, "y ~ a", {"offset": "off"}, "only with the logistic"),
         (pi.Poisson, "y ~ a", {"exposure": "off"}, "must be positive"),
         (pi.Poisson, "y ~ a", {"offset": "off", "weights": "off"}, "different columns"),
         (pi.Poisson, "y ~ a", {"ofset": "off"}, "did you mean 'offset'"),
     ):
         with pytest.raises(ArgumentError, match=told):
-            door.from_formula(formula, table, schema=schema, **words)
+            entry_point.from_formula(formula, table, schema=schema, **words)
     model = pi.GLM.from_formula("y ~ a", table, schema=schema, family="poisson", offset="off")
     with pytest.raises(ArgumentError, match="default fit"):
         model.fit(epsilon=2.0, delta=1e-6, optimizer=pi.Newton())

@@ -1,4 +1,4 @@
-"""FederatedGLM: pooled maximum likelihood without noise, intervals with it, mutants, doors, refusals."""
+"""FederatedGLM: maximum likelihood without noise, intervals with it, mutants, entry points, refusals."""
 
 import math
 from dataclasses import replace

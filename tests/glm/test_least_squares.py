@@ -1,4 +1,4 @@
-"""Least squares by a second look: coverage, width, doors, options, warnings, the same numbers everywhere."""
+"""One-step least squares: coverage, width, entry points, options, warnings, the same numbers everywhere."""
 
 import math
 import pickle

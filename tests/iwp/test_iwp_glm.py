@@ -1,4 +1,4 @@
-"""IWPGLM: the noise-free limit, both doors, units, labels of levels, predictions, what is refused."""
+"""IWPGLM: the noise-free limit, both entry points, units, labels of levels, predictions, what is refused."""
 
 import math
 import pickle

@@ -121,7 +121,7 @@ def people(ids):
 
 
 TWICE = people([*([17, 17, "17", "17"]), *np.repeat(np.arange(100, 130), 2).tolist()])
-DOORS = {
+ENTRY_POINTS = {
     "Site": lambda data: Site(Rows(data), PERSONS),
     "MomentOLS": lambda data: pi.MomentOLS.from_formula("y ~ x", data, schema=PERSONS).fit(**SPEND),
     "Moments": lambda data: pi.Moments(PERSONS, "y ~ x").release(data, **SPEND),
@@ -132,18 +132,20 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_person_in_two_types_is_refused_where_the_table_is_opened(door):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_person_in_two_types_is_refused_where_the_table_is_opened(entry_point):
     with pytest.raises(SchemaError, match="the unit column 'who' holds numbers and texts") as told:
-        DOORS[door](TWICE)
+        ENTRY_POINTS[entry_point](TWICE)
     assert "17" not in str(told.value)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("ids", [[17, 17.0, np.int64(17)], ["17", " 17", "17"], [b"17"] * 3])
-def test_rows_of_a_person_count_together_however_their_id_is_written(ids, door):
+def test_rows_of_a_person_count_together_however_their_id_is_written(ids, entry_point):
     with pytest.raises((AlignmentError, SchemaError), match="more than max_rows=2"):
-        DOORS[door](people([*ids, *([type(ids[0])(1)] if not isinstance(ids[0], bytes) else [b"1"]) * 2]))
+        ENTRY_POINTS[entry_point](
+            people([*ids, *([type(ids[0])(1)] if not isinstance(ids[0], bytes) else [b"1"]) * 2])
+        )
 
 
 def test_dask_partitions_of_two_types_are_refused():
@@ -151,7 +153,7 @@ def test_dask_partitions_of_two_types_are_refused():
     parts = [TWICE[:2].astype({"who": "int64"}), TWICE[2:].assign(who=TWICE["who"][2:].map(str))]
     data = dask.concat([dask.from_pandas(part, npartitions=1) for part in parts])
     with pytest.raises(SchemaError, match=r"holds numbers and texts|holds numbers at first and texts"):
-        DOORS["MomentOLS"](data)
+        ENTRY_POINTS["MomentOLS"](data)
 
 
 # ---- machines

@@ -55,12 +55,12 @@ OFTEN = {
 }
 
 
-def refused(data, error, match, doors=None):
-    """See doors refuse the data without a value of a row, and nothing spent."""
-    for name, door in (ONCE | OFTEN if doors is None else doors).items():
+def refused(data, error, match, entry_points=None):
+    """See entry points refuse the data without a value of a row, and nothing spent."""
+    for name, entry_point in (ONCE | OFTEN if entry_points is None else entry_points).items():
         ledger = pi.Ledger()
         with pytest.raises(error, match=match) as told:
-            door(data(), ledger)
+            entry_point(data(), ledger)
         assert "98765" not in str(told.value), name
         assert told.value.__context__ is None, name
         assert not ledger.entries, name
@@ -144,8 +144,8 @@ EMPTY += ["CSV file", "Parquet file", "CSV folder", "duckdb relation"]
 def test_a_table_without_rows_is_refused(kind, frame, tmp_path):
     data = KINDS[kind](frame.astype({"g": object})[:0], tmp_path)
     made = lambda: KINDS[kind](frame.astype({"g": object})[:0], tmp_path) if kind == "Arrow stream" else data  # noqa: E731
-    doors = ONCE if kind == "Arrow stream" else ONCE | OFTEN
-    refused(made, AlignmentError, "the table has no rows", doors)
+    entry_points = ONCE if kind == "Arrow stream" else ONCE | OFTEN
+    refused(made, AlignmentError, "the table has no rows", entry_points)
 
 
 @pytest.mark.parametrize("left", [0, 100, 0.5, 0.99])

@@ -271,7 +271,7 @@ def test_that_the_order_of_rows_is_public_is_said_where_it_counts():
 
 
 def released_at(delta):
-    """Return one object of every door that takes a delta."""
+    """Return one object of every entry point that takes a delta."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "g": np.resize(["u", "v"], 60)})

@@ -1,4 +1,4 @@
-"""Columns of truth values, of whatever library, are numbers and levels in every door."""
+"""Columns of truth values, of whatever library, are numbers and levels in every entry point."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ def sites(data):
     return [(half["y"], half[["b", "x"]]) for half in halves]
 
 
-DOORS = {
+ENTRY_POINTS = {
     "a number of a formula": lambda d: pi.MomentOLS.from_formula("y ~ b + x", d, schema=NUMBERS).fit(**SPEND),
     "levels of a formula": lambda d: pi.MomentOLS.from_formula("y ~ C(b) + x", d, schema=LEVELS).fit(**SPEND),
     "columns of X": lambda d: pi.MomentOLS(d["y"], d[["b", "x"]], bounds=X_BOUNDS, y_bounds=Y_BOUNDS).fit(
@@ -35,11 +35,11 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", ["boolean", "bool[pyarrow]"])
-def test_truth_values_of_any_library_are_taken(dtype, door, frame):
+def test_truth_values_of_any_library_are_taken(dtype, entry_point, frame):
     of_library("pyarrow")
-    made = [DOORS[door](frame.astype({"b": one})).params for one in ("bool", dtype)]
+    made = [ENTRY_POINTS[entry_point](frame.astype({"b": one})).params for one in ("bool", dtype)]
     np.testing.assert_array_equal(*made)
 
 

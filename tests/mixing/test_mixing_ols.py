@@ -1,4 +1,4 @@
-"""RMGMOLS, DGMOLS, BGMOLS: both doors, any label, plain and shrunk fits, what is refused."""
+"""RMGMOLS, DGMOLS, BGMOLS: both entry points, any label, plain and shrunk fits, what is refused."""
 
 import dataclasses
 import math

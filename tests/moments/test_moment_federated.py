@@ -240,7 +240,7 @@ def test_a_round_is_not_paid_twice_after_a_stop(tmp_path):
         assert set(others) == {"residual moments"}
 
 
-# ---- doors
+# ---- entry points
 
 
 def test_the_release_travels_and_the_analyst_needs_no_site(tmp_path):

@@ -1,4 +1,4 @@
-"""Valid calls of every public door, small ones, that the argument fuzzer changes one argument at a time."""
+"""Small valid calls of every public function, of which the argument fuzzer changes one argument at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fuzzer of arguments: valid calls of every public door with one or two arguments changed.
+"""A fuzzer of arguments: valid calls of every public function with one or two arguments changed.
 
 What may come: a result, an error of the tree, bare; Python's own TypeError for a call that does not fit its
 signature; MemoryError. Nothing may hold a value of a row, hang, or be refused after it was paid for.

@@ -52,8 +52,8 @@ BUDGET = Budget(epsilon=8.0, delta=1e-6)
 class Kind:
     """One kind of file.
 
-    `load` reads a path through the public door; `says` returns what the object holds, as bytes; `use` goes
-    on with it. `seal`: "container", "json", "lines", "key" or "" for a file without one; `secret` is the
+    `load` reads a path through the public function; `says` returns what the object holds, as bytes; `use`
+    goes on with it. `seal`: "container", "json", "lines", "key" or "" for a file without one; `secret` is the
     key of its HMAC. `earlier` is what older copies of the file said: a site's ledger that lost its last
     lines is such a copy, and rollback belongs to another audit.
     """

@@ -540,7 +540,7 @@ class Findings:
 
 
 class Pair:
-    """Two sites whose rows differ in one, behind the same door.
+    """Two sites whose rows differ in one, behind the same entry point.
 
     Parameters
     ----------
@@ -556,12 +556,12 @@ class Pair:
             other.loc[REPLACED, name] = value
         self.sites = [site_of(rows, policy) for rows in (frame, other)]
         self.stack = ExitStack()
-        self.doors: list[Any] = list(self.sites)
+        self.entry_points: list[Any] = list(self.sites)
         if folder is not None:
             paths = [f"{folder}/{k}" for k in range(2)]
             for site, path in zip(self.sites, paths, strict=True):
                 self.stack.enter_context(SiteDaemon(site, ASKED, path).started())
-            self.doors = [RemoteSite(path, timeout=600.0) for path in paths]
+            self.entry_points = [RemoteSite(path, timeout=600.0) for path in paths]
 
     def close(self) -> None:
         """Stop the daemons."""
@@ -571,10 +571,10 @@ class Pair:
         """Put a question to both, compare, and return the first's reply."""
         before = [len(site.ledger) for site in self.sites]
         replies = []
-        for door in self.doors:
+        for entry_point in self.entry_points:
             start = time.process_time()
             try:
-                replies.append(door.handle(query, ASKED))
+                replies.append(entry_point.handle(query, ASKED))
             except Exception as error:
                 found.foreign.append(f"{query.op}: {type(error).__name__} out of the site")
                 return None

@@ -600,12 +600,12 @@ def lasso(name: str, **options: Any) -> None:
         how = dict(options)
         n = how.pop("rows", FEW)
         y, X = arrays(pair, world, n)
-        doors = {key: how.pop(key) for key in ("trust", "family") if key in how}
-        labels = np.arange(n) % 3 if how.pop("parties", False) or "trust" in doors else None
-        doors |= {} if "family" in doors else {"y_bounds": (-4, 6)}
+        entry_points = {key: how.pop(key) for key in ("trust", "family") if key in how}
+        labels = np.arange(n) % 3 if how.pop("parties", False) or "trust" in entry_points else None
+        entry_points |= {} if "family" in entry_points else {"y_bounds": (-4, 6)}
         if how.pop("constant", False):
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
-        model = pi.DebiasedLasso(y, X, x_bound=1.0, sites=labels, ledger=ledger, **doors)
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, sites=labels, ledger=ledger, **entry_points)
         return model.fit(**(LASSO | how)), repr(model)
 
 

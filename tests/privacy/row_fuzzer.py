@@ -289,15 +289,15 @@ def schema_of(kind: str, **words: Any) -> pi.Schema:
     return pi.Schema({"y": RESPONSES[kind], **NUMBERS, "g": LEVELS, **PUBLIC}, **words)
 
 
-DOORS: dict[str, Callable[[World], Any]] = {}
+ENTRY_POINTS: dict[str, Callable[[World], Any]] = {}
 
 
-def door(name: str) -> Callable[[Callable[[World], Any]], Callable[[World], Any]]:
+def entry_point(name: str) -> Callable[[Callable[[World], Any]], Callable[[World], Any]]:
     """Register a public model or test by name: from a world to what its call returned."""
 
     def register(function: Callable[[World], Any]) -> Callable[[World], Any]:
-        assert name not in DOORS
-        DOORS[name] = function
+        assert name not in ENTRY_POINTS
+        ENTRY_POINTS[name] = function
         return function
 
     return register
@@ -369,10 +369,10 @@ def moments(world: World, trust: str) -> Any:
 
 
 for _trust in ("central", "local", "server", "secure-sum"):
-    door(f"MomentOLS, {_trust}")(lambda world, trust=_trust: moments(world, trust))
+    entry_point(f"MomentOLS, {_trust}")(lambda world, trust=_trust: moments(world, trust))
 
 
-@door("MomentOLS of arrays")
+@entry_point("MomentOLS of arrays")
 def _moments_of_arrays(world: World) -> Any:
     frame = world.table("number")
     X = frame[["a", "b", "q"]].assign(const=1.0)
@@ -389,7 +389,7 @@ def _moments_of_arrays(world: World) -> Any:
     return model.fit(**world.options(cov_type=("nonrobust", "HC0", "HC1")), **spending(world))
 
 
-@door("Moments and what is made of them")
+@entry_point("Moments and what is made of them")
 def _many(world: World) -> Any:
     frame = world.table("number")
     mechanism = pi.Moments(
@@ -474,22 +474,22 @@ def of_scores(world: World, model: str, kind: str, trust: str | None, **names: A
     return made.fit(**how, **spending(world))
 
 
-@door("OLS")
+@entry_point("OLS")
 def _ols(world: World) -> Any:
     return of_scores(world, "OLS", "number", None)
 
 
-@door("Logit")
+@entry_point("Logit")
 def _logit(world: World) -> Any:
     return of_scores(world, "Logit", "share", None)
 
 
-@door("Logit of labels")
+@entry_point("Logit of labels")
 def _logit_of_labels(world: World) -> Any:
     return of_scores(world, "Logit", "label", None)
 
 
-@door("Poisson")
+@entry_point("Poisson")
 def _poisson(world: World) -> Any:
     return of_scores(world, "Poisson", "count", None)
 
@@ -497,25 +497,25 @@ def _poisson(world: World) -> Any:
 FAMILIES = {"gaussian": "number", "binomial": "share", "poisson": "count"}
 
 
-@door("GLM")
+@entry_point("GLM")
 def _glm(world: World) -> Any:
     family = world.pick("family", *FAMILIES)
     return of_scores(world, "GLM", FAMILIES[family], None, family=family)
 
 
-@door("OLS over sites")
+@entry_point("OLS over sites")
 def _ols_sites(world: World) -> Any:
     return of_scores(world, "OLS", "number", world.pick("trust", "server", "secure-sum"))
 
 
-@door("FederatedGLM")
+@entry_point("FederatedGLM")
 def _federated(world: World) -> Any:
     family = world.pick("family", *FAMILIES)
     trust = world.pick("trust", "server", "secure-sum")
     return of_scores(world, "FederatedGLM", FAMILIES[family], trust, family=family)
 
 
-@door("FederatedGLM of arrays")
+@entry_point("FederatedGLM of arrays")
 def _federated_arrays(world: World) -> Any:
     family = world.pick("family", *FAMILIES)
     world.table(FAMILIES[family])
@@ -535,7 +535,7 @@ def _federated_arrays(world: World) -> Any:
     return model.fit(intervals=world.pick("intervals", "optional", "optional", "required"), **spending(world))
 
 
-@door("GLM, an optimizer by name")
+@entry_point("GLM, an optimizer by name")
 def _optimizers(world: World) -> Any:
     family = world.pick("family", *FAMILIES)
     trust = world.pick("trust", None, "server", "secure-sum")
@@ -613,12 +613,12 @@ def modulated(world: World, **how: Any) -> Any:
     return model.fit(**how, **more, **spending(world))
 
 
-@door("ModulatedOLS, one shot")
+@entry_point("ModulatedOLS, one shot")
 def _modulated(world: World) -> Any:
     return modulated(world)
 
 
-@door("ModulatedOLS, iterative")
+@entry_point("ModulatedOLS, iterative")
 def _iterative(world: World) -> Any:
     how = {"method": "iterative", "rounds": world.pick("rounds", 1, 2, 5)}
     how |= world.options(step=(1e-9, 0.1, 1e6, 1e40))
@@ -640,7 +640,7 @@ LOSSES = {
 }
 
 
-@door("IWPGLM")
+@entry_point("IWPGLM")
 def _examples(world: World) -> Any:
     loss = world.pick("loss", *LOSSES)
     frame = world.table(LOSSES[loss])
@@ -731,7 +731,7 @@ def parties(world: World, name: str) -> Any:
 
 
 for _name in ("RMGMOLS", "DGMOLS", "BGMOLS"):
-    door(_name)(lambda world, name=_name: parties(world, name))
+    entry_point(_name)(lambda world, name=_name: parties(world, name))
 
 
 # ---- tests without a regression
@@ -809,10 +809,10 @@ TESTS: dict[str, Callable[[World], Any]] = {
     ),
 }
 for _name, _call in TESTS.items():
-    door(f"stats.{_name}")(_call)
+    entry_point(f"stats.{_name}")(_call)
 
 
-@door("find_bounds")
+@entry_point("find_bounds")
 def _bounds(world: World) -> Any:
     frame = world.table("number")
     return pi.find_bounds(
@@ -824,7 +824,7 @@ def _bounds(world: World) -> Any:
     )
 
 
-@door("sparse_mean")
+@entry_point("sparse_mean")
 def _sparse(world: World) -> Any:
     world.table("number")
     values = world.frame[["a", "b", "c"]].to_numpy()
@@ -845,7 +845,7 @@ def _sparse(world: World) -> Any:
 LASSO_FAMILIES = {"gaussian": "number", "binomial": "share"}
 
 
-@door("DebiasedLasso")
+@entry_point("DebiasedLasso")
 def _lasso(world: World) -> Any:
     family = world.pick("family", "gaussian", "gaussian", "binomial")
     frame = world.table(LASSO_FAMILIES[family])
@@ -903,7 +903,7 @@ class Findings:
     Attributes
     ----------
     outcomes : dict of str to Counter
-        By door: "returned", "refused in advance", and the kinds of faults.
+        By entry point: "returned", "refused in advance", and the kinds of faults.
     faults : list of str
         Each with the number that repeats it.
     """
@@ -926,13 +926,13 @@ def fuzz_rows(
     show: Callable[[str], None] | None = None,
 ) -> Findings:
     """Make runs, each with a seed of its own; `first` repeats one of them."""
-    findings, known = Findings(), list(DOORS) if names is None else names
+    findings, known = Findings(), list(ENTRY_POINTS) if names is None else names
     for number in range(first, first + runs):
         name = known[number % len(known)]
         rng = np.random.default_rng((seed, number))
         with tempfile.TemporaryDirectory(prefix="rows") as folder, small_memory():
             world = World(rng, Path(folder), str(rng.choice(list(ROWS))), int(rng.choice(SIZES)))
-            outcome, faults = run(DOORS[name], world)
+            outcome, faults = run(ENTRY_POINTS[name], world)
         findings.outcomes.setdefault(name, Counter())[outcome] += 1
         for text in faults:
             findings.faults.append(

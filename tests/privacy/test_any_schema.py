@@ -109,8 +109,8 @@ def _fit(name, schema, formula, tables, mu, how, world, ledger):
         return getattr(pi, name).from_formula(formula, rows, schema=schema, ledger=ledger).fit(mu=mu)
     if name in ("sites", "GLM"):
         model, family = (pi.MomentOLS, {}) if name == "sites" else (pi.FederatedGLM, {"family": "gaussian"})
-        door = {"schema": schema, "trust": "secure-sum", "ledger": ledger} | family
-        made = model.from_formula(formula, federation(rows, schema), **door)
+        entry_point = {"schema": schema, "trust": "secure-sum", "ledger": ledger} | family
+        made = model.from_formula(formula, federation(rows, schema), **entry_point)
         return made.fit(mu=mu) if name == "sites" else made.fit(epsilon=10.0 * mu, delta=1e-3)
     asked = {"data": rows, "schema": schema, **spend}
     calls = {

@@ -1,4 +1,4 @@
-"""Audits of every mechanism on its worst pair, through the public doors, with mutants that must fail."""
+"""Audits of every mechanism on its worst pair, through the public functions, with mutants that must fail."""
 
 import math
 import pickle

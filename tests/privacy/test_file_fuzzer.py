@@ -1,8 +1,8 @@
 """Damaged files: errors of the tree only, at once, and never another number from verified_record damage.
 
 A reduced run of ``benchmarks/fuzz_files.py``: the corpus is recorded from real fits (`file_corpus`), damaged
-by seed (`file_damage`), read through the public doors and the command line (`file_commands`). Each check is
-broken once at the end, and the fuzzer must see it.
+by seed (`file_damage`), read through the public functions and the command line (`file_commands`). Each check
+is broken once at the end, and the fuzzer must see it.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def test_no_error_of_a_table_keeps_its_rows(tmp_path):
         assert caught.value.__cause__ is None
 
 
-def doors():
+def entry_points():
     return {
         "release": pi.load_release,
         "results": pi.load_results,
@@ -214,9 +214,9 @@ def doors():
     }
 
 
-@pytest.mark.parametrize("name", doors())
+@pytest.mark.parametrize("name", entry_points())
 def test_missing_files_folders_and_files_of_others(name, tmp_path):
-    read = doors()[name]
+    read = entry_points()[name]
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "closed.csv").write_text("closed")
     (tmp_path / "closed.csv").chmod(0)
@@ -272,7 +272,7 @@ def test_files_of_the_last_version_are_read(kinds, tmp_path):
 
 
 def test_nothing_reads_pickles():
-    """The one door to numpy's own reader is closed to objects; nothing else of the package loads arrays."""
+    """The only call of numpy's reader refuses objects; nothing else of the package loads arrays."""
     package = os.path.dirname(pi.__file__)
     for folder, _, names in os.walk(package):
         for name in names:

@@ -9,7 +9,7 @@ import sys
 from functools import cache
 
 import pytest
-from support.limits import EVERYWHERE, FLOOR, FREE, NUMERIC_ONLY, ROW_DOORS, TOWERS, TOWERS_IMPORT
+from support.limits import EVERYWHERE, FLOOR, FREE, NUMERIC_ONLY, ROW_ENTRY_POINTS, TOWERS, TOWERS_IMPORT
 from support.tree import house_tree, room_of
 
 TREE = house_tree()
@@ -62,15 +62,17 @@ def not_numeric(module):
     return [f"{module} imports {name}" for name in imports(module) if name.split(".")[0] not in allowed]
 
 
-def no_door_to_rows(module):
-    """Return the modules of the mechanisms that a module of a tower imports and that are no door for it."""
+def no_entry_point_for_rows(module):
+    """Return imports of mechanisms, other than entry points for rows, by a module of a tower."""
     used = imported(module) if room_of(module) in TOWERS else ()
     return [
-        f"{module} imports {name}" for name in used if room_of(name) == "mechanisms" and name not in ROW_DOORS
+        f"{module} imports {name}"
+        for name in used
+        if room_of(name) == "mechanisms" and name not in ROW_ENTRY_POINTS
     ]
 
 
-@pytest.mark.parametrize("rule", [not_of_its_floor, not_numeric, no_door_to_rows])
+@pytest.mark.parametrize("rule", [not_of_its_floor, not_numeric, no_entry_point_for_rows])
 def test_every_module_imports_only_what_its_room_may(rule):
     assert [offence for module in MODULES for offence in rule(module)] == []
 
@@ -81,7 +83,7 @@ def test_every_module_imports_only_what_its_room_may(rule):
         (not_of_its_floor, "privinf.inference.estimate", "privinf.glm.plan"),
         (not_of_its_floor, "privinf.glm.plan", "privinf.lasso.model"),
         (not_numeric, "privinf.inference.estimate", "pandas"),
-        (no_door_to_rows, "privinf.glm.plan", "privinf.mechanisms.opened"),
+        (no_entry_point_for_rows, "privinf.glm.plan", "privinf.mechanisms.opened"),
     ],
 )
 def test_an_import_across_rooms_is_listed(monkeypatch, rule, module, target):
@@ -99,7 +101,7 @@ def test_every_tower_has_modules():
 def test_every_room_is_named_here():
     rooms = {room_of(module) for module in MODULES}
     assert rooms <= FLOOR.keys() | TOWERS | FREE | EVERYWHERE
-    assert TREE.modules.keys() >= ROW_DOORS
+    assert TREE.modules.keys() >= ROW_ENTRY_POINTS
 
 
 @pytest.mark.parametrize("room", sorted(EVERYWHERE))

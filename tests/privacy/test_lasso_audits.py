@@ -174,7 +174,7 @@ def test_one_pick_of_the_papers_laplace_peeling(noise):
     assert result.passed, result
 
 
-# ---- sums through the server's door
+# ---- sums through the server's interface
 
 R, C = 0.8, 1.5
 WEIGHTS = np.array([[1.0, 0.4], [0.0, 1.0]])
@@ -192,7 +192,7 @@ RECORDS = ((1.9, 1.0, 1.5), (-1.9, 1.0, 1.5))
 
 
 def asked(args, noise, far=1.0, bound=100.0, count=None):
-    """Return outputs of both worlds: one record of three replaced, every draw through the server's door."""
+    """Return outputs of both worlds: one record of three replaced, every draw through the server."""
     design = Design.from_arrays(["a", "b"], bounds=[(-bound, bound)] * 2, y_bounds=(-bound, bound))
     policy = SitePolicy(trusted_server=True, simulation=True)
     count = count or (ASKED if noise == SEEDED else SECURE_ASKED)

@@ -1,4 +1,4 @@
-"""Audits of local examples on their worst pairs, through the public door, with mutants that must fail.
+"""Audits of local examples on their worst pairs, through the public function, with mutants that must fail.
 
 A release of many people with the same record is as many independent draws of one person's loss. The claims
 are the levels that the caller named, at a delta so large that draws can tell it.
@@ -183,7 +183,7 @@ def test_records_outside_their_bounds_are_clipped(monkeypatch):
 
 
 def ball_scores(noise=SEEDED, factor=1.0):
-    """Return scores of records of the square in its ball, through the array door."""
+    """Return scores of records of the square in its ball, through the array entry point."""
     mechanism = LocalExamples(Design.from_arrays(["a", "b"], radius=math.sqrt(2.0)), label="response")
     scores = []
     for world, record in enumerate(SQUARE):

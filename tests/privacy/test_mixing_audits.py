@@ -1,4 +1,5 @@
-"""Audits of the party releases on their worst pairs, through the public doors, with mutants that must fail.
+"""Audits of the party releases on their worst pairs, through the public functions, with mutants that must
+fail.
 
 Two ways of drawing. *At once*: one release of many people is many independent draws of one person's loss,
 where the columns of the mixing matrix are orthogonal, where each bucket of CountSketch holds one person that

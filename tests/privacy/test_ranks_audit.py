@@ -1,4 +1,4 @@
-"""Audit of tests by ranks, through their doors: pairs of records that move ranks most, and mutants."""
+"""Audit of tests by ranks, through their entry points: pairs of records that move ranks most, and mutants."""
 
 import numpy as np
 import pytest

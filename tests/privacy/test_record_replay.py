@@ -232,7 +232,7 @@ def test_records_at_distance_one_may_be_of_any_size(size):
 
 
 TINY = pi.Schema({"y": (-1.0, 1.0), "a": (-1.0, 1.0)})
-DOORS = {
+ENTRY_POINTS = {
     "rows": lambda: pi.GaussianRows(TINY),
     "mixture": lambda: pi.RandomMixing(TINY, k=4),
     "modulated": lambda: pi.Modulation(TINY, "y ~ a"),
@@ -241,7 +241,7 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_too_little_noise_for_the_grid_is_refused_whatever_the_rows(name):
     """Tables of zeros passed, others did not, and had paid."""
     said = set()
@@ -251,7 +251,7 @@ def test_too_little_noise_for_the_grid_is_refused_whatever_the_rows(name):
         ledger = Ledger()
         much = {"epsilon_x": 1e18, "epsilon_y": 1e18, "delta": 0.1} if name == "examples" else {"mu": 1e9}
         with pytest.raises(SensitivityError, match="represented exactly") as caught:
-            DOORS[name]().release(frame, ledger=ledger, **much)
+            ENTRY_POINTS[name]().release(frame, ledger=ledger, **much)
         said.add((str(caught.value), len(ledger)))
     assert len(said) == 1
     assert said.pop()[1] == 0

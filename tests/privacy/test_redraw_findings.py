@@ -1,4 +1,4 @@
-"""What was found to redraw noise, through public doors alone: these fail on the code before keyed noise."""
+"""Known redraws of noise through public functions: these tests fail on the code before keyed noise."""
 
 import os
 from dataclasses import replace

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from row_fuzzer import DOORS, POLICY, SITES, fuzz_rows, keys
+from row_fuzzer import ENTRY_POINTS, POLICY, SITES, fuzz_rows, keys
 
 import privinf as pi
 from privinf.accounting import Ledger
@@ -38,7 +38,7 @@ def table(n: int = 120) -> pd.DataFrame:
 
 @pytest.mark.audit
 def test_no_fit_of_hostile_rows_raises_after_its_charge():
-    found = fuzz_rows(len(DOORS), seed=38, names=list(DOORS))
+    found = fuzz_rows(len(ENTRY_POINTS), seed=38, names=list(ENTRY_POINTS))
     assert not found.faults, "\n".join(found.faults)
     outcomes = sum((counts for counts in found.outcomes.values()), start=type(found.outcomes["OLS"])())
     assert outcomes["returned"] > found.runs / 3
@@ -46,7 +46,7 @@ def test_no_fit_of_hostile_rows_raises_after_its_charge():
 
 @pytest.mark.slow
 def test_no_fit_of_hostile_rows_raises_after_its_charge_in_many_runs():
-    found = fuzz_rows(2000, seed=39, names=list(DOORS))
+    found = fuzz_rows(2000, seed=39, names=list(ENTRY_POINTS))
     assert not found.faults, "\n".join(found.faults)
 
 
@@ -55,8 +55,8 @@ def test_every_public_model_and_test_is_fuzzed():
     tested = {
         f"stats.{name}" for name in dir(pi.stats) if name.islower() and callable(getattr(pi.stats, name))
     }
-    doors = " ".join(DOORS)
-    assert [name for name in sorted(fitted | tested) if name not in doors] == []
+    entry_points = " ".join(ENTRY_POINTS)
+    assert [name for name in sorted(fitted | tested) if name not in entry_points] == []
 
 
 # ---- refused in advance

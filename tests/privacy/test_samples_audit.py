@@ -261,7 +261,7 @@ def clean(kind, world):
 
 
 def audited(kind, seeded=True, count=5000):
-    """Audit what the door draws for its worst pair of records, opened once."""
+    """Audit what the entry point draws for its worst pair of records, opened once."""
     statistic = SAMPLE_STATISTICS[kind]
     asked = SampleTotals(SCHEMA, QUESTIONS[kind])
     worlds = [asked.over(rows_of(kind, world), statistic.l2, exact=True)[0] for world in (0, 1)]
@@ -320,7 +320,7 @@ def test_the_laplace_noise_drawn_is_the_one_charged():
     assert spread == pytest.approx([2.0, 4.0], rel=0.25)
 
 
-# ---- the door
+# ---- the entry point
 
 
 def test_the_ledger_is_charged_before_rows_are_read():

@@ -42,7 +42,7 @@ def sums(record):
 
 
 def scores(noise, count, far=1.0):
-    """Return log-likelihood ratios of both worlds by the stated law, drawn through the server's door."""
+    """Return log-likelihood ratios of both worlds by the stated law, drawn through the server's interface."""
     design = Design.from_arrays(["a", "b"], bounds=[(-100.0, 100.0)] * 2, y_bounds=(-100.0, 100.0))
     policy = SitePolicy(trusted_server=True, simulation=True)
     sigma = math.sqrt(4.0 + 2.25 * SLOPE**2 + 2.25 * AVERAGE**2) / MU

@@ -169,7 +169,7 @@ def reply_of_modulation(candidate: Candidate, table: pd.DataFrame) -> Any:
     return _released(lambda: pi.Modulation(SCHEMA, f"y ~ I({candidate.formula})"), table)
 
 
-DOORS: dict[str, Callable[[Candidate, pd.DataFrame], Any]] = {
+ENTRY_POINTS: dict[str, Callable[[Candidate, pd.DataFrame], Any]] = {
     "site": reply_of_site,
     "central": reply_of_central,
     "local": reply_of_local,
@@ -177,10 +177,12 @@ DOORS: dict[str, Callable[[Candidate, pd.DataFrame], Any]] = {
 }
 
 
-def differing(candidates: list[Candidate], doors: dict[str, Any] = DOORS) -> Iterator[tuple[str, Candidate]]:
-    """Yield (door, candidate) wherever two neighbours are told apart without a charge."""
+def differing(
+    candidates: list[Candidate], entry_points: dict[str, Any] = ENTRY_POINTS
+) -> Iterator[tuple[str, Candidate]]:
+    """Yield (entry point, candidate) wherever two neighbours are told apart without a charge."""
     for candidate in candidates:
         first, second = neighbours(candidate)
-        for name, door in doors.items():
-            if door(candidate, first) != door(candidate, second):
+        for name, entry_point in entry_points.items():
+            if entry_point(candidate, first) != entry_point(candidate, second):
                 yield name, candidate

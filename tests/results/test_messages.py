@@ -174,10 +174,10 @@ def test_what_a_policys_message_advises_is_enough():
 
 
 @pytest.mark.parametrize("model", [pi.RMGMOLS, pi.DGMOLS, pi.BGMOLS])
-@pytest.mark.parametrize("door", ["formula", "arrays"])
-def test_releases_of_a_model_remember_its_regression(model, door, rows, tmp_path):
+@pytest.mark.parametrize("entry_point", ["formula", "arrays"])
+def test_releases_of_a_model_remember_its_regression(model, entry_point, rows, tmp_path):
     schema = pi.Schema({name: SCHEMA[name] for name in ("y", "x", "z")})
-    if door == "formula":
+    if entry_point == "formula":
         made = model.from_formula("y ~ z + x", rows, schema=schema, parties={"A": ["x", "y"], "B": ["z"]})
     else:
         parties = {"A": ["x1", "y"], "B": ["x2"]}
@@ -195,7 +195,7 @@ def test_releases_of_a_model_remember_its_regression(model, door, rows, tmp_path
         assert list(again.params.index) == list(fitted.params.index)
         np.testing.assert_allclose(again.params, fitted.params, rtol=1e-9)
         assert again.model.endog_names == "y"
-    other = "x" if door == "formula" else "x1"
+    other = "x" if entry_point == "formula" else "x1"
     assert model.from_release(releases, label=other).fit().model.endog_names == other
     assert model.from_release(releases).fit(label=other).model.endog_names == other
 

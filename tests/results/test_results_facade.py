@@ -256,8 +256,8 @@ def test_a_release_that_was_charged_elsewhere_counts_in_the_total():
 def test_the_whole_ledger_is_the_account_behind_every_door():
     ledger, words = pi.Ledger(), {"bounds": [(0, 1)], "y_bounds": (-1, 1)}
     fits = [
-        pi.OLS(np.zeros(400), np.full((400, 1), 0.5), ledger=door, **words).fit(mu=0.3)
-        for door in (ledger, ledger.scope("second"), ledger.scope("a", disjoint="halves"))
+        pi.OLS(np.zeros(400), np.full((400, 1), 0.5), ledger=entry_point, **words).fit(mu=0.3)
+        for entry_point in (ledger, ledger.scope("second"), ledger.scope("a", disjoint="halves"))
     ]
     together = [fit.privacy.cumulative.mu for fit in fits]
     np.testing.assert_allclose(together, 0.3 * np.sqrt([1.0, 2.0, 3.0]))

@@ -275,7 +275,7 @@ def test_small_samples_have_statsmodels_own_factor(frame):
     schema = pi.Schema({"x1": (-1.0, 1.0), "x2": (-1.0, 1.0), "y": (-3.0, 3.0)})
     few = frame.iloc[:60].assign(y=frame.y.iloc[:60].clip(-3, 3))
     theirs = smf.ols("y ~ x1 + x2", few).fit(cov_type="HC1")
-    doors = [
+    entry_points = [
         (pi.OLS, {}),
         (pi.GLM, {"family": "gaussian"}),
         (pi.MomentOLS, {}),
@@ -283,7 +283,7 @@ def test_small_samples_have_statsmodels_own_factor(frame):
         (pi.MomentOLS, {"trust": "local"}),
         (pi.IWPGLM, {"loss": "squared"}),
     ]
-    for model, options in doors:
+    for model, options in entry_points:
         made = model.from_formula("y ~ x1 + x2", few, schema=schema, **options)
         ours = made.fit(epsilon=math.inf, cov_type="HC1")
         np.testing.assert_allclose(ours.bse, theirs.bse, rtol=1e-8)

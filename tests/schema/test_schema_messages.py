@@ -100,16 +100,16 @@ def test_stored_schemas_keep_two_levels_that_look_like_bounds(tmp_path):
 
 def test_a_dict_in_place_of_a_schema():
     plain = {"x": (0, 1), "y": (0, 1)}
-    doors = [
+    entry_points = [
         lambda: pi.OLS.from_formula("y ~ x", people(), schema=plain),
         lambda: pi.ModulatedOLS.from_formula("y ~ x", people(), schema=plain),
         lambda: pi.IWPGLM.from_formula("y ~ x", people(), schema=plain),
         lambda: pi.stats.mean("x", data=people(), schema=plain, **BUDGET),
         lambda: pi.Moments(plain, columns=["x", "y"]),
     ]
-    for door in doors:
+    for entry_point in entry_points:
         with pytest.raises(ArgumentError, match=r"write privinf.Schema\("):
-            door()
+            entry_point()
 
 
 def test_a_response_of_texts():

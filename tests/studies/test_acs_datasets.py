@@ -1,4 +1,4 @@
-"""ACSIncome and ACSPublicCoverage: folktables' filters, known numbers, the door of the originals."""
+"""ACSIncome and ACSPublicCoverage: folktables' filters, known numbers, the entry point of the originals."""
 
 from __future__ import annotations
 

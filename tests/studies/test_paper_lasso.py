@@ -20,7 +20,7 @@ DELTA = 1e-6
 HETEROGENEOUS = {"heterogeneous": True, "sparsity": 5, "shared_sparsity": 3}
 
 
-def door(sample, *, scale=1.0, sites=None, ledger=None, rng=None, x_bound=4.0):
+def entry_point(sample, *, scale=1.0, sites=None, ledger=None, rng=None, x_bound=4.0):
     rows = pi.DebiasedLasso(
         sample.y,
         sample.X * scale,
@@ -34,7 +34,9 @@ def door(sample, *, scale=1.0, sites=None, ledger=None, rng=None, x_bound=4.0):
 
 
 def fitted(sample, *, scale=1.0, sites=None, ledger=None, rng=None, x_bound=4.0, **options):
-    rows, server, ledger = door(sample, scale=scale, sites=sites, ledger=ledger, rng=rng, x_bound=x_bound)
+    rows, server, ledger = entry_point(
+        sample, scale=scale, sites=sites, ledger=ledger, rng=rng, x_bound=x_bound
+    )
     given = {"epsilon": 8.0, "delta": DELTA, "sparsity": 3, "targets": (0, 2, 9)}
     return fit_paper(rows, server, ledger, **(given | options))
 
@@ -300,7 +302,7 @@ def test_a_constant_and_a_foreign_ledger_are_refused(sample):
         fit_paper(
             rows, TrustedServer(rows.federation, ledger=ledger), ledger, epsilon=1.0, delta=DELTA, sparsity=2
         )
-    rows, server, _ = door(sample)
+    rows, server, _ = entry_point(sample)
     with pytest.raises(ArgumentError, match="must charge the ledger"):
         fit_paper(rows, server, pi.Ledger(), epsilon=1.0, delta=DELTA, sparsity=2)
 

@@ -71,7 +71,8 @@ FLOOR: dict[str, set[str]] = {
     "marginaleffects": {"results", "schema"},
     "datasets": {"schema"},
 }
-# What every tower may import of the floor, and its doors to rows: a `Rows` goes in, a release comes out.
+# What every tower may import of the floor, and its entry points to rows: a `Rows` goes in, a release comes
+# out.
 TOWERS_IMPORT = {
     "accounting",
     "federation",
@@ -83,7 +84,7 @@ TOWERS_IMPORT = {
     "results",
     "schema",
 }
-ROW_DOORS = {
+ROW_ENTRY_POINTS = {
     "privinf.mechanisms",
     "privinf.mechanisms.columns",  # for what means and tests ask
     "privinf.mechanisms.distribution",  # for noisy distribution functions and levels

@@ -1,1 +1,1 @@
-"""What `flwr run` sends: the analysis for the server, and nothing but a door for the sites."""
+"""What `flwr run` sends: the analysis for the server, and nothing but an entry point for the sites."""
