@@ -15,7 +15,7 @@ from privinf.lasso.coordinates import (
 )
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import clip_radii, norm_moments, relative_variance, residual_moments
-from privinf.lasso.thresholding import CLEAR
+from privinf.lasso.thresholding import MIN_CLEARANCE
 
 SQRT_HALF = math.sqrt(0.5)
 
@@ -116,7 +116,7 @@ def test_floor_of_a_noisy_gram():
     assert np.array_equal(floored(np.eye(3)), np.eye(3))
     # nothing but noise: any matrix will do to step by, and the clearance marks the fit
     assert np.array_equal(floored(-np.eye(2)), np.eye(2))
-    assert clearance(-np.eye(2), 0.1) < CLEAR
+    assert clearance(-np.eye(2), 0.1) < MIN_CLEARANCE
 
 
 @pytest.mark.audit
