@@ -16,7 +16,7 @@ from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
 from privinf.results.effects import check_effects
 from privinf.schema import Design
-from privinf.schema.geometry import Reachable, check_magnitudes
+from privinf.schema.geometry import SAME_UNIT, Reachable, check_magnitudes, to_user
 from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Missing, Pair
 from privinf.validation import check_choice, check_positive
 
@@ -201,9 +201,7 @@ class GlmRows:
     @property
     def to_user(self) -> Floats:
         """T, shape (p, p): ``params_user = T params_scaled``."""
-        transform = np.diag(1.0 / self.scale)
-        if self.design.constant is not None:
-            transform[self.design.constant] -= self.center / self.scale
+        transform, _ = to_user(self.center, self.scale, SAME_UNIT, self.design.constant)
         return self.design.mapped(transform)
 
     @property

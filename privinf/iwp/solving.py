@@ -24,6 +24,7 @@ from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.releases import Release
 from privinf.schema import Design
+from privinf.schema.geometry import SAME_UNIT, to_user
 from privinf.typing import ArrayLike, Floats, LossName
 from privinf.validation import ReadRows, as_generator, check_array, check_choice, shown
 
@@ -282,14 +283,8 @@ def user_map(release: Release, loss: LossName) -> tuple[Floats, Floats]:
     The response has units for the squared loss only; other losses have a linear predictor.
     """
     design = release.design
-    center, scale = sent_units(release)
-    y_scale, y_center = (design.y_scale, design.y_center) if loss == "squared" else (1.0, 0.0)
-    transform = np.diag(y_scale / scale)
-    shift = np.zeros(len(design.names))
-    if design.constant is not None:
-        transform[design.constant] -= y_scale * center / scale
-        shift[design.constant] = y_center
-    return transform, shift
+    y_affine = (design.y_center, design.y_scale) if loss == "squared" else SAME_UNIT
+    return to_user(*sent_units(release), y_affine, design.constant)
 
 
 def parameter_names(release: Release, loss: LossName) -> tuple[str, ...]:

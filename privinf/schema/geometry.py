@@ -21,6 +21,7 @@ UNBOUNDED_RADIUS = 1e100
 # Sizes of bounds whose products can be summed: statistics take arguments between 1e-30 and 1e30.
 SMALLEST_BOUND = 1e-28  # other than 0
 LARGEST_BOUND = 1e28  # that is finite
+SAME_UNIT = (0.0, 1.0)  # center and scale of a response in the user's own unit, or of a linear predictor
 
 
 def scaling(low: Floats, high: Floats, scaled: Flags, *, centred: bool) -> tuple[Floats, Floats]:
@@ -66,7 +67,8 @@ def to_user(
 ) -> tuple[Floats, Floats]:
     """Return T, shape (p, p), and shift, shape (p,): ``params_user = T @ params_scaled + shift``.
 
-    `y_affine` is the center and the scale of the response, ``(y - y_center) / y_scale``.
+    `y_affine` is the center and the scale of the response, ``(y - y_center) / y_scale``; `SAME_UNIT` for
+    models of a linear predictor.
     """
     y_center, y_scale = y_affine
     transform = np.diag(y_scale / scale)
