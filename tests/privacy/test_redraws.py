@@ -30,7 +30,14 @@ from privinf.errors import (
     NotAvailableError,
     StorageError,
 )
-from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, TrustedServer, trusted
+from privinf.federation import (
+    InProcessFederation,
+    SecureServer,
+    Site,
+    SitePolicy,
+    TrustedServer,
+    server_noise,
+)
 from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.rounds import at_site, with_query_digest
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
@@ -90,7 +97,7 @@ def test_releases_carry_their_lines():
     released = (found, some, top, scalar, quantile)
     assert sum((one.entries for one in released), ()) == server.ledger.entries
     assert all(one.secure for one in released)
-    assert {entry.noise["key"] for entry in server.ledger.entries} == {server._memory.key.fingerprint}
+    assert {entry.noise["key"] for entry in server.ledger.entries} == {server._noise.memory.key.fingerprint}
     assert some.entries[0].scope == (f"site in session {server._session}=north",)
     assert 0.1 <= float(quantile) <= 3.0
 
@@ -113,7 +120,7 @@ def released_under_an_old_id(ledger):
     planned = planned_by(first, mu=0.1)
     first.release(planned)
     server = TrustedServer(federation_of(), ledger=ledger)
-    server._memory = first._memory
+    server._noise.memory = first._noise.memory
     noise = {**planned.entry.noise, "scale": planned.scale / 50.0}
     return again(server, forged(planned, loss=GaussianLoss(5.0), noise=noise))
 
@@ -156,7 +163,7 @@ def test_a_line_pays_for_its_question_alone(secure):
 
 
 def test_a_line_that_names_no_question_is_found(monkeypatch):
-    monkeypatch.setattr(trusted, "check_query_digest", lambda planned: None)
+    monkeypatch.setattr(server_noise, "check_query_digest", lambda planned: None)
     server = TrustedServer(federation_of())
     released_for_another_question(server)
     assert len(server.ledger) == 1
@@ -309,7 +316,7 @@ def test_a_key_file_is_secret_and_of_one_kind(tmp_path):
     path = tmp_path / "key"
     server = kept_by(path, federation_of(), None)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert server._memory.key.secret_bytes().hex() in path.read_text()
+    assert server._noise.memory.key.secret_bytes().hex() in path.read_text()
     with pytest.raises(ArgumentError, match="another noise source"):
         kept_by(path, federation_of(), None, rng=0)
     server.release(planned_by(server))
@@ -317,7 +324,7 @@ def test_a_key_file_is_secret_and_of_one_kind(tmp_path):
         server.remember(tmp_path / "other")
     assert [name for name in os.listdir(tmp_path)] == ["key"]
     with pytest.raises(TypeError, match="cannot be pickled"):
-        server._memory.__reduce__()
+        server._noise.memory.__reduce__()
 
 
 def test_a_damaged_key_file_is_refused(tmp_path):
@@ -336,7 +343,7 @@ def test_a_damaged_key_file_is_refused(tmp_path):
         except StorageError:
             continue
         assert len(found) == 2  # the last line's end was hit: it counts as not written
-        assert found.key.fingerprint == server._memory.key.fingerprint
+        assert found.key.fingerprint == server._noise.memory.key.fingerprint
     lines = [json.loads(line) for line in whole.decode().splitlines()]
     for lost in (
         {},
@@ -373,7 +380,9 @@ def test_a_site_takes_the_fingerprint_in_a_line():
     server = TrustedServer(federation_of(policy=SitePolicy(trusted_server=True)))
     server.vector_sum("column_sums", ARGS, mu=0.5, label="sums")
     sites = server._federation._sites.values()
-    assert [site.ledger.entries[0].noise["key"] for site in sites] == [server._memory.key.fingerprint] * 2
+    assert [site.ledger.entries[0].noise["key"] for site in sites] == [
+        server._noise.memory.key.fingerprint
+    ] * 2
 
 
 # ---- seeds
