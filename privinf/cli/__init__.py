@@ -29,7 +29,7 @@ COMMANDS = {
     ),
     "fit": (
         "privinf.cli.fits:fit_command",
-        "Fit a regression to a table's rows, or to releases.",
+        "Fit a regression to a table of rows, or to releases.",
     ),
     "join": (
         "privinf.cli.releases:join_command",
@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "schema": (
         "privinf.cli.schemas:schema_group",
-        "Write and check a schema: public columns, bounds and levels.",
+        "Write and check a schema: the public bounds and levels of a table's columns.",
     ),
     "site": (
         "privinf.cli.holders:site_group",
@@ -74,34 +74,37 @@ COMMANDS = {
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help=("TOML file of options, such as [fit] epsilon = 1; options on the command line override the file."),
+    help=(
+        "TOML file of options, with one table for each command, such as [fit] with the line "
+        "epsilon = 1. Options on the command line override the file."
+    ),
 )
 @click.version_option(package_name="privinf")
 @click.pass_context
 def main(ctx: click.Context, config: Path | None) -> None:
     """Fit regressions with differential privacy: estimates, standard errors, and the privacy spent.
 
-    \b
-    To plan a study, before there are rows:
-    0. privinf study            choose estimator, budget and number of people; predict intervals
+    To plan a study before there are data, start with 'privinf study'. It compares estimators, budgets and
+    numbers of people.
 
     \b
-    One table, one curator:
-    1. privinf schema suggest   declare the public columns, bounds and levels; privinf schema check
-    2. privinf ledger create    set the budget of all releases about these people
-    3. privinf fit --schema     fit a regression to the rows; or privinf release --schema, to fit later
+    One table that one curator holds:
+    1. 'privinf schema suggest' writes a file to declare the public bounds and levels of the columns.
+    2. 'privinf ledger create' sets the budget of all releases about these people.
+    3. 'privinf fit --schema' fits a regression to the rows. Or 'privinf release' writes noisy sums for
+       later fits.
 
     \b
     Several parties with different columns of the same people:
-    1. Together:     privinf plan new    agree on people, columns with bounds, and budgets
-    2. Each party:   privinf release     turn its own rows into one noisy file to share
-    3. The analyst:  privinf fit         fit a regression to these files alone
+    1. The parties agree on a plan ('privinf plan new') with people, columns, bounds and budgets.
+    2. Each party turns its own rows into one noisy file ('privinf release').
+    3. The analyst fits a regression to these files alone ('privinf fit').
 
     \b
     Several sites with the same columns of different people:
-    1. Each site:    privinf site        answer queries under its own policy and budget
-    2. Together:     privinf federation  set up roster, certificates and server; fit over all sites
-    The analyst:     privinf analyst     make a key that signs queries
+    1. Each site answers queries under its own policy and budget ('privinf site').
+    2. Each analyst makes a key that signs queries ('privinf analyst').
+    3. 'privinf federation' sets up keys, certificates and server, and fits a model over all sites.
 
     Every released file states its privacy guarantee for one person (epsilon, delta). A refused command exits
     with code 2. It spends nothing and writes nothing, unless its message states otherwise.

@@ -67,12 +67,12 @@ class Diagnostic:
 def doctor_command(folder: Path, as_json: bool) -> None:
     """Check a site's files and their permissions; exit with code 2 if the site would not start.
 
-    \b
-    privinf site doctor north
-    privinf site doctor fit.rounds       # the checkpoint folder of a fit
+    FOLDER is the folder of a site, or the checkpoint folder of a fit. Checkpoint folders inside the site's
+    folder are also checked. No row is read. The command cannot find copies of the files in other folders,
+    and cannot find other administrators of this computer.
 
-    No row is read. Checkpoint folders inside the site's folder are also checked.
-    Other copies of the files, and other administrators of this computer, cannot be detected.
+    \b
+    Example: privinf site doctor north
     """  # noqa: D301
     alone = _is_checkpoint(folder) and not (folder / "site.toml").exists()
     results = list(secrets_in(folder)) if alone else findings(folder, read_site(folder))
@@ -80,7 +80,7 @@ def doctor_command(folder: Path, as_json: bool) -> None:
         click.echo(json.dumps([asdict(finding) for finding in results], indent=1))
     else:
         click.echo(
-            "\n".join(f"{finding.level}: {finding.what}: {finding.remedy}" for finding in results)
+            "\n".join(f"{finding.level}: {finding.what}; {finding.remedy}" for finding in results)
             or "no problems found"
         )
     if any(finding.level == "error" for finding in results):
@@ -91,7 +91,7 @@ def doctor_command(folder: Path, as_json: bool) -> None:
 @click.argument("folder", type=FOLDER)
 @json_option
 def status_command(folder: Path, as_json: bool) -> None:
-    """Print whether a site answers, and the budget that is spent, in total and by each analyst, and left."""
+    """Print whether a site answers, the total budget spent and left, and the budget spent by each analyst."""
     site = read_site(folder)
     try:
         reply = RemoteSite(site["socket"], timeout=5.0).handle(Query(Requests.DESCRIBE), site["name"])
@@ -113,7 +113,7 @@ def status_command(folder: Path, as_json: bool) -> None:
         click.echo(json.dumps(facts, indent=1))
         return
     rows = (
-        "but shows its number of rows only to listed analysts"
+        "but shows its number of rows only to the analysts in its policy"
         if facts["rows"] is None
         else f"{facts['rows']} rows"
     )
@@ -151,7 +151,7 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             remedy = (
                 "copy this file from the folder that 'privinf federation init' made"
                 if word == "federation"
-                else "restore the file"
+                else "restore the file from a copy"
             )
             yield Diagnostic("error", f"{path} is missing", remedy)
             continue
@@ -164,16 +164,16 @@ def _files(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
                 "warning", f"{path} belongs to another account", "run the site as the owner of its files"
             )
         if word == "data" and status.st_mode & 0o077:
-            yield Diagnostic("warning", f"{path} is open to other accounts", f"chmod -R go= {path}")
+            yield Diagnostic("warning", f"{path} can be read by other accounts", f"run 'chmod -R go= {path}'")
         elif status.st_mode & 0o022:
-            yield Diagnostic("error", f"{path} can be changed by others", f"chmod go-w {path}")
+            yield Diagnostic("error", f"{path} can be changed by other accounts", f"run 'chmod go-w {path}'")
     yield from secrets_in(folder)
     socket = Path(site["socket"])
     if len(os.fsencode(socket)) > LONGEST_PATH:
         yield Diagnostic(
             "error",
             f"the path of the socket has more than {LONGEST_PATH} bytes",
-            "set socket to a shorter path in site.toml",
+            "in the file site.toml, set socket to a shorter path",
         )
     elif not socket.parent.is_dir():
         yield Diagnostic(
@@ -276,13 +276,16 @@ def _ledger(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "error",
             "the ledger has no limit on the total budget",
-            "make a ledger with a limit with 'privinf site init'",
+            "make the site again with 'privinf site init', whose ledger has a limit",
         )
     elif (limit := ledger.budget.epsilon(ledger.budget.delta)) > LARGE_EPSILON:
         yield Diagnostic(
             "warning",
-            f"the ledger's limit is epsilon {limit:.4g}, which gives each person little protection",
-            "choose a smaller limit",
+            (
+                f"the ledger's limit, epsilon {limit:.4g}, is so large that it gives each person little "
+                "protection"
+            ),
+            "make the site again with a smaller limit",
         )
 
 
@@ -296,29 +299,35 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
     if (roster.keys.get(site["name"]), roster.verifying.get(site["name"])) != (key.public, verifying):
         yield Diagnostic(
             "error",
-            "the roster does not have this site's current public key",
+            (
+                "the list of the sites' public keys (the roster) in federation.json does not have this "
+                "site's current key"
+            ),
             REMAKE,
         )
     if not roster.signed:
         yield Diagnostic(
             "warning",
-            "the roster has no keys to verify signatures, so replies are not signed and 'privinf "
-            "federation fit' refuses them",
+            "the list of the sites' public keys (the roster) has no keys to verify signatures, so "
+            "replies are not signed and 'privinf federation fit' refuses them",
             REMAKE,
         )
     listed = {analyst.key for analyst in read_policy(folder / site["policy"]).analysts}
     if listed and not listed & {analyst["key"] for analyst in federation["analysts"]}:
         yield Diagnostic(
             "warning",
-            "the policy lists none of the federation's analysts",
+            "the site's policy does not list any of the federation's analysts",
             'add these analysts, with their keys from federation.json, to "analysts" in the policy',
         )
     pinned = folder / "roster.json"
     if pinned.exists() and Roster.from_json(read_text(pinned, "a roster")).digest != roster.digest:
         yield Diagnostic(
             "error",
-            "the roster differs from the roster with which the site was last started",
-            f"check with the other sites that the new roster's digest is right, then delete {pinned}",
+            "the list of the sites' public keys (the roster) was changed after the site's last start",
+            (
+                "compare its digest with the other sites, for example by telephone; if they agree, "
+                f"delete {pinned}"
+            ),
         )
     schema = read_schema_file(folder / site["schema"])
     if federation["schema"] is not None and not schema.blank and federation["schema"] != schema.to_dict():
@@ -332,7 +341,7 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
         if days < SOON:
             yield Diagnostic(
                 "error" if days <= 0.0 else "warning",
-                f"the certificates expire in {days:.0f} days",
+                f"the certificates of the federation expire in {days:.0f} days",
                 "run 'privinf federation init' again",
             )
         executable("flower-supernode")
@@ -340,5 +349,5 @@ def _federation(folder: Path, site: dict[str, str]) -> Iterator[Diagnostic]:
             "warning",
             "the Flower node runs under the account that can read the rows, so code that is sent "
             "to the node can read them too",
-            "see docs/howto/hospitals.md",
+            "to prevent this, run 'privinf site serve' under a separate account",
         )

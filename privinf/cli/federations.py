@@ -44,7 +44,7 @@ from privinf.storage.checksummed import checksummed_json, parse_json, read_text,
 
 # In a federation's folder: the key that signs queries.
 ANALYST_KEY = "analyst.key"
-SERVER_STOPPED = "the federation's server stopped unexpectedly; its log file is {}"
+SERVER_STOPPED = "the federation's server stopped unexpectedly; see its log file {}"
 FIT = """# The plan of a fit over all sites; run it with privinf federation fit fit.toml
 # model = "MomentOLS", "FederatedGLM" or "DebiasedLasso"; or statistic = "column_sums", with [args] and mu
 model = "FederatedGLM"
@@ -69,11 +69,11 @@ def federation_group() -> None:
     """Set up a federation of sites, and fit models to all their rows.
 
     \b
-    1. Each site:   privinf site init         make keys, policy, schema, ledger and a public bundle
-    2. Together:    privinf federation init   make roster and certificates from the bundles
-    3. Each site:   privinf site up           answer queries until stopped
-    4. The server:  privinf federation up     carry messages until stopped
-    5. The analyst: privinf federation fit    fit a model to all sites' rows, by a TOML file
+    1. Each site runs 'privinf site init' to make its keys, policy, ledger and public file.
+    2. One person runs 'privinf federation init' with the public files of all sites.
+    3. Each site runs 'privinf site up' to answer queries until it is stopped.
+    4. The server runs 'privinf federation up' to pass messages between sites and analyst.
+    5. The analyst runs 'privinf federation fit' to fit the model that a TOML file describes.
     """  # noqa: D301
 
 
@@ -112,8 +112,8 @@ def federation_group() -> None:
     multiple=True,
     metavar="NAME=KEY",
     help=(
-        "Name and public key of an analyst; the key is made by 'privinf analyst key'. May be "
-        "given several times. Default: a new key in FOLDER/analyst.key."
+        "Name and public key of an analyst who may send queries; 'privinf analyst key' makes "
+        "the key. May be given several times. Default: a new key in FOLDER/analyst.key."
     ),
 )
 @json_option
@@ -127,19 +127,21 @@ def init_command(
     analysts: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make a federation, in a new folder, from the public bundles of its sites.
+    """Make a federation, in a new folder, from the public bundle files of its sites.
+
+    Each site makes its bundle file with 'privinf site init'. Send federation.json from the new folder to
+    every site. This file is public: it has the public keys of all sites, the schema, and the certificate by
+    which sites recognize the server. Keep ca.key, server.key and analyst.key secret. Queries are signed with
+    analyst.key, unless --analyst lists other analysts. Whoever distributes federation.json could add a false
+    site. To exclude this, the sites should compare the printed digest, for example by telephone.
 
     \b
-    privinf federation init hospitals *.bundle.json --host server.example
-
-    Send federation.json from the new folder to every site. It is public and holds the roster of keys, the
-    schema, and the certificate of the authority that signed the server's certificate. Keep ca.key,
-    server.key and analyst.key secret. Queries are signed by analyst.key, unless --analyst lists analysts who
-    have keys. The person who distributes the roster could add a false site to it, so the sites should
-    compare the roster's digest, for example by telephone.
+    Example: privinf federation init hospitals *.bundle.json --host server.example
     """  # noqa: D301
     if folder.exists():
-        raise ArgumentError(f"the folder {folder} already exists; choose another name")
+        raise ArgumentError(
+            f"the folder {folder} already exists; choose the name of a new folder for the federation"
+        )
     if not folder.absolute().parent.is_dir():
         raise ArgumentError(f"the folder {folder.absolute().parent} does not exist; create it first")
     records = [read_bundle(path) for path in bundles]
@@ -179,7 +181,10 @@ def init_command(
     public = str(folder / "federation.json")
     plan = str(folder / "fit.toml")
     facts = {"sites": list(sites), "digest": roster.digest, "federation": public, "plan": plan}
-    first = f"{len(roster)} sites, digest of the roster {roster.digest}"
+    first = (
+        f"the federation has {len(roster)} sites; compare the digest of their public keys with "
+        f"the sites: {roster.digest}"
+    )
     say(facts, as_json, first, f"send {public} to every site, and fill in {plan}")
 
 
@@ -189,14 +194,15 @@ def init_command(
     "--listen", default="127.0.0.1", show_default=True, help="IP address at which the server listens."
 )
 def up_command(folder: Path, listen: str) -> None:
-    """Run the Flower server of a federation, with TLS and the keys of the sites' nodes, until SIGTERM.
+    """Run the Flower server of a federation until it is stopped (SIGTERM).
+
+    The server uses TLS and accepts only the sites of the federation. However, anyone who can connect to the
+    server's port and has the certificate in federation.json can send code to all sites, because Flower has
+    no user accounts for this. Let the server listen at 127.0.0.1, behind a proxy that forwards only requests
+    to /v1/fleet/.
 
     \b
-    privinf federation up hospitals
-
-    Anyone who can reach the server's port and has the authority's certificate can send code to all nodes,
-    because Flower has no user accounts for this. Keep the server on 127.0.0.1, behind a proxy that forwards
-    only /v1/fleet/.
+    Example: privinf federation up hospitals
     """  # noqa: D301
     record = read_federation(folder / "federation.json")
     if not record["address"]:
@@ -245,7 +251,7 @@ def up_command(folder: Path, listen: str) -> None:
                 str((folder / "nodes" / f"{name}.pub").absolute()),
                 TAGGED,
             )
-        click.echo(f"server of {len(record['sites'])} sites at {listen}:{port}")
+        click.echo(f"the server of {len(record['sites'])} sites listens at {listen}:{port}")
         while process.poll() is None and not stopping.wait(POLL_SECONDS):
             pass
         if process.poll() is not None and not stopping.is_set():
@@ -259,7 +265,7 @@ def up_command(folder: Path, listen: str) -> None:
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder made by 'privinf federation init'. Default: the folder of the plan file.",
+    help="Folder that 'privinf federation init' made. Default: the folder of the TOML file.",
 )
 @click.option(
     "--key",
@@ -273,7 +279,10 @@ def up_command(folder: Path, listen: str) -> None:
 @click.option(
     "--simulation",
     is_flag=True,
-    help=("Allow epsilon = inf or a seed in the plan, for simulated rows. All sites must allow this too."),
+    help=(
+        "Allow epsilon = inf or a seed in the TOML file. Use this only for simulated rows; the "
+        "policies of all sites must allow it too."
+    ),
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 @click.option(
@@ -281,7 +290,7 @@ def up_command(folder: Path, listen: str) -> None:
     type=float,
     default=3600.0,
     show_default=True,
-    help="Largest number of seconds to wait for Flower's results.",
+    help="Largest number of seconds to wait for the results from Flower.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def fit_command(
@@ -293,15 +302,16 @@ def fit_command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Fit a model to the rows of all sites, as specified in a TOML file.
+    """Fit a model to the rows of all sites, as a TOML file describes it.
+
+    Run this command on the server's computer. If a site refuses or does not answer, the error names the
+    site. Budget that was already charged stays charged. If the TOML file sets a checkpoint, repeat the
+    command to resume the fit. Replies must be signed with the keys in federation.json. Keep heads.json in
+    the same folder: it records the last entry of each site's ledger, to detect a ledger that was replaced
+    by an older copy.
 
     \b
-    privinf federation fit hospitals/fit.toml
-
-    Run this command on the server's machine. If a site refuses or does not answer, the error names the site.
-    Charges already made are kept; if the plan has a checkpoint, repeat the command to resume the fit.
-    Replies must be signed by the keys in federation.json. Keep heads.json in the same folder: it records the
-    latest ledger line of each site, by which an outdated ledger is detected.
+    Example: privinf federation fit hospitals/fit.toml
     """  # noqa: D301
     folder = plan_file.parent if folder is None else folder
     record = read_federation(folder / "federation.json")
@@ -355,8 +365,8 @@ def over_flower(
         while not answer_path.exists():
             if seconds <= 0.0:
                 raise AlignmentError(
-                    f"Flower returned no results within {timeout:g} seconds (--timeout); see the log, "
-                    f"{folder / 'superlink.log'}"
+                    f"Flower returned no results within {timeout:g} seconds; see the log file "
+                    f"{folder / 'superlink.log'}, or pass a larger --timeout"
                 )
             waiting.wait(POLL_SECONDS)
             seconds -= POLL_SECONDS
@@ -397,7 +407,9 @@ def _reachable_host(listen: str) -> str:
 def _by_name(bundles: list[dict[str, Any]], field: str) -> dict[str, str]:
     names = [bundle["name"] for bundle in bundles]
     if len(set(names)) < len(names):
-        raise ArgumentError("two bundle files are for the same site; pass one file for each site")
+        raise ArgumentError(
+            "two of the bundle files belong to the same site; pass one bundle file for each site"
+        )
     return {bundle["name"]: bundle[field] for bundle in bundles}
 
 

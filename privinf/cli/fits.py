@@ -102,16 +102,16 @@ class FitOptions(TypedDict):
     "schema_file",
     type=FILE,
     help=(
-        "Schema file with the bounds and levels of the columns, such as schema.toml. FILES "
-        "must then be one table of rows."
+        "Schema file with the bounds and levels of the columns, such as schema.toml. Pass it for a fit to "
+        "one table of rows."
     ),
 )
 @click.option(
     "--model",
     type=click.Choice(list(ROW_MODELS)),
     help=(
-        "Model for a table of rows: ols (default), logit, poisson, or moments (least squares "
-        "from one release of sums)."
+        "Model for a table of rows: ols (least squares, the default), logit, poisson, or moments (least "
+        "squares computed from noisy sums of products)."
     ),
 )
 @spending_options
@@ -121,41 +121,51 @@ class FitOptions(TypedDict):
     type=NEW_FILE,
     help=("For a table of rows: file of the budget ledger to charge, made by 'privinf ledger create'."),
 )
-@click.option("--cov-type", type=click.Choice(get_args(CovWord)), help="Type of standard errors.")
+@click.option(
+    "--cov-type",
+    type=click.Choice(get_args(CovWord)),
+    help="Type of standard errors, for a fit to a table of rows.",
+)
 @click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),
-    help="For a table of rows: how to treat missing values. Default: raise.",
+    help=(
+        "Treatment of missing values in a table of rows: stop with an error (raise, the "
+        "default), or replace them by the midpoint of the public bounds (impute-public)."
+    ),
 )
-@click.option("--weights", help="Name of the column of observation weights.")
+@click.option("--weights", help="Name of the column with the weights of the rows.")
 @click.option("--offset", help="Name of a column whose coefficient is fixed at 1 (for poisson and logit).")
 @click.option(
-    "--exposure", help="Name of a column whose logarithm gets the fixed coefficient 1 (for poisson)."
+    "--exposure", help="Name of a column whose logarithm is an offset, such as time at risk (for poisson)."
 )
 @click.option(
     "--coefficients-only",
     is_flag=True,
-    help="For a table of rows: estimate coefficients even if no intervals can be computed.",
+    help="Estimate coefficients from a table of rows even if no intervals can be computed.",
 )
 @click.option(
     "--plain",
     is_flag=True,
     help=(
-        "For releases of several parties: least squares without correction for the noise, "
-        "which is biased and has no intervals."
+        "Use least squares without correction for the noise, for releases of several parties. The estimates "
+        "are biased, and there are no intervals."
     ),
 )
 @click.option(
     "--shrink",
     is_flag=True,
-    help=("For releases of several parties: shrink coefficients for prediction, without intervals."),
+    help=(
+        "Shrink the coefficients to improve predictions, for releases of several parties. "
+        "There are no intervals."
+    ),
 )
 @click.option(
     "--target",
     type=click.Choice(get_args(JoinedTarget)),
     help=(
-        "For releases and --model moments: intervals for the population (default) or for the "
-        "people in the data (sample)."
+        "Target of the intervals: the coefficients in the population (default), or those of "
+        "the people in the data (sample). Only for releases and for --model moments."
     ),
 )
 @click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
@@ -171,28 +181,29 @@ class FitOptions(TypedDict):
 @click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @overwrite_option
 def fit_command(**options: Unpack[FitOptions]) -> None:
-    """Fit a regression to a table's rows, or to releases.
+    """Fit a regression to a table of rows, or to releases.
 
-    A fit to rows spends a privacy budget. A fit to releases spends nothing further.
+    A release is a file of noisy sums, made by 'privinf release'. A fit to rows spends a privacy budget; a
+    fit to releases spends nothing further, however often it is repeated. Standard errors include both
+    sampling error and privacy noise. All arguments are checked before the ledger is charged, and the ledger
+    is charged before any result is computed from rows.
 
     \b
-    Rows, on a machine that may hold them:
+    Example of a fit to rows:
       privinf fit "wage ~ age + sex" rows.parquet --schema schema.toml \\
           --epsilon 1 --delta 1e-6 --ledger study.ledger --out wage.npz
 
     \b
-    Releases, any number of times without further privacy loss:
-      privinf fit "wage ~ age" moments.npz
+    Example of a fit to the releases of two parties:
       privinf fit "glucose ~ age + bmi" clinic_a.npz clinic_b.npz --summary out.html
-
-    Standard errors include both sampling error and privacy noise. All arguments are checked before the
-    ledger is charged, and the ledger is charged before any result is computed from rows.
     """  # noqa: D301
     for path in (options["out"], options["json_file"], options["summary"]):
         if path is not None:
             check_free(path, options["overwrite"])
     if options["summary"] is not None and options["summary"].suffix.lower() not in SUMMARIES:
-        raise ArgumentError(f"--summary {options['summary']} must end in one of {', '.join(SUMMARIES)}")
+        raise ArgumentError(
+            f"--summary {options['summary']} must be a file name that ends in one of {', '.join(SUMMARIES)}"
+        )
     result, ledger_lines = _fit_releases(options) if options["schema_file"] is None else _fit_rows(options)
     summary = result.summary(alpha=options["alpha"])
     if not options["quiet"]:
@@ -210,7 +221,8 @@ def fit_command(**options: Unpack[FitOptions]) -> None:
 def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool) -> None:
     """Write a saved result (.npz) as an HTML page.
 
-    The page has the summary, plots, the trade-off curve of the privacy guarantee, and the ledger lines.
+    The page has the summary, plots, the trade-off curve of the privacy guarantee (the errors of the best
+    test for one person's presence), and the list of all releases that the privacy guarantee covers.
     """
     check_free(page, overwrite)
     pi.load_results(result_file).report(page, alpha=alpha, overwrite=overwrite)
@@ -238,13 +250,16 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     assert options["schema_file"] is not None
     if len(options["files"]) != 1 or options["files"][0].suffix.lower() == ".npz":
         raise ArgumentError(
-            "with --schema, FILES must be one table of rows: a CSV or Parquet file, or a folder of them; "
-            "omit --schema to fit releases"
+            "with --schema, FILES must be one table of rows, that is, a CSV or Parquet file, or a "
+            "folder of them; omit --schema to fit releases"
         )
     _refuse(
         options,
         ON_RELEASES,
-        "{} is only for releases of several parties, but with --schema FILES is a table of rows",
+        (
+            "{0} is only for releases of several parties, but --schema declares that FILES is a "
+            "table of rows; omit {0}"
+        ),
     )
     path = options["ledger_file"]
     spending = spending_of(options)
@@ -253,9 +268,14 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     columns = {name: options[name] for name in ROLE_COLUMNS}  # type: ignore[literal-required]
     model_options: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
     if (kind := options["model"] or "ols") == "moments" and model_options.keys() - {"weights"}:
-        raise ArgumentError("--offset and --exposure are available only for --model poisson and logit")
+        raise ArgumentError(
+            "--offset and --exposure are not available for --model moments; omit them, or use "
+            "--model poisson (or logit with --offset)"
+        )
     if kind != "moments" and options["target"] is not None:
-        raise ArgumentError("--target is available only for releases and --model moments")
+        raise ArgumentError(
+            "--target is available only for a fit to releases and for --model moments; omit it"
+        )
     if options["missing"] is not None:
         model_options["missing"] = options["missing"]
     rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
@@ -276,7 +296,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         chosen["target"] = options["target"]
     if options["coefficients_only"]:
         if kind == "moments":
-            raise ArgumentError("--coefficients-only is available only for --model ols, logit and poisson")
+            raise ArgumentError("--coefficients-only is not available for --model moments; omit it")
         chosen["intervals"] = "optional"
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
@@ -289,12 +309,20 @@ def _fit_releases(options: FitOptions) -> tuple[Results, list[str]]:
             f"{rows[0]} is not a release (.npz). If it is a table of rows, pass --schema with its "
             f"public bounds, from a file made by 'privinf schema suggest {rows[0]}'"
         )
-    _refuse(options, (*ON_ROWS, "missing"), "{} is only for a fit to a table of rows, which needs --schema")
+    _refuse(
+        options,
+        (*ON_ROWS, "missing"),
+        "{0} is only for a fit to a table of rows; pass the table's --schema too, or omit {0}",
+    )
     if len(options["files"]) > 1 or (release := load_release(options["files"][0])).kind.startswith(
         OF_PARTIES
     ):
         return _fit_parties(joined_files(options["files"]), options), []
-    _refuse(options, ON_RELEASES, "{} is only for releases of several parties")
+    _refuse(
+        options,
+        ON_RELEASES,
+        ("{0} is only for releases of several parties, but FILES is a release of one table; omit {0}"),
+    )
     return release.regress(options["formula"], target=options["target"] or "population"), []
 
 
@@ -384,18 +412,23 @@ class PlanCommandOptions(TypedDict):
     type=click.Choice(get_args(Family)),
     default="gaussian",
     show_default=True,
-    help="Distribution family of the response.",
+    help="Distribution family of the response, which determines the regression model.",
 )
 @click.option(
     "--trust",
     type=click.Choice(get_args(StudyTrust)),
-    help="Trust model, which determines who sees raw rows. Default: compare all trust models.",
+    help=(
+        "Trust model, that is, who may see raw rows or sums without noise. Default: compare all trust models."
+    ),
 )
 @click.option(
     "--party",
     multiple=True,
     metavar="NAME=COLUMN,COLUMN",
-    help="Name of a party and its columns, for --trust per-party. Give it once for each party.",
+    help=(
+        "Name of a party and the names of its columns, for --trust per-party. Pass this option "
+        "once for each party."
+    ),
 )
 @click.option(
     "--coefficient", help="Name of the coefficient to which --width or --effect applies. Default: all slopes."
@@ -404,22 +437,29 @@ class PlanCommandOptions(TypedDict):
     "--width",
     type=float,
     help=(
-        "Target width of the interval; the command prints changes of the plan that reach it (needs --trust)."
+        "Target width of the interval. The command prints which budget or number of people "
+        "reaches it. Needs --trust."
     ),
 )
 @click.option(
     "--effect",
     type=float,
-    help=("Smallest coefficient that the test should detect; use this instead of --width (needs --trust)."),
+    help=("Smallest coefficient that the test should detect, as a target instead of --width. Needs --trust."),
 )
-@click.option("--power", type=float, default=0.8, show_default=True, help="Power of the test for --effect.")
+@click.option(
+    "--power",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="Power of the test for a coefficient of size --effect.",
+)
 @click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
-@click.option("--json", "json_file", type=NEW_FILE, help="Write the table to a JSON file.")
+@click.option("--json", "json_file", type=NEW_FILE, help="Write the table of predictions to a JSON file.")
 @click.option(
     "--plot",
     "plot_file",
     type=NEW_FILE,
-    help="Plot the intervals to a .png, .svg or .pdf file (needs --trust).",
+    help="Plot the predicted intervals to a .png, .svg or .pdf file. Needs --trust.",
 )
 @click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @overwrite_option
@@ -429,9 +469,11 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
     The prediction uses a schema and guesses. No row is read.
 
     \b
-    Compare estimators under each trust model:
+    Example that compares estimators under each trust model:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6
-    Print changes of budget and size that give an interval of width 0.05:
+
+    \b
+    Example that prints which budget or number of people gives an interval of width 0.05:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
           --trust central --guesses guesses.toml --coefficient age --width 0.05
     """  # noqa: D301
@@ -439,12 +481,14 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
         if path is not None:
             check_free(path, options["overwrite"])
     if options["plot_file"] is not None and options["plot_file"].suffix.lower() not in PICTURES:
-        raise ArgumentError(f"--plot {options['plot_file']} must end in one of {', '.join(PICTURES)}")
+        raise ArgumentError(
+            f"--plot {options['plot_file']} must be a file name that ends in one of {', '.join(PICTURES)}"
+        )
     goal = options["width"] is not None or options["effect"] is not None
     if not goal and (options["coefficient"] is not None or options["power"] != 0.8):
-        raise ArgumentError("--coefficient and --power need --width or --effect; pass one of these")
+        raise ArgumentError("--coefficient and --power need a target; pass --width or --effect too")
     if options["trust"] is None and (goal or options["plot_file"] is not None):
-        raise ArgumentError("--width, --effect and --plot need a single trust model; pass --trust")
+        raise ArgumentError("--width, --effect and --plot need one trust model; pass --trust too")
     schema = read_schema_file(options["schema_file"])
     words = spending_of(options)
     words |= {"family": options["family"], "trust": options["trust"], "alpha": options["alpha"]}
@@ -465,7 +509,10 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
                 effect=options["effect"],
                 power=options["power"],
             )
-            text += f"\n\nChanges that reach the target\n{changes.to_string(index=False, na_rep='-')}"
+            text += (
+                "\n\nChanges of the plan that reach the target width or "
+                f"effect\n{changes.to_string(index=False, na_rep='-')}"
+            )
         if options["plot_file"] is not None:
             picture: Any = study.plot().figure
             picture.savefig(options["plot_file"])
@@ -484,7 +531,8 @@ def _parties_of(texts: tuple[str, ...]) -> dict[str, list[str]] | None:
         name, equals, columns = text.partition("=")
         if not equals or not name or name in parties:
             raise ArgumentError(
-                f"--party {text!r} must have the form NAME=COLUMN,COLUMN; give it once for each party"
+                f"--party {text!r} must have the form NAME=COLUMN,COLUMN, with a different name for "
+                "each party"
             )
         parties[name] = columns.split(",")
     return parties or None

@@ -53,7 +53,7 @@ from privinf.storage.checksummed import checksummed_json, save_text
     "--data",
     type=click.Path(path_type=Path),
     required=True,
-    prompt="File of the rows",
+    prompt="File of the site's rows",
     help="File of the site's rows. The file is not copied or moved.",
 )
 @click.option(
@@ -66,14 +66,14 @@ from privinf.storage.checksummed import checksummed_json, save_text
     "--epsilon",
     type=float,
     required=True,
-    prompt="Total budget of all releases, epsilon",
+    prompt="Limit on the total epsilon of all releases",
     help="Limit on the total epsilon of all releases, recorded in the site's ledger.",
 )
 @click.option(
     "--delta",
     type=float,
     required=True,
-    prompt="delta of the total budget, such as 1e-6",
+    prompt="delta for this limit, such as 1e-6",
     help=DELTA_HELP,
 )
 @click.option(
@@ -82,8 +82,8 @@ from privinf.storage.checksummed import checksummed_json, save_text
     default="secure-sum",
     show_default=True,
     help=(
-        "Sums that the site may send: only secure sums, which hide each site's own sum "
-        "(secure-sum), or also sums without noise to a trusted server (server)."
+        "Sums that the site may send: only secure sums, in which the server sees no single "
+        "site's sum (secure-sum), or also sums without noise to a trusted server (server)."
     ),
 )
 @click.option(
@@ -91,7 +91,7 @@ from privinf.storage.checksummed import checksummed_json, save_text
     type=click.IntRange(2),
     default=2,
     show_default=True,
-    help="Smallest number of sites in a secure sum.",
+    help="Smallest number of sites over which a secure sum may be computed.",
 )
 @click.option(
     "--analyst",
@@ -99,9 +99,9 @@ from privinf.storage.checksummed import checksummed_json, save_text
     multiple=True,
     metavar="NAME=KEY[:EPSILON]",
     help=(
-        "Name and public key of an analyst who may send queries, and optionally a limit on "
-        "epsilon; the key is made by 'privinf analyst key'. May be given several times. "
-        "Default: anyone who can connect."
+        "Name and public key of an analyst who may send queries, optionally with a limit on "
+        "epsilon; 'privinf analyst key' makes the key. May be given several times. Default: "
+        "anyone who can connect."
     ),
 )
 @click.option(
@@ -109,7 +109,11 @@ from privinf.storage.checksummed import checksummed_json, save_text
     is_flag=True,
     help="Allow releases without noise. Use this only if the rows are simulated.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Folder to create. Default: the site's name.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Folder to create for the site's files. Default: the site's name.",
+)
 @json_option
 @click.pass_context
 def init_command(
@@ -126,14 +130,14 @@ def init_command(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a site's folder, with secret keys, policy, schema, ledger, and a public bundle.
+    """Make a site's folder, with secret keys, policy, schema, ledger, and a public bundle file.
+
+    Send the bundle file, NAME.bundle.json, to the person who runs 'privinf federation init'. It is public.
+    Keep all other files at the site. Options can also be read from a TOML file, with 'privinf --config FILE
+    site init NAME'; the file has a table [site.init] with lines such as data = "rows.csv".
 
     \b
-    privinf site init north --data rows.csv --schema schema.json --epsilon 4 --delta 1e-6
-    privinf --config answers.toml site init north      # [site.init] data = "rows.csv" ...
-
-    Send SITE_NAME.bundle.json, which is public, to the person who runs privinf federation init. Keep all
-    other files at the site.
+    Example: privinf site init north --data rows.csv --schema schema.json --epsilon 4 --delta 1e-6
     """  # noqa: D301
     if not SITE_NAME.fullmatch(name):
         raise ArgumentError(SITE_NAME_RULE)
@@ -141,7 +145,7 @@ def init_command(
     if folder.exists():
         raise ArgumentError(
             f"the folder {folder} already exists, and its keys and ledger are never replaced; pass "
-            "another --folder"
+            "another folder as --folder"
         )
     if not data.exists():
         raise ArgumentError(f"the file --data {data} does not exist; pass the file of the site's rows")
@@ -186,8 +190,8 @@ def init_command(
         facts,
         as_json,
         (
-            f"site {name}: {folder}; ledger limit {budget}; send the file {facts['bundle']} to the "
-            "person who sets up the federation"
+            f"the folder {folder} of site {name} was created, with a ledger limit of {budget}; send "
+            f"the file {facts['bundle']} to the person who sets up the federation"
         ),
     )
     if declared.blank:
@@ -202,15 +206,16 @@ def init_command(
 @click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @click.pass_context
 def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
-    """Check a site and answer queries until SIGTERM, by a daemon and, in a Flower federation, a Flower node.
+    """Check a site's files, then answer queries until the site is stopped (SIGTERM).
+
+    Put federation.json, made by 'privinf federation init', into the site's folder before. The first start
+    records the sites' public keys in that file; compare their printed digest with the other sites, for
+    example by telephone. In a federation that uses Flower, a Flower node runs under the same account, so
+    code that is sent to the node can read everything that this account can read. To prevent this, run
+    'privinf site serve' under a separate account.
 
     \b
-    privinf site up north
-
-    federation.json (privinf federation init) must be in the folder. The first start pins the roster; compare
-    its digest with the other sites, for example by telephone. The Flower node runs under this account, so
-    code that is sent to the node can read everything that this account can read. To prevent this, run
-    privinf site serve under a separate account.
+    Example: privinf site up north
     """  # noqa: D301
     site = read_site(folder)
     results = findings(folder, site)
@@ -222,7 +227,10 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
     roster = Roster.from_json(federation["roster"])
     save_text(folder / "roster.json", roster.to_json() + "\n", overwrite=True)
     if not quiet:
-        click.echo(f"roster of {len(roster)} sites, digest {roster.digest}")
+        click.echo(
+            f"the federation has {len(roster)} sites; compare the digest of their public keys with "
+            f"the other sites: {roster.digest}"
+        )
     stopped_by_signals()  # until the daemon has its own handler
     with ExitStack() as stack:
         if federation["address"]:
@@ -245,14 +253,14 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
 
 @click.command("rebase")
 @click.argument("folder", type=FOLDER, required=False)
-@click.option("--data", type=click.Path(path_type=Path), help="Current file of the rows.")
+@click.option("--data", type=click.Path(path_type=Path), help="File of the site's rows after the change.")
 @click.option("--schema", "schema_file", type=FILE, help="Present schema.")
 @click.option("--policy", "policy_file", type=FILE, help="Present policy.")
 @click.option(
     "--ledger",
     "ledger_file",
     type=FILE,
-    help="Ledger of the site, as passed to 'privinf site serve --ledger'.",
+    help="File of the site's ledger, as passed to 'privinf site serve --ledger'.",
 )
 @anchor_option
 @json_option
@@ -267,14 +275,14 @@ def rebase_command(
 ) -> None:
     """Record in a site's ledger that its rows, schema or policy were changed on purpose.
 
-    \b
-    privinf site rebase north
-    privinf site rebase --data rows.csv --schema schema.json --policy policy.json --ledger north.ledger
+    The first start of a site records its rows, schema and policy in the ledger. Later starts with other
+    rows, such as a shortened file or reordered rows, or with another schema or policy, are refused until
+    this command is run. Stop the site before this command. All charges are kept, because the people may be
+    the same. Queries that were charged before the change are not answered from the new rows.
 
-    A ledger records the rows, schema and policy of its first start. After that, privinf site up and privinf
-    site serve refuse other ones, such as a shortened file or reordered rows. Stop the site before this
-    command. All charges are kept, because the people may be the same. Queries that were charged before the
-    change are not answered from the new rows.
+    \b
+    Example for a site made by 'privinf site init': privinf site rebase north
+    For other sites, replace the folder by --data, --schema, --policy and --ledger with their files.
     """  # noqa: D301
     parts = [data, schema_file, policy_file, ledger_file]
     if folder is not None:

@@ -31,15 +31,25 @@ def spending_options(command: Command) -> Command:
         click.option(
             "--rho",
             type=float,
-            help="Privacy budget in zCDP (the parameter rho); use this instead of --epsilon.",
+            help=(
+                "Privacy budget as the parameter rho of zero-concentrated differential privacy (zCDP); "
+                "use this instead of --epsilon."
+            ),
         ),
         click.option(
             "--mu",
             type=float,
-            help="Privacy budget in Gaussian DP (the parameter mu); use this instead of --epsilon.",
+            help=(
+                "Privacy budget as the parameter mu of Gaussian differential privacy; use this instead "
+                "of --epsilon."
+            ),
         ),
         click.option("--delta", type=float, help=DELTA_HELP),
-        click.option("--epsilon", type=float, help="epsilon of the (epsilon, delta) budget of this command."),
+        click.option(
+            "--epsilon",
+            type=float,
+            help="epsilon of the (epsilon, delta) privacy budget that this command may spend.",
+        ),
     ):
         command = option(command)
     return command
@@ -49,7 +59,7 @@ def spending_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the words of a budget that were given, as models take them."""
     words = {name: options[name] for name in SPENDING if options[name] is not None}
     if not words.keys() - {"delta"}:
-        raise ArgumentError("the privacy budget is missing; pass --epsilon (or --mu, or --rho)")
+        raise ArgumentError("the privacy budget is missing; pass --epsilon with --delta (or --mu, or --rho)")
     return words if options["seed"] is None else words | {"rng": options["seed"]}
 
 

@@ -38,8 +38,8 @@ anchor_option = click.option(
     "--anchor",
     type=NEW_FILE,
     help=(
-        "File that stores a copy of the ledger's last line, so that replacing the ledger by an "
-        "older copy is detected. Default: a file in ~/.local/state/privinf/anchors."
+        "File that records the ledger's last entry, to detect a ledger that was replaced by an "
+        "older copy. Default: a file in ~/.local/state/privinf/anchors."
     ),
 )
 
@@ -57,17 +57,26 @@ def ledger_group() -> None:
 @click.option("--epsilon", type=float, help="Limit on the total epsilon of all releases.")
 @click.option("--delta", type=float, help=DELTA_HELP)
 @click.option(
-    "--mu", type=float, help="Limit in Gaussian DP (the parameter mu); use this instead of --epsilon."
+    "--mu",
+    type=float,
+    help=("Limit as the parameter mu of Gaussian differential privacy; use this instead of --epsilon."),
 )
-@click.option("--rho", type=float, help="Limit in zCDP (the parameter rho); use this instead of --epsilon.")
+@click.option(
+    "--rho",
+    type=float,
+    help=(
+        "Limit as the parameter rho of zero-concentrated differential privacy (zCDP); use this "
+        "instead of --epsilon."
+    ),
+)
 @click.option(
     "--name",
     help=(
-        "What the limit protects, such as person or household, for use in messages. Default: "
-        "person, or record with --site."
+        "Unit that the limit protects, such as person or household, for use in messages. "
+        "Default: person, or record with --site."
     ),
 )
-@click.option("--site", is_flag=True, help="Make a site's ledger, for 'privinf site serve --ledger'.")
+@click.option("--site", is_flag=True, help="Create the ledger of a site, for 'privinf site serve --ledger'.")
 @anchor_option
 @json_option
 def create_command(
@@ -81,26 +90,23 @@ def create_command(
     anchor: Path | None,
     as_json: bool,
 ) -> None:
-    """Create a budget ledger to pass as --ledger.
+    """Create a budget ledger, the file that is passed as --ledger to other commands.
+
+    The limit cannot be changed later. Keep the ledger on a local disk. A small second file in another
+    folder, the ledger's anchor, records the last entry, so that a ledger that was replaced by an older copy
+    is detected. Protect both files as carefully as the rows. For a site in a federation, add --site.
 
     \b
-    privinf ledger create study.ledger --epsilon 2 --delta 1e-6
-    privinf ledger create --site north.ledger --epsilon 4 --delta 1e-6
-
-    The limit cannot be changed later. Keep the ledger on a local disk. Its anchor, a file in another folder,
-    detects that the ledger was replaced by an older copy. Protect both files as carefully as the rows.
+    Example: privinf ledger create study.ledger --epsilon 2 --delta 1e-6
     """  # noqa: D301
     check_free(path, overwrite=False)
     if epsilon is not None and delta is None:
         raise ArgumentError(
-            "--epsilon needs --delta, because Gaussian noise has no pure epsilon guarantee; --delta 1e-6 is "
-            "common, and it should be at most 1/n"
+            "--epsilon needs --delta, because Gaussian noise gives no guarantee with delta 0; "
+            "choose delta well below 1/n, such as 1e-6"
         )
     if anchor is not None and not site:
-        raise ArgumentError(
-            "when a ledger is created, --anchor is only for a site's ledger; pass --site too, or "
-            "omit --anchor"
-        )
+        raise ArgumentError("--anchor is only for the ledger of a site; pass --site too, or omit --anchor")
     budget = Budget(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     name = name or ("record" if site else "person")
     if site:
@@ -108,7 +114,7 @@ def create_command(
     else:
         LedgerFile.create(path, budget, name)
     facts = {"ledger": str(path), "limit": str(budget), "name": name, "site": site}
-    say(facts, as_json, f"new ledger {path}: {budget} for each {name}")
+    say(facts, as_json, f"the ledger {path} was created, with limit {budget} for each {name}")
 
 
 @ledger_group.command("show")
@@ -117,10 +123,10 @@ def create_command(
 def show_command(path: Path, as_json: bool) -> None:
     """Print the budget that is spent, for which releases, and the budget that is left.
 
-    \b
-    privinf ledger show north.ledger
+    This works for any ledger, also for a site's ledger while the site is running.
 
-    Works for ledgers of curators and of sites, also while a site is running.
+    \b
+    Example: privinf ledger show north.ledger
     """  # noqa: D301
     journal = read_site_ledger(path) if _is_site(path) else None
     facts = _record_of(LedgerFile(path) if journal is None else journal.ledger)
@@ -146,9 +152,9 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(line)
     for pin in facts.get("bound", ()):
         event = (
-            f"changed by 'privinf site rebase': new {', '.join(pin['changed'])}"
+            (f"the {', '.join(pin['changed'])} of the site were changed on purpose, by 'privinf site rebase'")
             if pin["changed"]
-            else "made for the site's rows in the order that they had then"
+            else "the ledger was bound to the site's rows as they were at its first start"
         )
         click.echo(f"{event}; {pin['rows']} rows")
 
@@ -214,9 +220,9 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     for reservation in facts.get("reserved", ()):
         whose = f" by {reservation['analyst']}" if reservation["analyst"] else ""
         yield (
-            f"reserved{whose}: epsilon {reservation['epsilon']:.4g}, of which "
-            f"{reservation['spent']:.4g} is spent; reserved until {reservation['until']} "
-            f"(reservation {reservation['name']})"
+            f"budget reserved{whose} for a fit: epsilon {reservation['epsilon']:.4g}, of which "
+            f"{reservation['spent']:.4g} is spent; the reservation {reservation['name']} ends at "
+            f"{reservation['until']}"
         )
 
 
@@ -229,20 +235,20 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def free_command(
     path: Path, names: tuple[str, ...], all_reservations: bool, anchor: Path | None, as_json: bool
 ) -> None:
-    """Free the unspent budget of reservations in a site's ledger.
+    """Free budget that fits have reserved in a site's ledger but not spent.
+
+    Use this after a fit was aborted; otherwise its reservation ends after seven days. Stop the site before
+    this command. Pass the names of the reservations, which 'privinf ledger show' prints, or --all.
 
     \b
-    privinf ledger free north.ledger 0d5e...    # names as privinf ledger show prints them
-    privinf ledger free north.ledger --all
-
-    Use this for fits that were aborted; otherwise a reservation ends after seven days. Stop the site first.
+    Example: privinf ledger free north.ledger --all
     """  # noqa: D301
     with SiteLedger.open(path, anchor=anchor) as ledger:
         reservations = ledger.journal.reservations
         if unknown := set(names) - {reservation.name for reservation in reservations}:
             raise ArgumentError(
-                f"the ledger has no budget reservation {', '.join(sorted(unknown))}; 'privinf ledger "
-                "show' lists the reservations"
+                f"the ledger has no budget reservation {', '.join(sorted(unknown))}; run 'privinf "
+                "ledger show' to list the reservations"
             )
         chosen = [
             reservation for reservation in reservations if all_reservations or reservation.name in names
@@ -264,19 +270,27 @@ def _epsilon(entries: list[Any], delta: float | None) -> float:
 @anchor_option
 @json_option
 def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
-    """Accept a ledger's present content as its latest, and record this in the ledger and in its anchor.
+    """Accept a ledger as up to date, after it was moved or its anchor file was lost.
+
+    The anchor is a small file in another folder that records the ledger's last entry, so that a ledger
+    replaced by an older copy is detected. This command writes the anchor again. Use it only if no later copy
+    of the ledger exists, because budget that only a later copy records as spent could be spent a second time.
 
     \b
-    privinf ledger anchor north.ledger
-
-    Use this for a ledger that was moved or whose anchor was lost, and only if no later copy of the ledger
-    exists. Charges that only a later copy records could be spent a second time.
+    Example: privinf ledger anchor north.ledger
     """  # noqa: D301
     place = own_path(path)
     witness = Anchor.for_journal(place, anchor)
     head = record_anchor(place, FORMAT if _is_site(path) else CURATOR, witness)
     facts = {"ledger": str(path), "lines": head.count, "anchor": str(witness.path)}
-    say(facts, as_json, f"{path}: {head.count} lines; a copy of the last line was saved to {witness.path}")
+    say(
+        facts,
+        as_json,
+        (
+            f"{path}: this ledger with {head.count} entries is accepted as up to date; its last "
+            f"entry is recorded in {witness.path}"
+        ),
+    )
 
 
 @ledger_group.command("upgrade")
@@ -286,12 +300,12 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
 def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     """Upgrade a ledger from version 1 to version 2, which detects replacement by an older copy.
 
-    \b
-    privinf ledger upgrade north.ledger
-
     All charges are kept. The old file is kept in the same folder, under a name that ends in .version-1. Both
     files become readable by their owner only (mode 0600). If the ledger already has version 2, only its
     mode is changed.
+
+    \b
+    Example: privinf ledger upgrade north.ledger
     """  # noqa: D301
     place = own_path(path)
     old_file = upgraded(place, Anchor.for_journal(place, anchor))
@@ -343,7 +357,7 @@ def upgraded(path: Path, anchor: Anchor) -> Path | None:
             first = {name: header.get(name) for name in ("id", "name", "budget")}
             return written_anew(path, kind, anchor, first, lines)
     except Timeout:
-        raise StorageError(f"another process uses the ledger {path}; stop that process first") from None
+        raise StorageError(f"another process is using the ledger {path}; stop that process first") from None
 
 
 def written_anew(
@@ -363,8 +377,8 @@ def written_anew(
     try:
         if os.path.lexists(old_file):
             raise StorageError(
-                f"the backup file {old_file} already exists, and it is not a backup of this ledger; "
-                "move it first"
+                f"the backup file {old_file} already exists, but it is not a copy of this ledger; move "
+                "it to another folder first"
             )
         os.link(path, old_file)
         anchor.record(first["id"], Head(1 + len(lines), tag))
@@ -413,7 +427,10 @@ def _old_lines(path: Path) -> list[dict[str, Any]]:
     lines = [_old_line(line) for line in complete.split(b"\n")[:-1]]
     # A line that is whole but for the byte that ends it was not torn: its end was changed.
     if not lines or any(line is None for line in lines) or _old_line(torn[:-1]) is not None:
-        raise StorageError(f"the ledger {path} is damaged, or is not a site's ledger of version 1")
+        raise StorageError(
+            f"the ledger {path} is damaged, or is not a site's ledger of version 1; restore it from "
+            "a copy of its latest state"
+        )
     return [line for line in lines if line is not None]
 
 

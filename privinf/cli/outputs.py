@@ -22,7 +22,7 @@ NO_LEDGER = (
     "the same people add up, so the total would be unknown."
 )
 # Of --delta.
-DELTA_HELP = "delta of the (epsilon, delta) guarantee; choose it well below 1/n, such as 1e-6."
+DELTA_HELP = "delta of the (epsilon, delta) guarantee, for n people well below 1/n, such as 1e-6."
 # Of --alpha.
 ALPHA_HELP = "Significance level; intervals have confidence level 1 - alpha."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

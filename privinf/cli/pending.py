@@ -36,8 +36,8 @@ ARGUMENTS_DIGEST = "asked_sha256"  # digest of the arguments
 OPENS = "pending_key"  # key of the pending file
 NONCE = bytes(12)  # every key encrypts one file
 NOT_CHARGED = (
-    "this copy of a ledger contains releases that are not charged yet, so it cannot be copied or saved; "
-    "copy or save the ledger that it was made from"
+    "this copy of a ledger contains releases that are not charged yet, so it cannot be "
+    "copied or saved; copy or save the ledger that it was made from"
 )
 UNDER_WAY = "another process is writing a release to {}; wait until it has ended"
 
@@ -211,8 +211,8 @@ def finish(out: Path, ledger: Ledger, account: Path, digest: str, *, overwrite: 
             line, content = opened
             if line.noise[ARGUMENTS_DIGEST] != digest:
                 raise ArgumentError(
-                    f"an earlier command with other arguments charged a release to {out} and did not "
-                    "finish; repeat that earlier command first, or choose another name"
+                    f"an earlier command with other arguments charged a release to {out} but did not "
+                    "finish; repeat that command with its arguments first, or choose another file name"
                 )
             if out.exists() and not overwrite and read_bytes(out, "a release", most=None) != content:
                 raise ArgumentError(

@@ -63,9 +63,9 @@ def plan_group() -> None:
 @click.option(
     "--columns",
     type=FILE,
-    help="File of all columns: CSV with the header party,column,low,high,levels (levels "
-    "separated by |), or JSON of the form "
-    '{"party": {"column": [low, high] or ["level", ...]}}.',
+    help="File of all columns: CSV with the header party,column,low,high,levels and | between "
+    'levels; or JSON of the form {"party": {"column": [low, high]}}, with a list of levels '
+    "for a categorical column.",
 )
 @click.option(
     "--column",
@@ -73,12 +73,14 @@ def plan_group() -> None:
     multiple=True,
     metavar="PARTY:COLUMN:LOW:HIGH",
     help=(
-        "One column with its bounds; for a categorical column, PARTY:COLUMN:LEVEL|LEVEL. May "
-        "be given several times, with or without --columns."
+        "Party, name and bounds of one column; for a categorical column, "
+        "PARTY:COLUMN:LEVEL|LEVEL. May be given several times, with or without --columns."
     ),
 )
 @click.option("--n", type=int, help="Number of people in the study; not needed with --roster.")
-@click.option("--epsilon", type=float, required=True, help="epsilon of each party's release.")
+@click.option(
+    "--epsilon", type=float, required=True, help="epsilon of the privacy budget of each party's release."
+)
 @click.option(
     "--delta",
     type=float,
@@ -89,44 +91,50 @@ def plan_group() -> None:
     "--party-epsilon",
     multiple=True,
     metavar="PARTY=EPSILON",
-    help="epsilon of one party, instead of --epsilon. May be given several times.",
+    help=("epsilon of the named party's release, instead of --epsilon. May be given several times."),
 )
 @click.option(
     "--id",
     "id_",
     metavar="COLUMN",
-    help="Name of the id column, by which the rows of all parties are aligned.",
+    help=("Name of the column that identifies a person at all parties; the parties' rows are matched by it."),
 )
 @click.option(
-    "--roster", type=FILE, help="CSV or Parquet file that lists the people of the study in its id column."
+    "--roster",
+    type=FILE,
+    help=("CSV or Parquet file with the ids of all people of the study, in the column that --id names."),
 )
 @click.option(
     "--k",
     default="auto",
     show_default=True,
-    help="Number k of random sums over people that each party releases, or auto.",
+    help="Number of random sums over people that each party releases, or auto.",
 )
 @click.option(
-    "--label", help="Name of the column that will be the response; with it, the automatic k is better."
+    "--label",
+    help=(
+        "Name of the column that will be the response of regressions, for a better choice of "
+        "the number of sums (--k auto)."
+    ),
 )
 @click.option(
     "--rsquared",
     type=float,
     default=DEFAULT_RSQUARED,
     show_default=True,
-    help=("Guess of the regression's R-squared, for the automatic k and for the forecast of accuracy."),
+    help=("Guess of the regression's R-squared, for --k auto and for the forecast of accuracy."),
 )
 @click.option(
     "--kind",
     type=click.Choice(get_args(MixingKind)),
     default="countsketch",
     show_default=True,
-    help=("Type of the random matrix that defines the sums over people; all types are equally accurate."),
+    help=("Random weights in the sums over people; all types are equally accurate."),
 )
 @click.option(
     "--seed",
     type=int,
-    help="Public seed of the random matrix that defines the sums over people. Default: random.",
+    help="Seed of the random weights in the sums over people. It is public. Default: random.",
 )
 @click.option(
     "--method",
@@ -134,39 +142,48 @@ def plan_group() -> None:
     default="random-mixing",
     show_default=True,
     help=(
-        "Release random sums over people (random-mixing), or each person's row, which needs much more noise."
+        "Release random sums over people (random-mixing), or the row of each person, which "
+        "needs much more noise."
     ),
 )
 @click.option(
     "--intercept/--no-intercept",
     default=None,
-    help="Whether regressions have an intercept. Default: only with random mixing.",
+    help=("Whether regressions have an intercept. Default: yes for --method random-mixing, otherwise no."),
 )
 @click.option(
     "--diameter",
     type=click.Choice(get_args(DiameterChoice)),
     default="own",
     show_default=True,
-    help=("Scale the noise by each party's own range of columns, or by the largest range of all parties."),
+    help=(
+        "Basis of each party's noise: the width of its own bounds (own), or the largest width "
+        "of all parties (largest)."
+    ),
 )
 @click.option(
     "--calibration",
     type=click.Choice(get_args(Calibration)),
     default="exact",
     show_default=True,
-    help="Formula for the Gaussian noise: exact, or classic (more noise).",
+    help=(
+        "Formula for the standard deviation of Gaussian noise: exact, or the classic bound, "
+        "which gives more noise."
+    ),
 )
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as plan.json.")
 @overwrite_option
 def new_command(**options: Unpack[NewOptions]) -> None:
-    """Make a plan; print its privacy guarantee and whether it can identify a regression.
+    """Make a plan; print its privacy guarantee and whether its noise is small enough for a regression.
+
+    Bounds are public and must come from prior knowledge, not from the data. Values outside the bounds are
+    clipped to them.
 
     \b
-    privinf plan new --column clinic_a:age:18:90 --column "clinic_a:sex:f|m" \\
-        --column clinic_b:glucose:50:250 --n 250000 --id patient \\
-        --epsilon 1 --delta 1e-6 --out plan.json
-
-    Bounds are public and must come from prior knowledge, not from the data. Values outside are clipped.
+    Example for two parties:
+      privinf plan new --column clinic_a:age:18:90 --column "clinic_a:sex:f|m" \\
+          --column clinic_b:glucose:50:250 --n 250000 --id patient \\
+          --epsilon 1 --delta 1e-6 --out plan.json
     """  # noqa: D301
     check_free(options["out"], options["overwrite"])
     plan = _plan_of(options)
@@ -211,7 +228,7 @@ def _plan_of(options: NewOptions) -> MixingPlan:
     help="Guess of the regression's R-squared, for the forecast of accuracy.",
 )
 def check_command(plan: Path, rsquared: float) -> None:
-    """Print a plan's privacy guarantee and whether it can identify a regression, before any row is read."""
+    """Print a plan's privacy guarantee and whether its noise allows a regression; no row is read."""
     click.echo(_described(MixingPlan.load(plan), rsquared))
 
 
@@ -222,11 +239,11 @@ def _people(n: int | None, id_: str | None, roster: Path | None) -> tuple[int, s
             raise ArgumentError("the number of people is missing; pass --n, or --roster with --id")
         return n, None
     if id_ is None:
-        raise ArgumentError("--roster needs --id, the name of the id column in that file")
+        raise ArgumentError("--roster needs --id, the name of the column of people's ids in that file")
     people, digest = read_roster(roster, id_)
     if n is not None and n != people:
         raise ArgumentError(
-            f"--n {n} differs from the number of people that the roster lists, {people}; omit --n"
+            f"--n {n} differs from the number of people in the --roster file, {people}; omit --n"
         )
     return people, digest
 
@@ -261,14 +278,17 @@ def _described(plan: MixingPlan, rsquared: float) -> str:
     for name, party in plan.parties.items():
         lines += ["", f"columns of {name}:", *(f"  {line}" for line in repr(party.schema).splitlines()[1:])]
     if plan.id is None:
-        lines += ["", "the plan has no id column, so rows must be in the same order at every party"]
+        lines += ["", "the plan has no id column, so the rows of all parties must be in the same order"]
     else:
         alignment = (
-            "the ids must match the roster of the plan"
+            "the people must be those in the --roster file of the plan"
             if plan.ids_sha256
-            else "the plan has no roster, so 'privinf join' compares the ids of the parties"
+            else (
+                "the plan has no list of people, so 'privinf join' checks that all parties have the "
+                "same people"
+            )
         )
-        lines += ["", f"rows are aligned by {plan.id!r} ({alignment})"]
+        lines += ["", f"rows of the parties are matched by the column {plan.id!r}; {alignment}"]
     return "\n".join([*lines, f"digest of the plan: {plan.digest}"])
 
 
@@ -339,7 +359,10 @@ def _csv_lines(path: Path) -> Lines:
 
 def _json_lines(path: Path) -> Lines:
     content = parse_json(read_text(path, "a JSON file").removeprefix("\ufeff"), str(path))
-    form = 'the content must be {"party": {"column": [low, high] or ["level", "level", ...]}}'
+    form = (
+        'the file must have the form {"party": {"column": [low, high]}}, with a list of levels '
+        "for a categorical column"
+    )
     if not isinstance(content, dict) or not all(isinstance(columns, dict) for columns in content.values()):
         raise ArgumentError(f"{path}: {form}")
     return [

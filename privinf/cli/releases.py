@@ -66,14 +66,14 @@ class ReleaseOptions(TypedDict):
         "this instead of --plan."
     ),
 )
-@click.option("--formula", help="With --schema: formula of a regression that the release should serve.")
+@click.option("--formula", help="Formula of a regression that the release should allow (only with --schema).")
 @click.option(
     "--term",
     "terms",
     multiple=True,
     help=(
-        "With --schema: term of the release, such as a column, C(column), a:b or I(a**2). May "
-        "be given several times."
+        "Column, or term of a formula such as C(column), a:b or I(a**2), that the release "
+        "should include (only with --schema). May be given several times."
     ),
 )
 @click.option(
@@ -82,7 +82,7 @@ class ReleaseOptions(TypedDict):
     required=True,
     help="File of your rows: CSV (.csv, .tsv, .gz) or Parquet, or a folder of such files.",
 )
-@click.option("--out", type=NEW_FILE, required=True, help="File to write and share, which ends in .npz.")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write and share, whose name ends in .npz.")
 @click.option(
     "--ledger",
     "ledger_file",
@@ -94,8 +94,8 @@ class ReleaseOptions(TypedDict):
     "--roster",
     type=FILE,
     help=(
-        "File whose id column lists all people of the study; error messages then give the number of "
-        "people that are missing from the data."
+        "File with the ids of all people of the study in its id column. Error messages then "
+        "state how many people are missing from the data."
     ),
 )
 @click.option(
@@ -103,38 +103,42 @@ class ReleaseOptions(TypedDict):
     type=click.Choice(get_args(Missing)),
     default="raise",
     show_default=True,
-    help="How to treat missing values: raise an error, or impute the midpoint of the public bounds.",
+    help=(
+        "Treatment of missing values: stop with an error (raise), or replace them by the "
+        "midpoint of the public bounds (impute-public)."
+    ),
 )
 @click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @overwrite_option
 def release_command(**options: Unpack[ReleaseOptions]) -> None:
     """Turn your rows into one file of noisy sums that you may share.
 
+    The command runs on your own computer and sends nothing. Create the ledger first, only once, with
+    'privinf ledger create'. The ledger is charged after all checks and before the file is written. To finish
+    a command that was interrupted, repeat it; this does not charge the ledger again.
+
+    Pass --schema for one table, whose file serves every regression among its columns. Pass --plan if several
+    parties have different columns of the same people. Then the plan sets the budget and the id column by
+    which rows are aligned, and data with missing, additional or duplicated people are refused.
+
     \b
-    One table: sums for every regression among its columns (privinf fit)
+    Example for one table:
       privinf release --schema schema.toml --data rows.parquet --epsilon 1 --delta 1e-6 \\
           --ledger study.ledger --out moments.npz
 
     \b
-    One of several parties with different columns of the same people:
+    Example for one of several parties:
       privinf release --plan plan.json --party clinic_b --data rows.parquet \\
           --ledger clinic_b.ledger --out clinic_b.npz
-
-    The command runs on your own machine and sends nothing. Make the ledger first, once, by privinf ledger
-    create clinic_b.ledger --epsilon 2 --delta 1e-6. The ledger is charged after all checks, and before the
-    file is written. To finish a command that was interrupted, repeat it: there is one charge and one file.
-
-    With a plan, rows are aligned by the plan's id column, and the plan sets the budget. Missing, additional
-    and duplicated people are refused.
     """  # noqa: D301
     if (options["plan_file"] is None) == (options["schema_file"] is None):
-        raise ArgumentError("pass either --plan and --party, or --schema for one table")
+        raise ArgumentError("pass either --plan and --party, or --schema for one table, not both")
     path = options["ledger_file"]
     digest = _arguments_digest(options)
     if path is None:
         raise ArgumentError(
-            "--ledger is missing; pass the budget ledger of these people. To create one, run "
-            "'privinf ledger create study.ledger --epsilon ... --delta ...'"
+            "--ledger is missing; pass the file of the budget ledger of these people. To create "
+            "one, run 'privinf ledger create study.ledger --epsilon ... --delta ...'"
         )
     ledger = StagedLedger(open_ledger(path))
     has_folder = options["out"].parent.is_dir()
@@ -169,7 +173,8 @@ def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
         if options[word] is not None and options[word] != ():
             name = "--term" if word == "terms" else f"--{word}"
             raise ArgumentError(
-                f"{name} is only for --schema; with --plan, the plan sets the terms and the budget"
+                f"{name} can be used only with --schema, because the plan sets the terms and the "
+                f"budget; omit {name}"
             )
     assert options["plan_file"] is not None
     plan = MixingPlan.load(options["plan_file"])
@@ -179,12 +184,14 @@ def _of_party(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     schema = plan.party(party).schema
     if math.isinf(plan.party(party).total_mu(plan.calibration)):
         raise NotAvailableError(
-            "the plan gives this party epsilon=inf, that is, no noise; a release without noise is "
-            "never written to a file"
+            "the plan gives this party epsilon=inf, that is, no noise, and a release without noise "
+            "is never written to a file; make a plan with a finite epsilon"
         )
     ledger.check(plan.losses(party))
     if options["roster"] is not None and plan.id is None:
-        raise ArgumentError("--roster needs a plan with an id column, and this plan has none; omit --roster")
+        raise ArgumentError(
+            "--roster needs a plan with an id column, and this plan has no id column; omit --roster"
+        )
     rows = open_table(
         options["data"], schema, id=plan.id, n=plan.n, ids_sha256=plan.ids_sha256, roster=options["roster"]
     )
@@ -196,7 +203,7 @@ def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     """Return the second moments of one table and their privacy report."""
     for word in ("party", "roster"):
         if options[word] is not None:
-            raise ArgumentError(f"--{word} is only for --plan; omit it with --schema")
+            raise ArgumentError(f"--{word} can be used only with --plan; omit it with --schema")
     assert options["schema_file"] is not None
     schema = read_schema_file(options["schema_file"])
     if options["formula"] is not None and options["terms"]:
@@ -264,17 +271,17 @@ RELEASES = click.argument("files", type=FILE, nargs=-1, required=True)
     "--plan",
     "plan_file",
     type=FILE,
-    help=("File of the plan that the releases must follow. Releases of all its parties are needed."),
+    help=("File of the plan that all parties' releases follow. The releases of all parties are needed."),
 )
-@click.option("--out", type=NEW_FILE, required=True, help="File to write, which ends in .npz.")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write, whose name ends in .npz.")
 @overwrite_option
 def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, overwrite: bool) -> None:
     """Check the releases of all parties, and join them into one file.
 
-    \b
-    privinf join clinic_a.npz clinic_b.npz clinic_c.npz --plan plan.json --out joined.npz
+    The command prints the privacy guarantee for one person, for all files together and for each party's file.
 
-    The privacy guarantees for one person are printed, for all files together and for each party's file.
+    \b
+    Example: privinf join clinic_a.npz clinic_b.npz clinic_c.npz --plan plan.json --out joined.npz
     """  # noqa: D301
     check_free(out, overwrite)
     joined = joined_files(files)

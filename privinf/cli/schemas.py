@@ -57,7 +57,7 @@ class SuggestOptions(TypedDict):
 
 @click.group("schema")
 def schema_group() -> None:
-    """Write and check a schema: public columns, bounds and levels."""
+    """Write and check a schema: the public bounds and levels of a table's columns."""
 
 
 @schema_group.command("suggest")
@@ -69,33 +69,43 @@ def schema_group() -> None:
     help="Name of a column to include. May be given several times. Default: all columns.",
 )
 @click.option(
-    "--unit", help="Name of the column that identifies the person, if a person can have several rows."
+    "--unit", help="Name of the column that identifies a person, if a person can have several rows."
 )
 @click.option(
-    "--max-rows", type=int, default=1, show_default=True, help="Largest number of rows of one person."
+    "--max-rows",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Largest number of rows that one person can have.",
 )
 @click.option(
     "--clip",
     type=float,
-    help=(f"With --epsilon: target share of rows outside the bounds that are found. Default: {CLIP}."),
+    help=(
+        f"Share of rows that may be outside the bounds that are found; only with --epsilon. Default: {CLIP}."
+    ),
 )
 @spending_options
 @click.option(
-    "--ledger", "ledger_file", type=NEW_FILE, help="With --epsilon: file of the budget ledger to charge."
+    "--ledger", "ledger_file", type=NEW_FILE, help="File of the budget ledger to charge; only with --epsilon."
 )
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, such as schema.toml.")
 @overwrite_option
 def suggest_command(**options: Unpack[SuggestOptions]) -> None:
     """Write a schema of a table's columns, with blanks to fill in, or with bounds found privately.
 
-    \b
-    privinf schema suggest rows.csv --out schema.toml
-    privinf schema suggest rows.csv --out schema.toml --epsilon 0.2 --delta 1e-6 --ledger study.ledger
+    Without --epsilon, the schema has only the names and types of the columns, and no value of a row. Fill in
+    bounds and levels from prior knowledge, such as a code book, before you use it. With --epsilon, the
+    bounds of numeric columns are found by noisy releases, which are charged to the ledger. Common levels of
+    text columns can also be found, if --column lists these columns, but not with --ledger.
 
-    Without a budget, the schema has only names and kinds of columns, and no value of a row. Fill in bounds
-    and levels from a code book before you use it. With a budget, the bounds of numeric columns are found by
-    noisy releases, which are charged. The common levels of text columns can be found too, if --column lists
-    those columns, but a ledger with a limit cannot record that release.
+    \b
+    Example without a budget:
+      privinf schema suggest rows.csv --out schema.toml
+
+    \b
+    Example with a budget:
+      privinf schema suggest rows.csv --out schema.toml --epsilon 0.2 --delta 1e-6 --ledger study.ledger
     """  # noqa: D301
     check_free(options["out"], options["overwrite"])
     bought = any(options[word] is not None for word in ("epsilon", "mu", "rho"))
@@ -103,8 +113,8 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
         schema = _bought(options)
     elif any(options[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
         raise ArgumentError(
-            "--ledger, --delta, --seed and --clip are only for bounds that are found privately, "
-            "which need a privacy budget; pass --epsilon too"
+            "--ledger, --delta, --seed and --clip are only for finding bounds privately, which "
+            "spends a privacy budget; pass --epsilon too, or omit these options"
         )
     else:
         schema = _blank(options)
@@ -148,8 +158,8 @@ def _refuse_values(table: str, names: Sequence[str]) -> None:
     values = [name for name in names if re.fullmatch(WRITTEN_VALUE, name)]
     if values or (numbers and not _are_names(numbers, alone=len(numbers) == len(names))):
         raise SchemaError(
-            f"the first line of {table} has numbers or dates instead of column names. Add a header "
-            "line; or, if these are the names, pass each column by --column NAME"
+            f"the first line of {table} has numbers or dates instead of column names. Add a line "
+            "with the names; or, if these are the names, pass each of them as --column NAME"
         )
 
 
@@ -197,29 +207,38 @@ def _bought(options: SuggestOptions) -> Schema:
 
 @schema_group.command("check")
 @click.argument("schema", type=FILE)
-@click.option("--formula", help="Formula of a regression; also check that the schema bounds all its columns.")
+@click.option(
+    "--formula",
+    help=(
+        "Formula of a regression; the command also checks that the schema declares bounds for "
+        "all its columns."
+    ),
+)
 @click.option(
     "--data",
     type=DATA,
-    help=("File of a table; also check that it has the columns that the schema declares, and their types."),
+    help=(
+        "File of a table; the command also checks that it has the columns of the schema, with "
+        "the right types."
+    ),
 )
 @click.option(
     "--undeclared",
     is_flag=True,
     help=(
-        "Also list values in --data that the schema does not declare. Only the holder of the "
-        "rows may use this."
+        "List values in --data that the schema does not declare. They are raw values; only the "
+        "person who holds the rows may use this."
     ),
 )
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
     """Print a schema; fail if it has blanks or does not match a formula or a table.
 
-    \b
-    privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
+    Only the names and types of the table's columns are read. How many values are outside the bounds is
+    private and is not printed. With --undeclared, values of categorical columns are read and printed; do not
+    share that output.
 
-    Only names and types of the table's columns are read. The number of values outside the bounds is private
-    and is not printed. With --undeclared, values of categorical columns are read and printed; do not share
-    that output.
+    \b
+    Example: privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
     """  # noqa: D301
     declared = read_schema_file(schema)
     click.echo(repr(declared))
@@ -231,14 +250,16 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     if formula is not None:
         click.echo(f"coefficients: {', '.join(Design.from_formula(formula, declared).names)}")
     if undeclared and data is None:
-        raise ArgumentError("--undeclared needs --data, the table whose values are compared with the schema")
+        raise ArgumentError(
+            "--undeclared needs --data, the table whose values are compared with the schema; pass --data too"
+        )
     if data is not None:
         _check_kinds(declared, data)
         if undeclared:
             _list_undeclared(declared, data)
     if declared.blank:
         click.echo(
-            "columns that have no bounds or levels, and are not used in this formula: "
+            "these columns have no bounds or levels, but the formula does not use them: "
             f"{', '.join(declared.blank)}"
         )
 
@@ -269,21 +290,24 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
             values[name] |= dict.fromkeys(strange)
     for name, undeclared in values.items():
         if undeclared:
-            click.echo(f"undeclared levels of {name}: {', '.join(map(repr, undeclared))}")
+            click.echo(
+                f"values of the column {name} that the schema does not declare: "
+                f"{', '.join(map(repr, undeclared))}"
+            )
     if not any(values.values()):
-        click.echo("the schema declares all levels of all categorical columns")
+        click.echo("the schema declares all values of all categorical columns")
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> None:
-    """Print shell code that completes privinf's commands.
+    """Print shell code that completes privinf's commands when you press the Tab key.
 
-    Append it to the shell's startup file.
+    Append the printed code to the startup file of your shell.
 
     \b
-    privinf completion bash >> ~/.bashrc
+    Example: privinf completion bash >> ~/.bashrc
     """  # noqa: D301
     shell_class = get_completion_class(shell)
     assert shell_class is not None

@@ -44,12 +44,11 @@ def site_group() -> None:
     Each site decides by its own policy, and within its own budget, which queries it answers.
 
     \b
-    1. Each site:  privinf site key      make a key, and send its public part to the others
-    2. Together:   privinf site roster   agree on one file with the public keys of all sites
-    3. Each site:  privinf site serve    answer queries until stopped
+    1. Each site runs 'privinf site key' and sends the printed public keys to the other sites.
+    2. The sites agree on one roster, a file of all public keys ('privinf site roster').
+    3. Each site runs 'privinf site serve' to answer queries until it is stopped.
 
-    Keys and roster are for secure sums, in which no server sees a site's own numbers. To answer queries of
-    certain models only, list the digests that privinf site design prints in the site's policy.
+    Keys and roster are needed for secure sums, which hide each site's own numbers from the server.
     """  # noqa: D301
 
 
@@ -57,13 +56,14 @@ def site_group() -> None:
 @click.argument("path", type=NEW_FILE)
 @json_option
 def key_command(path: Path, as_json: bool) -> None:
-    """Make the site's secret key, unless it exists, and print its two public parts, for the roster.
+    """Make the site's secret key, unless it exists, and print its two public keys for the other sites.
+
+    The printed keys are for 'privinf site roster'. Anyone who has the secret key file can reconstruct the
+    sums that this site sent under secure sums, and can sign replies in its name. Protect the file as
+    carefully as the rows.
 
     \b
-    privinf site key north.key
-
-    Anyone who has this file can remove the masks from every sum that the site sent, and can sign in its
-    name. Protect the file as carefully as the rows.
+    Example: privinf site key north.key
     """  # noqa: D301
     key = _own_key(path)
     say({"public": key.public, "verifying": key.verifying}, as_json, f"{key.public}:{key.verifying}")
@@ -92,14 +92,14 @@ def analyst_group() -> None:
 @click.argument("path", type=NEW_FILE)
 @json_option
 def analyst_key_command(path: Path, as_json: bool) -> None:
-    """Make your secret key, unless it exists, and print its public part, for the sites' policies.
+    """Make your secret key as an analyst, unless it exists, and print the public key for the sites.
+
+    A site allows your queries by this line in its policy: "analysts": [{"name": "ada", "key": "PUBLIC KEY"}].
+    It may add a budget for you, such as "budget": {"epsilon": 1, "delta": 1e-6}, within the site's budget. In
+    Python, pass key=IdentityKey.load("ada.key") to SocketFederation to sign your queries.
 
     \b
-    privinf analyst key ada.key
-
-    A site lists you in its policy as {"analysts": [{"name": "ada", "key": "..."}]}. It can also give you a
-    budget of your own, "budget": {"epsilon": 1, "delta": 1e-6}, within the site's budget. To sign queries,
-    pass the key to the federation: SocketFederation(paths, key=IdentityKey.load("ada.key")).
+    Example: privinf analyst key ada.key
     """  # noqa: D301
     verifying = _own_key(path).verifying
     say({"key": verifying}, as_json, verifying)
@@ -111,14 +111,15 @@ def analyst_key_command(path: Path, as_json: bool) -> None:
 @overwrite_option
 @json_option
 def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: bool) -> None:
-    """Write the names and public keys of all sites to one file.
+    """Write the roster, one file with the names and public keys of all sites.
+
+    Pass NAME=PUBLIC:VERIFYING for each site, with the two keys that 'privinf site key' prints. If VERIFYING
+    is omitted for all sites, replies are not signed. All sites must use the same roster and should not
+    receive it through the server. To detect a changed roster, compare the printed digest with the other
+    sites, for example by telephone.
 
     \b
-    privinf site roster north=3f...a1:77...d0 south=90...7c:0b...e4 --out roster.json
-
-    PUBLIC:VERIFYING is the output of privinf site key. If VERIFYING is omitted for all sites, replies are
-    not signed. All sites must use the same roster, and should not receive it through the server. Compare
-    the printed digest, for example by telephone.
+    Example: privinf site roster north=3f...a1:77...d0 south=90...7c:0b...e4 --out roster.json
     """  # noqa: D301
     check_free(out, overwrite)
     keys: dict[str, str] = {}
@@ -127,8 +128,8 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
         name, sign, key = word.partition("=")
         if not sign:
             raise ArgumentError(
-                f"the argument {word} must be NAME=PUBLIC:VERIFYING, with the two keys that 'privinf "
-                "site key' prints"
+                f"the argument {word!r} must have the form NAME=PUBLIC:VERIFYING, with the two public "
+                "keys that 'privinf site key' prints"
             )
         if name in keys:
             raise ArgumentError(f"site {name!r} is listed twice; list each site once")
@@ -140,13 +141,18 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
     if not roster.signed:
         click.echo(
             (
-                "the roster has no keys to verify signatures (version 1), so replies are not signed; "
+                "the roster has no keys to verify signatures, so replies of the sites are not signed; "
                 "secure sums still work"
             ),
             err=True,
         )
     facts = {"sites": list(roster.keys), "digest": roster.digest, "signed": roster.signed, "out": str(out)}
-    say(facts, as_json, f"{len(roster)} sites, digest {roster.digest}", f"written: {out}")
+    say(
+        facts,
+        as_json,
+        (f"the roster lists {len(roster)} sites; compare its digest with the other sites: {roster.digest}"),
+        f"written: {out}",
+    )
 
 
 @site_group.command("design")
@@ -154,12 +160,14 @@ def roster_command(sites: tuple[str, ...], out: Path, overwrite: bool, as_json: 
 @click.option("--schema", "schema_file", type=FILE, required=True, help="Schema file that all sites share.")
 @json_option
 def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
-    """Print the digests of a model's columns, for the list "designs" in a site's policy.
+    """Print digests of a model's columns, to list in a site's policy as allowed designs.
+
+    Queries about the models in the list "designs" are allowed. To refuse all other models, except the model
+    of 'privinf site serve --formula', set "new_designs" to 0 in the policy. No row is read, because a digest
+    depends only on the formula and the schema.
 
     \b
-    privinf site design "wage ~ age + C(region)" --schema schema.json
-
-    No row is read, because a design depends only on the formula and the schema.
+    Example: privinf site design "wage ~ age + C(region)" --schema schema.json
     """  # noqa: D301
     design = Design.from_formula(formula, read_schema_file(schema_file))
     digests = list(dict.fromkeys((design.digest, design.conditioned().digest)))
@@ -182,12 +190,13 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     type=FILE,
     required=True,
     help="Schema file (.toml or .json), such as "
-    '{"columns": {"age": {"low": 18, "high": 90}, "g": {"levels": [..]}}}.',
+    '{"columns": {"age": {"low": 18, "high": 90}, "sex": {"levels": ["f", "m"]}}}.',
 )
 @click.option(
     "--formula",
     help=(
-        "Formula of a regression to prepare at the start; queries about other regressions are still possible."
+        "Formula of a regression whose queries are prepared at the start; queries about other "
+        "regressions are still possible."
     ),
 )
 @click.option(
@@ -196,7 +205,7 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     type=FILE,
     required=True,
     help=(
-        "JSON file of the site's policy, with arguments of SitePolicy such as "
+        "JSON file of the site's policy, that is, which queries it answers, such as "
         '{"secure_sums": true, "min_sites": 3}.'
     ),
 )
@@ -210,13 +219,16 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
 @click.option(
     "--anchor",
     type=NEW_FILE,
-    help="File that stores a copy of the ledger's last line, if it is not in the default folder.",
+    help="File that records the ledger's last entry, if it is not in the default folder.",
 )
 @click.option(
     "--key",
     "key_file",
     type=FILE,
-    help=("File of the site's secret key, made by 'privinf site key', for secure sums and signatures."),
+    help=(
+        "File of the site's secret key, made by 'privinf site key'. Needed for secure sums and "
+        "for signed replies."
+    ),
 )
 @click.option(
     "--roster",
@@ -231,7 +243,7 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     "--group",
     help=(
         "Name of the operating-system group whose accounts may send queries. Default: only the "
-        "daemon's account."
+        "account that runs this command."
     ),
 )
 @click.option(
@@ -240,7 +252,7 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     type=int,
     multiple=True,
     help=(
-        "User id (a number) of an account that may send queries. May be given several times. "
+        "Number (user id) of an account that may send queries. May be given several times. "
         "Default: all accounts that can open the socket."
     ),
 )
@@ -256,18 +268,18 @@ def serve_command(
     quiet: bool,
     **files: Unpack[SiteFiles],
 ) -> None:
-    """Hold the rows of a site and answer queries at a socket, until SIGTERM or SIGINT.
+    """Hold the rows of a site and answer queries at a Unix socket until stopped (SIGTERM or SIGINT).
+
+    Create the ledger first, only once, with 'privinf ledger create --site'. The first start records these
+    rows, schema and policy in the ledger; after a change, run 'privinf site rebase'. Run this command under
+    a separate account, and let only this account read the rows, key and ledger. Anyone who can open the
+    socket (this account, or --group) can send queries. The policy and the ledger's limit decide which
+    queries are answered. Each query is logged to standard error as a line of JSON.
 
     \b
-    privinf site serve --name clinic --data rows.csv --schema schema.json --policy policy.json \\
-        --ledger clinic.ledger \\
-        --key clinic.key --roster roster.json --socket /run/privinf/clinic.sock
-
-    Make the ledger first, once, by privinf ledger create --site clinic.ledger --epsilon 4 --delta 1e-6. The
-    first start binds the ledger to these rows, schema and policy; to change them, run privinf site rebase.
-    Run the daemon under a separate account, and let only this account read the rows, key and ledger. Anyone
-    who can open the socket (this account, or --group) can send queries; the policy and the ledger's limit
-    determine which are answered. Each query is logged to standard error as a line of JSON.
+    Example:
+      privinf site serve --name clinic --data rows.csv --schema schema.json --policy policy.json \\
+          --ledger clinic.ledger --key clinic.key --roster roster.json --socket /run/privinf/clinic.sock
     """  # noqa: D301
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     content = _content(name, data, files)
@@ -282,7 +294,7 @@ def serve_command(
         if not quiet:
             click.echo(f"site {name} with {len(site)} rows answers queries at {daemon.path}")
             signed = content["roster"] is not None and content["roster"].signed
-            click.echo(f"replies are {'' if signed else 'not '}signed")
+            click.echo(f"replies are {'' if signed else 'not '}signed with the site's key")
         daemon.serve()
 
 
@@ -334,15 +346,16 @@ def _identity(
     if key_file is None or roster_file is None:
         if key_file is not None or roster_file is not None or policy.secure_sums:
             raise ArgumentError(
-                "secure sums need both --key (the site's secret key) and --roster (the public keys of "
-                "all sites)"
+                "secure sums need both --key (the file of the site's secret key) and --roster (the "
+                "file of the public keys of all sites)"
             )
         return None, None
     key = IdentityKey.load(key_file)
     roster = Roster.from_json(read_text(roster_file, "a roster"))
     if not PairKeys(key, roster).owns(name):
         raise ArgumentError(
-            f"the roster {roster_file} does not list site {name!r} with the public key of {key_file}"
+            f"the file --roster {roster_file} does not list site {name} with the public key of "
+            f"--key {key_file}; make the file again with the current public keys of all sites"
         )
     return key, roster
 

@@ -153,7 +153,7 @@ def test_damaged_and_foreign_files(how, joined):
         (["fit", "bmi ~ age", "joined.npz", "--plain", "--shrink"], "choose one"),
         (["fit", "bmi ~ age", "joined.npz", "--plain", "--target", "sample"], "no"),
         (["fit", "bmi ~ age", "joined.npz", "--alpha", "2"], "alpha"),
-        (["fit", "bmi ~ age", "joined.npz", "--summary", "out.pdf"], "must end in one of"),
+        (["fit", "bmi ~ age", "joined.npz", "--summary", "out.pdf"], "must be a file name that ends in"),
         (["fit", "bmi ~ age", "joined.npz", "--summary", "missing/out.txt"], "does not exist"),
         (["fly"], "No such command"),
     ],

@@ -231,7 +231,7 @@ def test_only_listed_analysts_are_answered(folder):
     told |= {"analysts": [{"name": "bob", "key": key["bob"]}]}
     del told["sha256"]
     Path("north/federation.json").write_text(checksummed_json(told))
-    assert "lists none of the federation's analysts" in run("site", "doctor", "north").output
+    assert "does not list any of the federation" in run("site", "doctor", "north").output
 
 
 @pytest.mark.audit
@@ -417,8 +417,8 @@ FINDINGS = {
     "gone": "is missing",
     "policy": "allows no queries",
     "few": "secure sums of at least 4 sites",
-    "roster": "differs from the roster with which",
-    "other key": "does not have this site's current public key",
+    "roster": "was changed after the site",
+    "other key": "does not have this site",
     "schema": "differs from the federation's schema",
     "socket": "more than 100 bytes",
     "federation": "is missing",
@@ -474,7 +474,7 @@ def test_a_template_of_the_schema_is_to_be_filled_in(folder):
         (["site", "init", "full", "--data", "north.csv"], "already exists"),
         (["federation", "init", "full", "schema.json"], "already exists"),
         (["federation", "init", "new", "schema.json"], "is not a site's bundle"),
-        (["federation", "init", "new", "one.json", "one.json"], "for the same site"),
+        (["federation", "init", "new", "one.json", "one.json"], "belong to the same site"),
         (["federation", "init", "new", "path.json", "one.json"], "a letter, a digit"),
         (
             ["federation", "init", "new", "old.json", "one.json"],
@@ -545,7 +545,7 @@ def test_a_federation_with_certificates(folder):
     Path("north/federation.json").write_bytes(Path("hospitals/federation.json").read_bytes())
     pytest.importorskip("flwr")
     found = run("site", "doctor", "north").output
-    assert "the certificates expire in" in found
+    assert "certificates of the federation expire in" in found
     assert "under the account that can read the rows" in found
 
 

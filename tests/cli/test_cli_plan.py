@@ -19,7 +19,7 @@ def test_a_plan_from_options_and_roster(study):
     assert plan.parties["a"].schema == pi.Schema({"age": (18, 90), "sex": pi.Factor(["f", "m"])})
     assert f"digest of the plan: {plan.digest}" in result.output
     assert "identified" in result.output
-    assert "must match the roster of the plan" in result.output
+    assert "must be those in the --roster file" in result.output
     again = study.run("plan", "check", "plan.json")
     assert again.exit_code == 0
     assert again.output.strip() in result.output

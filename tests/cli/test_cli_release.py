@@ -169,7 +169,7 @@ def test_without_id_in_the_plan_the_order_counts(study):
     assert study.run("plan", "new", *base, "--n", "3000", "--out", "plan.json").exit_code == 0
     assert study.release("a", "a.csv").exit_code == 0
     assert pi.load_release("a.npz").noise_model["ids_sha256"] == ""
-    study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "this plan has none")
+    study.refused(study.release("b", "b.parquet", "--roster", "ids.csv"), "has no id column")
 
 
 class Killed(BaseException):

@@ -113,7 +113,7 @@ def suggested(tmp_path, text):
 def test_a_file_without_names_is_refused_and_no_value_shown(text, tmp_path):
     done = suggested(tmp_path, text)
     assert done.exit_code == 2
-    assert "Add a header line" in done.output
+    assert "Add a line with the names" in done.output
     assert not any(value in done.output for value in text.replace("\n", ",").split(",") if len(value) > 1)
     assert not (tmp_path / "s.toml").exists()
 

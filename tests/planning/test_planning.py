@@ -429,7 +429,7 @@ def test_the_command_gives_what_python_gives(run):
     ours = pi.plan_study(SCHEMA, "wage ~ educ + female", 3000, guesses=book, progress=False, **LEVEL)
     told = pd.DataFrame(json.loads(Path("p.json").read_text()))
     assert told.width.to_list() == pytest.approx(ours.frame.width.to_list(), rel=1e-9, nan_ok=True)
-    assert "Changes that reach the target" in done.output
+    assert "Changes of the plan that reach" in done.output
     assert Path("p.svg").stat().st_size > 1000
 
 
@@ -445,8 +445,8 @@ def test_the_command_without_a_trust_is_advice(run):
     ("words", "said"),
     [
         (("--width", "1"), "pass --trust"),
-        (("--trust", "central", "--coefficient", "educ"), "need --width or --effect"),
-        (("--trust", "central", "--plot", "p.txt"), "must end in one of"),
+        (("--trust", "central", "--coefficient", "educ"), "need a target"),
+        (("--trust", "central", "--plot", "p.txt"), "must be a file name that ends in"),
         (("--trust", "per-party", "--party", "a"), "must have the form NAME=COLUMN"),
         (("--trust", "per-party"), "parties= is only for"),
     ],
