@@ -21,7 +21,7 @@ COMMANDS = {
     ),
     "completion": (
         "privinf.cli.schemas:completion_command",
-        "Print shell code that completes privinf's commands.",
+        "Print shell code that completes privinf's commands when you press the Tab key.",
     ),
     "federation": (
         "privinf.cli.federations:federation_group",
