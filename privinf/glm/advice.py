@@ -1,4 +1,4 @@
-"""Notes of a summary on the intervals of a fit: weak coefficients, heavy tails, and what would help."""
+"""Notes of a summary on the intervals of a fit: weak coefficients, heavy tails, and remedies."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def misfits(step: OneStepRelease) -> tuple[str, ...]:
 
 
 def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
-    """Return why a logistic or Poisson fit has no intervals, and what would help."""
+    """Return why a logistic or Poisson fit has no intervals, and a remedy."""
     text = SMALL_BUDGET
     if rows.family == "binomial" and rows.design.constant is not None:
         rate = _rate(rows, step)
@@ -247,7 +247,7 @@ def _rate(rows: GlmRows, step: OneStepRelease) -> float:
 
 
 def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple[Column, str]:
-    """Return the column that most of a direction is made of, and why it is weak, by scaled moments."""
+    """Return the column with the largest part in a direction, and why it is weak, by scaled moments."""
     design = rows.design
     vector = direction.copy()
     if design.constant is not None:
@@ -290,7 +290,7 @@ def _bounded_pieces(column: Column) -> list[Piece]:
 
 
 def indicators(initial: InitialEstimate, low: Floats, constant: int | None) -> Flags:
-    """Return which columns look like zeros and ones by the first Gram matrix, shape (p,).
+    """Return which columns appear to be indicators by the first Gram matrix, shape (p,).
 
     Next to a constant bounds are -1 and 1: all values are at an end where E z^2 = 1. Without one, columns
     from 0 up may be.
@@ -304,12 +304,12 @@ def indicators(initial: InitialEstimate, low: Floats, constant: int | None) -> F
 
 
 def exclusive(initial: InitialEstimate, low: Floats, constant: int | None) -> bool:
-    """Return whether two columns look like zeros and ones of which at most one is 1 in a row.
+    """Return whether two columns appear to be indicators that exclude each other.
 
     By the first Gram matrix G, whose diagonal has noise of this sd, others of sd/sqrt 2. Next to a constant
     E z z' + E z + E z' + 1, four times the share of rows in which both are 1, is 0. Without one, columns from
     0 up exclude each other if E z z' is 0.
-    Independent columns that are 1 in few rows look alike.
+    Independent columns that are 1 in few rows cannot be distinguished from these.
     """
     gram = initial.gram
     sd = initial.edge / math.sqrt(2.0 * len(initial.gram))

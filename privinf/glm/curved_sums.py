@@ -18,9 +18,7 @@ from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
 VISIBLE_SDS = 2.0  # counts, made nonincreasing, that are fewer sds of their noise than this count as none
-VISIBLE_SDS_FEW_ROWS = (
-    1.2  # the same where rows are few: what is overlooked costs more there than what noise adds
-)
+VISIBLE_SDS_FEW_ROWS = 1.2  # the same with few rows: undetected tails cost more there than noise
 FULL_ROUNDS = 3  # rounds at most, from r = MIDDLE on
 LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand above its noise (`enough`)
 SMALL = 25.0  # r below which there is one round; and no fit of more than FEW_COLUMNS columns
@@ -67,7 +65,7 @@ class Shares:
 
 
 def enough(n: int, mu: float, p: int) -> bool:
-    """Return whether a final Hessian could stand above its noise at the most favourable curvature.
+    """Return whether a final Hessian could stand above its noise at the most favorable curvature.
 
     Rows alike in all directions have a curvature of at least tr H / p, and K >= tr H, so that the noise's
     operator norm, sqrt 2 K sqrt(2 p) / (n mu_H), passes it below r = n mu / p^1.5 of about 3.5. A posterior,

@@ -332,9 +332,9 @@ def _units(design: Design) -> tuple[Floats, Floats]:
         if design.private[j] or column.indicator or j == design.constant:
             continue
         low, high = design.low[j], design.high[j]
-        centred = design.constant is not None
-        center[j] = (low + high) / 2.0 if centred else 0.0
-        scale[j] = (high - low) / 2.0 if centred else max(abs(low), abs(high))
+        centered = design.constant is not None
+        center[j] = (low + high) / 2.0 if centered else 0.0
+        scale[j] = (high - low) / 2.0 if centered else max(abs(low), abs(high))
     return center, scale
 
 

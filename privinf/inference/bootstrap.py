@@ -211,16 +211,16 @@ def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floa
     With `groups`, influences are summed within a group and multiplied by ``units / n``.
     """
     values = check_array(influence, "influence", ndim=2)
-    centred = np.asarray(values - values.mean(axis=0), dtype=np.float64)
+    centered = np.asarray(values - values.mean(axis=0), dtype=np.float64)
     if groups is None:
-        return centred
+        return centered
     if len(groups) != len(values):
         raise ArgumentError(
             f"groups must have one entry for each of the {len(values)} records, got {len(groups)}"
         )
     labels = np.unique(groups, return_inverse=True)[1]
     units = int(labels.max()) + 1
-    sums = np.column_stack([np.bincount(labels, column, minlength=units) for column in centred.T])
+    sums = np.column_stack([np.bincount(labels, column, minlength=units) for column in centered.T])
     return np.asarray(sums * (units / len(values)), dtype=np.float64)
 
 

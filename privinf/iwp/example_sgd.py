@@ -177,7 +177,7 @@ def fit_sgd(
 
 
 def example_gradient(system: ExampleScores) -> Gradient:
-    """Return the mean gradient of the corrected, penalised loss over a slice of records.
+    """Return the mean gradient of the corrected, penalized loss over a slice of records.
 
     Returns
     -------

@@ -93,8 +93,8 @@ def score_interval(
     under_test = parameters_under_test(system, is_column | ~system.noise_free)
     df = int(under_test.sum())
     profile = _Profile(system, under_test, int(under_test[:column].sum()), CHI_SQUARE.critical(df, alpha))
-    centre, unit = profile.centre(root.params)
-    low, high = (profile.end(centre, side * unit, max_distance) for side in (-1.0, 1.0))
+    center, unit = profile.center(root.params)
+    low, high = (profile.end(center, side * unit, max_distance) for side in (-1.0, 1.0))
     return ScoreSet(((low, high),), 1.0 - alpha, df)
 
 
@@ -117,10 +117,10 @@ class _Profile:
     coordinate: int
     critical: float
 
-    def centre(self, theta: Floats) -> tuple[NullPoint, float]:
+    def center(self, theta: Floats) -> tuple[NullPoint, float]:
         """Return the point of least T near an estimate, or near zero, and half a Wald half-width."""
         for start in (theta, np.zeros_like(theta)):
-            best = self._minimised(start, np.ones(int(self.under_test.sum()), dtype=np.bool_))
+            best = self._minimized(start, np.ones(int(self.under_test.sum()), dtype=np.bool_))
             if best is not None and best.statistic(self.system.n) <= self.critical:
                 curvature = self._curvature(best)[1] / 2.0
                 spread = float(np.linalg.pinv(curvature, hermitian=True)[self.coordinate, self.coordinate])
@@ -128,11 +128,11 @@ class _Profile:
                 return best, unit if unit > 0.0 else 1.0
         raise NotAvailableError(EMPTY)
 
-    def end(self, centre: NullPoint, unit: float, max_distance: float) -> float:
+    def end(self, center: NullPoint, unit: float, max_distance: float) -> float:
         """Return the end of the set on the side of `unit`, infinite if there is none."""
-        origin = float(centre.theta[self.under_test][self.coordinate])
-        point = centre
-        inside = (0.0, centre)
+        origin = float(center.theta[self.under_test][self.coordinate])
+        point = center
+        inside = (0.0, center)
         outside = 0.0
         distance = 1.0
         while distance * abs(unit) <= max_distance:
@@ -171,9 +171,9 @@ class _Profile:
         theta = near.theta.copy()
         position = int(np.flatnonzero(self.under_test)[self.coordinate])
         theta[position] = value
-        return self._minimised(theta, np.arange(int(self.under_test.sum())) != self.coordinate)
+        return self._minimized(theta, np.arange(int(self.under_test.sum())) != self.coordinate)
 
-    def _minimised(self, theta: Floats, free: Flags) -> NullPoint | None:
+    def _minimized(self, theta: Floats, free: Flags) -> NullPoint | None:
         """Return the least T over the free parameters near theta; None where T is not defined there."""
         point = self._point(theta[self.under_test], theta)
         if point is None or not free.any():

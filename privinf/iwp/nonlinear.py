@@ -319,11 +319,11 @@ class MultinomialEngine:
             if not self.data.noise.any():
                 yield None, (x, weights[:, 1:], _softmax(eta), none, w)
                 continue
-            centred = eta - np.diag(gram) / 2
+            centered = eta - np.diag(gram) / 2
             for level in range(self.levels):
                 target = np.eye(self.levels)[level, 1:]
                 shift = noisy[level - 1] if level > 0 else none
-                tilted = centred + gram[:, level - 1] if level > 0 else centred
+                tilted = centered + gram[:, level - 1] if level > 0 else centered
                 yield level, (x, target, _softmax(tilted), shift, w * weights[:, level])
 
 

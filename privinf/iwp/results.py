@@ -179,20 +179,20 @@ class ExampleScoreTests(ScoreTests):
         system = inference.system
         design = inference.release.design
         transform, shift = inference.user_map
-        centred = bool(sent_units(inference.release)[0].any())
+        centered = bool(sent_units(inference.release)[0].any())
         sets = []
         for column in tqdm(range(system.p), desc="score intervals", disable=None):
             column_system = system
             point = inference.scaled_params
-            if centred and column % len(design.names) == _constant(design):
-                column_system, point = self._uncentred
+            if centered and column % len(design.names) == _constant(design):
+                column_system, point = self._uncentered
             root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
             interval = score_interval(column_system, root, column, alpha=alpha)
             sets.append(interval.mapped(float(transform[column, column]), float(shift[column])))
         return tuple(sets)
 
     @cached_property
-    def _uncentred(self) -> tuple[ExampleScores, Floats]:
+    def _uncentered(self) -> tuple[ExampleScores, Floats]:
         """Return the system of columns whose centering is undone, and the estimate in its units.
 
         Their constant is a multiple of the user's; that of centered columns is not.
@@ -203,7 +203,7 @@ class ExampleScoreTests(ScoreTests):
         center, scale = sent_units(release)
         shifts[_constant(design)] -= center / scale
         uncentring = np.kron(np.eye(len(self.inference.names) // len(design.names)), shifts)
-        system = example_system(release, self.inference.settings, centred=False)
+        system = example_system(release, self.inference.settings, centered=False)
         return system, np.asarray(uncentring @ self.inference.scaled_params, dtype=np.float64)
 
 

@@ -156,12 +156,14 @@ def _calibrated(data: Examples, X: Floats) -> Floats:
     if not variance.any():
         return unbiased
     mean = unbiased.mean(axis=0)
-    centred = unbiased - mean
-    covariance = centred.T @ centred / len(X)
+    centered = unbiased - mean
+    covariance = centered.T @ centered / len(X)
     covariance += 1e-10 * float(np.diag(covariance).max()) * np.eye(len(mean))
     share, basis = linalg.eigh(np.diag(variance), covariance)
     share = np.minimum(share, 1.0 - _RELIABILITY)
-    return np.asarray(mean + centred - ((centred @ basis) * share) @ (basis.T @ covariance), dtype=np.float64)
+    return np.asarray(
+        mean + centered - ((centered @ basis) * share) @ (basis.T @ covariance), dtype=np.float64
+    )
 
 
 UNSTABLE = (

@@ -197,7 +197,7 @@ class ExampleSettings(TypedDict):
     ridge: float
 
 
-def example_system(release: Release, settings: ExampleSettings, *, centred: bool = True) -> ExampleScores:
+def example_system(release: Release, settings: ExampleSettings, *, centered: bool = True) -> ExampleScores:
     """Return the estimating function of `release` for a loss, scaled units, in the design's column order.
 
     Parameters
@@ -206,7 +206,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
         Of kind "local-examples".
     settings : ExampleSettings
         loss, correction, truncation and ridge.
-    centred : bool
+    centered : bool
         False: columns are only divided by their scale, so that the constant is a multiple of the user's.
 
     Raises
@@ -217,7 +217,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centred: bool
     design = release.design
     noise_model = examples_noise_model(release)
     private = np.flatnonzero(design.private)
-    shift = 0.0 if centred else np.divide(*sent_units(release))
+    shift = 0.0 if centered else np.divide(*sent_units(release))
     X: Any = _shifted_columns(design, shift, release.arrays["features"], release.arrays["public"])
     noise = np.zeros(len(design.names))
     noise[private[noise_model["gaussian"]]] = noise_model["scale"] ** 2

@@ -59,12 +59,12 @@ def truncation_bias(f: Derivatives, s2: float, *, truncation: int, bound: float,
     """
     check_number(s2, "s2", low=0.0)
     check_count(truncation, "truncation", least=0)
-    centres = np.linspace(-check_positive(bound, "bound"), bound, check_count(points, "points", least=2))
+    centers = np.linspace(-check_positive(bound, "bound"), bound, check_count(points, "points", least=2))
     noise, density = gaussian_grid(s2)
     bias = []
-    for centre in centres:
-        corrected = truncated_sum(f(centre + noise, 2 * truncation), s2, truncation)
-        bias.append(abs(float(density @ corrected) - float(f(np.array(centre), 0)[0])))
+    for center in centers:
+        corrected = truncated_sum(f(center + noise, 2 * truncation), s2, truncation)
+        bias.append(abs(float(density @ corrected) - float(f(np.array(center), 0)[0])))
     return max(bias)
 
 

@@ -87,9 +87,9 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
             support=fit.selected,
             beta=fit.selected_beta,
         )
-        centre_sd = 0.0
+        center_sd = 0.0
         if budget.center > 0.0:
-            centre_sd = sums.center_residual(
+            center_sd = sums.center_residual(
                 fit.selected,
                 fit.selected_beta,
                 RESIDUAL_ROOM * fit.scale,
@@ -100,7 +100,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> Deb
     # The remaining means of columns and of residuals add their product to a score, shrunk as the score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
     shrunk = np.abs(released.slope) / np.sqrt(residual_squares)
-    released = with_noise(released, centre_sd * np.sqrt(centers**2 @ columns**2) * shrunk)
+    released = with_noise(released, center_sd * np.sqrt(centers**2 @ columns**2) * shrunk)
     start = np.zeros(p)
     start[selected] = fit.selected_beta
     correlation = np.eye(p)

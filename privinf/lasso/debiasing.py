@@ -154,15 +154,15 @@ def debias(
     precision = target_columns(sums, fit, targets, half, neighbors=neighbors, excluded=excluded)
     start = np.zeros(len(sums.units.scale))
     start[fit.selected] = fit.selected_beta
-    centre_sd = 0.0
+    center_sd = 0.0
     if budget.center > 0.0:
         bound = RESIDUAL_ROOM * fit.scale
-        centre_sd = sums.center_residual(
+        center_sd = sums.center_residual(
             fit.selected, fit.selected_beta, bound, budget.center, Labels.MEAN_OF_RESIDUALS
         )
     centers = np.array([sums.center_sd.get(j, 0.0) for j in precision.union])
     # The remaining means of u and of the residual add their product to a score.
-    product = centre_sd * np.sqrt(centers**2 @ precision.standard**2)
+    product = center_sd * np.sqrt(centers**2 @ precision.standard**2)
     if target == "mean":
         scores = mean_scores(
             sums,

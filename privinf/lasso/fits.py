@@ -243,7 +243,7 @@ def _fitted(
         sums.center((1.0 - RESPONSE_SHARE) * plan.means_price, always)
     if (price := plan.response_price) > 0.0:
         center_response(sums, price)
-    sums.centred = not plan.all_targets and not always
+    sums.centered = not plan.all_targets and not always
     fit = sparse_fit(
         sums,
         plan.sparsity,

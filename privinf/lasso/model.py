@@ -56,7 +56,7 @@ class LassoModelOptions(SumModelOptions):
     x_scale: ArrayLike | None = None
 
     def limits(self) -> Limits:
-        """Return what is public of arrays."""
+        """Return the public bounds of arrays."""
         return lasso_limits(self.x_bound, self.bounds, self.y_bounds, self.family)
 
 
@@ -124,8 +124,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
     its place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk
     to a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are selected
     (`privinf.lasso.selection`). Its cost is a higher detection limit: the noise of the selections grows as
-    sqrt(p), `LassoResults.picks_from` says what they could find; where one that matters may be missed,
-    results warn.
+    sqrt(p), `LassoResults.picks_from` reports their detection limits, and results warn if a signal may be
+    missed.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
     of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
@@ -409,8 +409,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             variant.
         accounting : {"joint", "per-interval"}
             "joint" (default): the budget is for all intervals together. "per-interval", for heterogeneous
-            fits and the paper's variant, gives every interval the whole budget for what it uses, as the paper
-            does. That is not a joint guarantee: ledgers, limits and reports always have the joint cost.
+            fits and the paper's variant, gives every interval the total budget for its own releases, as in
+            the paper. That is not a joint guarantee: ledgers, limits and reports always have the joint cost.
         precision : {"pooled", "machine"}
             Nodewise regressions of heterogeneous fits: from all rows, or from those of each site where the
             columns of sites have different distributions.
@@ -418,31 +418,33 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Number of neighbors in each nodewise regression, in addition to the selected columns
             (double selection). By default as many, 4 to 40, as budget, rows and the number of targets allow
             (`privinf.lasso.columns.neighbor_count`); 4 with ``heterogeneous=True``, none for all columns of
-            a homogeneous fit. `LassoResults.explained_shares` has what they explain, and results warn where
-            more would be needed. For the paper's variant it is the number of entries of a column, 5.
+            a homogeneous fit. `LassoResults.explained_shares` reports the shares that they explain, and
+            results warn if more are needed. For the paper's variant it is the number of entries of a column,
+            5.
         iterations : int, optional
             Number of blocks in which columns are selected, each on the residuals of the last fit; default 3.
             For the paper's variant its T, log N. On secure sums every block is a release at its share of the
-            price: one finds more where few rows meet many columns, several find more where all columns are
-            correlated.
+            price: one block detects more with few rows and many columns, several blocks detect more if all
+            columns are correlated.
         clip : float, optional
-            Where residuals and products are clipped in selection and refit, in multiples of the released
+            Clip of residuals and products in selection and refit, in multiples of the released
             scale of the residuals; default 1.5. For the paper's variant its R, in units of y. On secure sums
             products are shrunk as a vector instead.
         refit : bool, optional
             For the paper's variant: whether it ends with least squares on the support. The default variant
             always does.
         center : {"declared", "released"}, optional
-            Where columns start: in the middle of their bounds, or at means of all columns that are released
-            for a share of the budget (``means``, 0.04), to find columns whose mean is far off, such as rare
-            levels. Fits of all columns and heterogeneous ones are centered nowhere else: "released" is their
-            default, and "declared" is the regression through the middle of all bounds, as a note states.
+            Initial centers of columns: the middles of their bounds, or released means of all columns, which
+            take a share of the budget (``means``, 0.04) and help to find columns with a distant mean, such as
+            rare levels. Fits of all columns and heterogeneous ones have no other centering: "released" is
+            their default, and "declared" is the regression through the middle of all bounds, as a note
+            states.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): scores are clipped where noisy counts of their
-            tail suggest, in two parts, so that coefficients are those of the mean whatever the errors
-            (`privinf.lasso.mean_scores`). "robust", the only one for ``targets="all"``, heterogeneous fits
-            and the paper's variant: clipped as is best for normal errors. It is narrower, and not the mean of
-            skewed errors.
+            tail suggest, in two parts, so that coefficients are those of the mean for any distribution of
+            errors (`privinf.lasso.mean_scores`). "robust", the only one for ``targets="all"``, heterogeneous
+            fits and the paper's variant: the clip is optimal for normal errors. Intervals are narrower, and
+            the target is not the mean if errors are skewed.
         bootstrap_draws : int, optional
             Number of draws of the private bootstrap (Algorithm 7), for
             ``simultaneous(method="private-bootstrap")``. The simulation from the released covariance is free.
@@ -456,7 +458,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Whether to compute the bound of the bias too, as an attribute of this name; it needs
             `restricted_eigenvalues`.
         shares : mapping, optional
-            Shares of the budget; they sum to one. All of selection, refit, scales, neighbors, gram, slopes
+            Shares of the budget; they sum to one. All of selection, refit, scales, neighbours, gram, slopes
             and score (heterogeneous: also own_selection and own_refit), missed (a test for columns outside
             the fit, 0.05, further ones from score; not for ``targets="all"``), and means if they are
             released.
@@ -481,18 +483,18 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         ArgumentError, BudgetExceededError
-            The request is wrong, or would pass the ledger's limit; nothing was spent.
+            The request is invalid, or would exceed the ledger's limit; nothing was spent.
         SchemaError
             The rows were changed since, and have missing or infinite values; nothing was spent.
         NotAvailableError
-            Rows, columns and budget leave no fit; nothing was spent. With ``variant="paper"`` also where the
-            noise leaves no estimate, and then what was released stays charged.
+            No fit is possible with these rows, columns and budget; nothing was spent. With
+            ``variant="paper"`` also if the noise leaves no estimate; then the releases stay charged.
 
         Notes
         -----
-        Where the noise hides targets the fit returns what it bought: see `LassoResults.hidden_targets`. If no
-        column stands out (``targets="selected"``), or the response of a logistic fit is too rare, the result
-        has no coefficients, and what is left of the budget is not spent.
+        If the noise hides targets, the fit returns its other releases: see `LassoResults.hidden_targets`. If
+        no column stands out (``targets="selected"``), or the response of a logistic fit is too rare, the
+        result has no coefficients, and the rest of the budget is not spent.
         """
         options = LassoOptions(
             epsilon=epsilon,

@@ -281,7 +281,7 @@ def _inverse_root(gram: Floats, edge: float) -> tuple[Floats, float]:
 def _effects(
     sums: SparseSums, fit: SparseFit, regressors: list[int], root: Floats, rho: float
 ) -> tuple[float, float]:
-    """Return abs(mean v psi(r))^2 over its squared slope, less what its noise adds, and the sd of that.
+    """Return abs(mean v psi(r))^2 over its squared slope, minus the contribution of its noise, and its sd.
 
     Of v only the directions are used in which a d that is zero on the fit's columns has its d~.
     """

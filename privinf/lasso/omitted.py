@@ -603,7 +603,7 @@ def missed_column_test(
     plan: LassoPlan,
     vectors: VectorServer | None = None,
 ) -> MissedColumnTest | None:
-    """Return the test, with what an undetected column could do to the targets; None if all are in the fit.
+    """Return the test with the bias due to an undetected column; None if all are in the fit.
 
     Parameters
     ----------

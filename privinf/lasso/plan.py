@@ -22,9 +22,9 @@ from privinf.lasso.thresholding import (
 from privinf.validation import check_choice, check_count, check_positive, shown
 
 NEIGHBORS = 4  # of every target, by default, where sites have parts of their own
-MEANS_SHARE = 0.04  # of the whole budget, where means are released
+MEANS_SHARE = 0.04  # of the total budget, where means are released
 RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
-MISSED_SHARE = 0.05  # of the whole budget, for the test of columns outside the fit; free if all are targets
+MISSED_SHARE = 0.05  # of the total budget, for the test of columns outside the fit; free if all are targets
 EDGE_ROOM = 0.25  # largest noise of the Gram matrix of selected columns, by default (`largest_sparsity`)
 MAX_SELECTIONS = 50  # columns that are selected by default
 MOST_LOGISTIC = 10  # the same of a logistic fit, which selects all of them, and pays for each
@@ -77,7 +77,7 @@ class LassoShares:
     ) -> tuple[LassoShares, dict[str, float]]:
         """Return the default shares, those of `all_targets`, or those given, and the shares of extras.
 
-        By default the extras cost what `extras` says, and the others share what is left.
+        By default the extras cost the shares in `extras`, and the others divide the rest.
 
         Raises
         ------

@@ -119,7 +119,7 @@ def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, 
 
 
 def standing_out(values: Floats, noise_sd: float | Floats) -> Floats:
-    """Return noisy numbers as far as they stand out of their noise: ``v max(0, 1 - (2 sd / v)^2)``.
+    """Return noisy numbers, shrunk by their noise: ``v max(0, 1 - (2 sd / v)^2)``.
 
     Notes
     -----

@@ -68,7 +68,7 @@ class SparseSums:
     response : int or None
         This column replaces the response in residuals: the sums are then those of its regression on other
         columns.
-    centred : bool
+    centered : bool
         Whether columns are centered at released means as they come into play, as a constant would do.
     sizes : list of ResidualSizes
         Released sizes of residuals, in order: the response's first.
@@ -87,7 +87,7 @@ class SparseSums:
     n: int
     sites: tuple[str, ...] | None = None
     response: int | None = None
-    centred: bool = False
+    centered: bool = False
     sizes: list[ResidualSizes] = field(default_factory=list)
     center_sd: dict[int, float] = field(default_factory=dict)
     mean_sd: Floats | float = 0.0
@@ -95,7 +95,7 @@ class SparseSums:
     @property
     def through_middle(self) -> bool:
         """Whether columns stay at the middle of their bounds."""
-        return not self.centred and isinstance(self.mean_sd, float)
+        return not self.centered and isinstance(self.mean_sd, float)
 
     def args(self, support: Sequence[int], beta: Floats, **extra: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
@@ -175,7 +175,7 @@ class SparseSums:
         new = [j for j in columns if j not in self.units.sized]
         if not new:
             return
-        rho = rho / 2.0 if self.centred else rho
+        rho = rho / 2.0 if self.centered else rho
         max_abs = self.units.max_abs[new]
         bound = float(max_abs.max())
         clipped = math.isfinite(rho) and clip < bound
@@ -195,7 +195,7 @@ class SparseSums:
             sizes = np.where(sizes > top / 4.0, np.minimum(unclipped, max_abs), sizes)
         self.units.rescale(new, sizes)
         self.units.sized.update(new)
-        if self.centred:
+        if self.centered:
             self._center_sized(np.array(new), rho)
 
     def _center_sized(self, columns: Integers, rho: float) -> None:

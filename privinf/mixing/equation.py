@@ -15,7 +15,7 @@ from privinf.inference.linear_scores import ScoreDistribution, homoskedastic_var
 from privinf.inference.solution import quadratic
 from privinf.mixing.rows import (
     EQUATION,
-    centred_scatter,
+    centered_scatter,
     independent_fit,
     nonnegative,
     normal_meat,
@@ -327,7 +327,7 @@ class MixedLeastSquares:
         (slopes, _), sampling = self._split(beta), variance * self._gram
         if self._disjoint and variance > 0.0:
             products = self._X * (self._y - self._X @ slopes)[:, None]
-            row_scatter = self._unit * centred_scatter(products, self.df)
+            row_scatter = self._unit * centered_scatter(products, self.df)
             sampling = shown_sampling(row_scatter, self._row_meat(slopes), sampling, self.k)
         return self._joined(sampling, variance)
 

@@ -126,10 +126,10 @@ def residual_excess(gram: Floats, S: Floats, slopes: Floats, variance: float) ->
     return float(np.trace(R @ R)) + float(v @ weight @ v) / variance
 
 
-def centred_scatter(scores: Floats, df: float) -> Floats:
+def centered_scatter(scores: Floats, df: float) -> Floats:
     """Return the sum of squares and products about the mean, over `df`."""
-    centred = scores - scores.mean(axis=0)
-    return np.asarray(centred.T @ centred / df, dtype=np.float64)
+    centered = scores - scores.mean(axis=0)
+    return np.asarray(centered.T @ centered / df, dtype=np.float64)
 
 
 def shown_sampling(sandwich: Floats, normal: Floats, equal: Floats, k: int) -> Floats:

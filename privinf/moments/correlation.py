@@ -141,8 +141,8 @@ def means(moments: MeanMoments, release: Release) -> Results:
     loading = moments.part.products(moments.rows[[moments.constant]], moments.rows[is_mean])[0]
     noise, total = moments.variances(loading)
     if total is None:
-        centred = moments.S[np.ix_(is_mean, is_mean)] - np.outer(m, m)
-        total = semidefinite((centred + centred.T) / 2) / (moments.n - 1) + noise
+        centered = moments.S[np.ix_(is_mean, is_mean)] - np.outer(m, m)
+        total = semidefinite((centered + centered.T) / 2) / (moments.n - 1) + noise
     cov_type = "sample covariance" if moments.spread is None else "HC0"
     columns = all_columns(design)
     scale = np.append(design.scale, design.y_scale)[is_mean]

@@ -50,7 +50,7 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     sums = SparseSums(server=server, units=rows.units(), n=n)
     if not every:
         center_response(sums, plan.response_price)
-    sums.centred = not every
+    sums.centered = not every
     fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho, all_targets=every))
     chosen = sorted(fit.support) if plan.targets is None else list(plan.targets)
     prices = plan.shares.debiasing(plan.rho, all_targets=every)

@@ -122,7 +122,7 @@ def _relative_error(sums: LogisticSums, fit: LogisticFit, rho: float) -> float:
 def _tested(
     sums: LogisticSums, fit: LogisticFit, candidate: int, rho: float, keep: bool
 ) -> tuple[float, LogisticFit]:
-    """Return T of a candidate, and the fit with it: among the kept columns too if `keep` says so."""
+    """Return T of a candidate, and the fit with it: among the kept columns too if `keep`."""
     noiseless = math.isinf(rho)
     score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
     if candidate not in sums.sparse.units.sized:

@@ -469,7 +469,7 @@ def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSett
     values = fit.beta / sums.units.scale[fit.support]
     middle = sums.sizes[-1].middle if sums.sizes else fit.scale
     sparse = sparse_settings(rows.names, sums.units, fit.support, values, middle, rows.constant)
-    sparse["centred"] = sparse["centred"] or sums.centred
+    sparse["centred"] = sparse["centred"] or sums.centered
     return sparse
 
 
