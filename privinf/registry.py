@@ -1,4 +1,4 @@
-"""The models that stored files and releases ask for by name; each is imported on first use.
+"""The models that stored files and releases refer to by name; each is imported on first use.
 
 The floor must not import a tower, and neither may the package import `studies`, which stand beside it in its
 repository. A file or a release names its model, though: this table and `studied` map names to modules.

@@ -82,7 +82,7 @@ class Total:
         -------
         float
             Epsilon, rounded upwards. Infinite if some release carries no noise, or if the deltas of the
-            events alone reach `delta`.
+            events alone have probability `delta` or more.
 
         Raises
         ------

@@ -98,7 +98,7 @@ class LedgerEntry:
         Whose privacy this is: "record", "person".
     relation : {"replace-one", "metric", "zero-out"}
         The neighboring relation of the guarantee. n is public throughout, so add/remove is refused; under
-        "zero-out" a unit is replaced by one that contributes nothing, which claims less (`check_joined`).
+        "zero-out" a unit is replaced by one that contributes nothing, a weaker guarantee (`check_joined`).
     trust : {"central", "server", "secure-sum", "local", "per-party", "distributed"}
         Who sees the rows.
     loss : Loss

@@ -55,7 +55,7 @@ class LedgerFile(Ledger):
     -----
     **Privacy.** Reads no rows. Each spend holds a lock on the file itself, by whatever name it was opened,
     reads what all processes have spent, refuses what would exceed the limit, and appends a line, which with
-    the anchor has reached the disk when it returns: of two processes that ask for the last of a budget, one
+    the anchor has reached the disk when it returns: of two processes that request the last of a budget, one
     is refused. Lines are chained under a secret in the first, so the file is readable by its owner alone. A
     ledger that was cut, changed or put back to an older copy is refused, by the anchor, and by a process that
     lives, which remembers the last line that it saw. Anyone who puts ledger and anchor back together is

@@ -312,8 +312,8 @@ def check_ledger(ledger: Ledger | None) -> Ledger:
 class Account(ABC):
     """The account of a ledger: the whole protocol, with no state but its public attributes.
 
-    `Ledger` asks an account for everything, so each kind must answer all of it: a method that a kind leaves
-    out cannot be made, and none can be inherited that reads a state which the kind does not keep.
+    `Ledger` delegates everything to its account, so each kind must implement all of it: a method that a kind
+    leaves out cannot be made, and none can be inherited that reads a state which the kind does not keep.
 
     Attributes
     ----------

@@ -150,10 +150,10 @@ class Tally:
 
         ``c(all other charges) + sum over r of max(R_r, c(D_r)) <= B``,
 
-    asked before every charge and every reservation. As c is subadditive (a sum over parts, a maximum over
+    checked before every charge and every reservation. As c is subadditive (a sum over parts, a maximum over
     the classes of a partition), all charges cost at most that, at every time. So the charges are cut
     off by a filter at B, and a filter in mu^2, rho or pure epsilon bounds the loss of fully adaptive
-    queries by B itself, whatever decides which is asked and whether another is: released answers and the
+    queries by B itself, however their number and order are decided: released answers and the
     time of day may [1]_ [2]_ [3]_. Hence what is reserved and not charged costs nothing, may be given back
     at any time, and was never spent. And the promise holds: a charge on r with c(D_r) <= R_r moves nothing
     that counts, and is never refused for the limit.

@@ -139,9 +139,9 @@ def find_bounds(
     -----
     Of a column's mu^2 .3 pays for its distribution function at signed powers of 2, 2^-20 to 2^43; .7 for one
     at 512 cells over the range where rows were seen and 15 ranges on each side (where that range is an octave
-    or two, .2 for a look into it and .5). On each side the bound is where ``clip / 2`` of the rows lie beyond
-    if so few can be seen, else where the tail that is seen leads, taken as exponential. A column of numbers
-    below 2^-20 is given bounds of that size: change its unit.
+    or two, .2 for a closer search and .5). On each side the bound is where ``clip / 2`` of the rows lie
+    beyond if so few can be seen, else where the tail that is seen leads, taken as exponential. A column of
+    numbers below 2^-20 is given bounds of that size: change its unit.
 
     Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at
     (1, 1e-6) for one column. If what is left to pool is rare itself, it counts as the most common level.
@@ -149,8 +149,8 @@ def find_bounds(
     A table that is not in memory is read by three passes as a rule, four at most, and one more for each
     column of texts.
 
-    **Privacy.** Reads all rows of these columns; replace-one, n is public. Looks are Gaussian, the edges of
-    later ones follow from earlier releases; levels pass a threshold (`privinf.mechanisms.distribution`).
+    **Privacy.** Reads all rows of these columns; replace-one, n is public. Releases are Gaussian, the edges
+    of later ones follow from earlier releases; levels pass a threshold (`privinf.mechanisms.distribution`).
 
     Examples
     --------

@@ -331,7 +331,7 @@ def fit_over_flower(federation: Federation, config: Mapping[str, Any]) -> None:
     ----------
     federation : Federation
     config : mapping
-        plan, schema: paths at the server; simulation, overwrite: flags; told: the file to which results, or
+        plan, schema: paths at the server; simulation, overwrite: flags; told: the file for results, or
         why there are none, are written.
     """
     try:

@@ -146,7 +146,7 @@ def show_command(path: Path, as_json: bool) -> None:
         f"{' or one '.join(facts['units']) or facts['name']}"
     )
     for label, releases in facts["by_label"].items():
-        plain = "".join(sign if sign.isprintable() else " " for sign in label)  # who asked chose it
+        plain = "".join(sign if sign.isprintable() else " " for sign in label)  # chosen by the caller
         click.echo(f"  {plain}: {releases['releases']}, epsilon {releases['epsilon']:.4g}")
     for line in analyst_lines(facts):
         click.echo(line)

@@ -153,7 +153,7 @@ YEARS = range(1800, 2101)  # whole numbers that may be years
 
 
 def _refuse_values(table: str, names: Sequence[str]) -> None:
-    """Raise SchemaError where the line of names looks like one of values: a schema is public."""
+    """Raise SchemaError where the line of names seems to hold values: a schema is public."""
     numbers = [name for name in names if re.fullmatch(WRITTEN_NUMBER, name)]
     values = [name for name in names if re.fullmatch(WRITTEN_VALUE, name)]
     if values or (numbers and not _are_names(numbers, alone=len(numbers) == len(names))):

@@ -316,7 +316,7 @@ def site_rows(data: Path, schema: Schema) -> Rows:
 
 
 def read_policy(path: Path) -> SitePolicy:
-    """Return the policy in a file; a flag must be true or false, not a text that only looks like it."""
+    """Return the policy in a file; a flag must be true or false, not a text such as "true"."""
     content = _object(path)
     for name, value in content.items():
         if name not in TERMS:

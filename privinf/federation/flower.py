@@ -48,7 +48,7 @@ KIND = f"query.{ACTION}"
 
 # By message id of a query: its node and its envelope.
 Waiting = dict[str, tuple[int, Envelope]]
-RecordSensitivity = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
+SiteOfNode = Callable[[Mapping[str, Any]], tuple[str, Site | RemoteSite]]
 
 
 def engine(name: str) -> Any:
@@ -252,13 +252,13 @@ class FlowerFederation(ReplyVerifier):
         raise TypeError("a federation over Flower cannot be pickled, because it exists only during its run")
 
 
-def client_app(record_sensitivity: RecordSensitivity | None = None) -> Any:
+def client_app(site_of_node: SiteOfNode | None = None) -> Any:
     """Return the ClientApp of a site.
 
     Parameters
     ----------
-    reach : callable, optional
-        From the node's configuration to the site's name and the site or the way to it; by default
+    site_of_node : callable, optional
+        Maps the node's configuration to the site's name and the site, or a connection to it; by default
         `daemon_of`.
 
     Raises
@@ -268,17 +268,17 @@ def client_app(record_sensitivity: RecordSensitivity | None = None) -> Any:
 
     Notes
     -----
-    **Privacy.** Passes queries on to the site and its answers back. What goes wrong on the way is told to
-    the server by the name of the error alone, unless it is one of this package's, whose texts hold no values.
+    **Privacy.** Passes queries on to the site and its answers back. The server receives only the name of
+    an error, unless it is one of this package's, whose texts hold no values.
     """
-    way = daemon_of if record_sensitivity is None else record_sensitivity
+    connect = daemon_of if site_of_node is None else site_of_node
     app = engine("clientapp").ClientApp()
     messages = engine("app")
 
     @app.query(ACTION)  # type: ignore[untyped-decorator]
     def handle(message: Any, context: Any) -> Any:
         try:
-            name, site = way(context.node_config)
+            name, site = connect(context.node_config)
             reply, envelope = _answered(message.content, name, site)
         except Exception as problem:
             text = f": {problem}" if isinstance(problem, PrivinfError) else ""

@@ -38,7 +38,7 @@ class Changed(TypedDict, total=False):
 # Keys are sorted: equal content has one text, and one digest.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
-MOST_SITE_ROWS = 1 << 48  # rows that a site may claim: no sum over more would be exact
+MOST_SITE_ROWS = 1 << 48  # rows that a site may state: no sum over more would be exact
 LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
 NO_QUERY = "the message is not a valid query"
 # Of a reply whose shape or number of rows is wrong.

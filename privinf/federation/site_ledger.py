@@ -67,7 +67,7 @@ class SiteLedger(Ledger):
     by its owner alone. It is bound to the rows, in their order, the schema and the policy of the site that it
     is given to first: what another is made of is refused until `Site(..., rebase=True)` or ``privinf site
     rebase`` records the change; that these first rows are all cannot be known. Before every answer the file
-    is looked at: one that was deleted, replaced or changed under a living site answers no more. Anyone who
+    is checked: one that was deleted, replaced or changed under a living site answers no more. Anyone who
     puts ledger and anchor back together, to one and the same earlier state, while no site has them open, is
     noticed by those alone who remember a later head.
 

@@ -170,7 +170,7 @@ def open_table(
     Notes
     -----
     **Privacy.** Reads ids and numbers of rows, at their holder. Who is in the table is public in every
-    claim about a release of several parties.
+    guarantee about a release of several parties.
 
     Examples
     --------

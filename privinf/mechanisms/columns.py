@@ -200,7 +200,7 @@ class SampleTotals:
 
     @property
     def levels(self) -> tuple[tuple[Any, ...], ...]:
-        """Levels of each column of `question.by`."""
+        """Levels of each column of `query.by`."""
         return tuple(_levels(self.schema, name) for name in self.query.by)
 
     @property

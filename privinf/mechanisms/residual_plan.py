@@ -105,14 +105,14 @@ class ResidualPlan:
 
         Notes
         -----
-        E is the smallest of three: 20 sds of the residuals; what the public bounds let a residual reach,
+        E is the smallest of three: 20 sds of the residuals; the largest residual within the public bounds,
         ``k + |p|_max |b_p| + R |b_x|``; and where the noise of the residual moments, whose operator norm is
         about ``E^2 sd sqrt(2 p)``, is as large as the mean eigenvalue of what they are added to or a part of,
         ``s^2 tr A / p`` and n times the noise of g - A b. A smaller clip then costs little: it takes from a
         part of the variance that does not matter. Never below 3 sds.
 
         Of units C stands in the place of E: an sd is the length of the scores of a unit of m records that go
-        wholly together, ``m s (tr A)^.5``, the bounds let it reach m times the largest residual times the
+        wholly together, ``m s (tr A)^.5``, the bounds allow m times the largest residual times the
         longest x, and noise may be a fifth of what it is added to: such an sd is long, and little is cut.
         """
         gram = mean_moments[:-1, :-1]

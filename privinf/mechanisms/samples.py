@@ -56,7 +56,7 @@ class SampleSums(Released):
     middle, half : ndarray, shape (columns,)
         Of the public range of each value: in user units it is ``middle + half u``.
     levels : tuple of tuple
-        Levels of each column of `question.by`.
+        Levels of each column of `query.by`.
     recorded : PrivacyReport
         This release, and all that its ledger held by then.
     missing : {"raise", "impute-public"}

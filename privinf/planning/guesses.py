@@ -245,9 +245,9 @@ def _skewed_quantiles(mean: float, sd: float, skew: float) -> Floats:
     """Return quantiles of a distribution on [0, 1] with this mean, sd and, as far as there is room, skewness.
 
     A beta distribution whose upper end lies beyond 1, and that is put at 1 there: the farther the end, the
-    longer the tail, towards a gamma law's. Mean and sd of the beta distribution are moved until those at the
-    bound are the guessed ones. A distribution of less skewness than the beta distribution on [0, 1] is the
-    mirror image of one of more.
+    longer the tail, towards a gamma distribution's. Mean and sd of the beta distribution are moved until
+    those at the bound are the guessed ones. A distribution of less skewness than the beta distribution on [0,
+    1] is the mirror image of one of more.
     """
     if skew >= _grid_moments(_beta_quantiles(mean, sd))[2]:
         return _long_tailed(mean, sd, skew)

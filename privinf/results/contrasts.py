@@ -169,7 +169,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
             model = Model(pd.Series(np.zeros(len(rows)), name="y"), rows, hasconst=False)
         super().__init__(model, np.array(estimate.params), normalized_cov_params=covariance, scale=1.0)
         self._estimate = estimate
-        self._one_law = math.isinf(estimate.df_resid) and estimate.bias is None
+        self._one_distribution = math.isinf(estimate.df_resid) and estimate.bias is None
         self.use_t = math.isfinite(estimate.df) or math.isfinite(estimate.df_resid)
         self.nobs = estimate.nobs
         self.df_model = df_model
@@ -184,7 +184,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
     ) -> ContrastResults:
         """Test restrictions one by one; see `Results.t_test`."""
         contrasts = super().t_test(r_matrix, None, use_t)
-        if self._one_law and alternative == "two-sided":
+        if self._one_distribution and alternative == "two-sided":
             return Contrasts(contrasts)
         precision = precision_of(self._estimate, _matrix(r_matrix))
         if contrasts.distribution != "t":
@@ -204,7 +204,7 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
     ) -> ContrastResults:
         """Test restrictions jointly; see `Results.wald_test`."""
         contrast = super().wald_test(r_matrix, None, invcov, use_f, df_constraints, scalar)
-        if self._one_law:
+        if self._one_distribution:
             return Contrasts(contrast)
         R = _matrix(r_matrix)
         distribution = (

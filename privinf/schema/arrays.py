@@ -95,7 +95,7 @@ def plain_numbers(column: Any) -> Any:
 
 
 def kinds_of(table: Table) -> dict[str, ColumnKind]:
-    """Return the kind of each column of a table with names, by its type alone; no value is looked at.
+    """Return the kind of each column of a table with names, by its type alone; no value is read.
 
     Raises SchemaError if it is none, or a name is no text.
     """
@@ -132,7 +132,7 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     Notes
     -----
     **Privacy.** The declaration that ``const`` is public travels in ``frame.attrs["privinf_public"]``;
-    values are never looked at to find a constant.
+    values are never read to find a constant.
 
     Examples
     --------

@@ -4,10 +4,10 @@ Every site clips, sums, rounds to a grid, adds its share of the noise and a mask
 (`site_masking`, `masking`), all in integers modulo 2^64; masks cancel in the sum over the roster. One message
 goes to each site and one back.
 
-**What is trusted.** The server and up to ``max_colluding`` sites may pool all that they see, and may ask what
-they like. The sites' code is trusted, as are their key files, the pinned roster and the primitives of the
-package cryptography (X25519, HKDF-SHA256, ChaCha20). Then what they learn of the other sites' rows is the sum
-over all those sites with at least the promised noise, for each query that a site's policy, budget and
+**What is trusted.** The server and up to ``max_colluding`` sites may pool all that they see, and may query
+what they like. The sites' code is trusted, as are their key files, the pinned roster and the primitives of
+the package cryptography (X25519, HKDF-SHA256, ChaCha20). Then what they learn of the other sites' rows is the
+sum over all those sites with at least the promised noise, for each query that a site's policy, budget and
 order of queries allow: the price in the ledgers is that of **every** such view, colluders' shares of
 the noise taken off.
 
@@ -18,13 +18,13 @@ the noise taken off.
 - A server that fakes a drop-out gets the sum with and without a site, and so that site's sum up to the noise
   of two releases. Both are charged; the record's guarantee holds, the secrecy of the site's own total is
   then that of the noise alone. ``min_sites`` bounds how far a roster can shrink.
-- An incomplete sum is worthless to the server, and is charged all the same: who can tell whether the missing
-  answer is only late?
+- An incomplete sum is worthless to the server, and is charged all the same: nobody can check whether the
+  missing answer is only late.
 - A site that lies about its rows, and a server that reports a wrong total, are not detected. What a liar can
   do is bounded: a total farther from 0 than all rows and 64 sds of all noise can be is void and charged
-  (`check_range`), and one nearer cannot be told from a true one, so that an entry can be off by up to twice
-  that range. Masks hide who it was: the error names all. Totals are read modulo 2^64 steps, at least twice
-  the range of what sites may send; what goes round lands in the range only by chance.
+  (`check_range`), and one nearer is indistinguishable from a true one, so that an entry can be off by up to
+  twice that range. Masks hide who it was: the error names all. Totals are read modulo 2^64 steps, at least
+  twice the range of what sites may send; what goes round lands in the range only by chance.
 - It was not reviewed by cryptographers.
 
 The secure aggregation that comes with Flower 1.41 is not used. Its masks come from a Mersenne twister whose

@@ -131,7 +131,7 @@ def exponential(eta: Floats, *, exact: bool) -> Floats:
 
 
 def _at(table: Floats, index: Any) -> Floats:
-    """Return the numbers of a table at some places, which a query looks up as it can."""
+    """Return the numbers of a table at some places; a query has its own kind of look-up."""
     return table.take(index) if isinstance(index, np.ndarray) else index.looked_up(table)
 
 

@@ -164,7 +164,7 @@ def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
 
 
 def partition_of(args: Args) -> tuple[str, str] | None:
-    """Return the names of the partition into batches and of the batch asked for; None without batches."""
+    """Return the names of the partition into batches and of the requested batch; None without batches."""
     if "batches" not in args:
         return None
     return Places.BATCH.format(batches=args["batches"], seed=args["seed"]), str(args["batch"])
@@ -190,7 +190,7 @@ def _probes(seed: int, count: int, columns: int, basis: bytes) -> Floats:
 
 
 def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
-    """Return the rows of the batch asked for; all without one."""
+    """Return the rows of the requested batch; all without one."""
     if "batches" not in args:
         return block
     codes = batch_of(block, int(args["seed"]), int(args["batches"]))

@@ -1,7 +1,7 @@
 r"""Sums of scores in two parts (clipped and tail), released by the last step of a one-step fit.
 
 A record has a vector v and a residual e; t = |v| |e| / s is the size of its score in units of a public s, and
-q = sign(e) v / |v| its direction. Least squares by a second look (`whitened`) and the named targets of a
+q = sign(e) v / |v| its direction. One-step least squares (`whitened`) and the named targets of a
 sparse regression, here, differ in v and e alone. With r = clip(y) - intercept - x_S'beta for e and u = T'x_A
 for v,
 

@@ -7,9 +7,9 @@ y| <= k, both enforced on the very record that is summed. Entries are isometric:
   twice the largest norm R^2 + k^2 + 1;
 - ``moments.residual``: sum clip(e, E)^2 x x', e = y - x'b at public b, x with its 1: sqrt 2 E^2 (R^2 + 1).
 
-A curator asks the same about its own rows, with other public columns of norm q beside x in place of the 1,
-weights w and several records a person: sums of w z z' and of w^2 clip(e, E)^2 x x', whose sensitivities are
-multiplied by the largest weight (squared) and by the cap on a person's records.
+A curator makes the same query about its own rows, with other public columns of norm q beside x in place of
+the 1, weights w and several records a person: sums of w z z' and of w^2 clip(e, E)^2 x x', whose
+sensitivities are multiplied by the largest weight (squared) and by the cap on a person's records.
 
 **Of units** (``unit_norm`` = C, a holder's own rows): sum over units of s s', s the sum of w clip(e, E) x
 over the rows of one, shrunk to |s| <= C. Whatever rows a unit has, it adds one matrix of norm C^2 at most,
