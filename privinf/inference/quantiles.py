@@ -31,12 +31,16 @@ SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detecte
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = (
-    "Values are clipped to [{:.6g}, {:.6g}], limits chosen from noisy counts. At most "
-    "{:.0f} values may be below and {:.0f} values above, of {}. The interval extrapolates "
-    "the tails and allows for a shift of the mean by {:.3g} down and {:.3g} up. It does "
-    "not allow for a few values much farther out, too few to be detected. If as many values as "
-    "may be outside the limits were at the public bounds, the mean would shift by {:.3g} down or "
-    "{:.3g} up."
+    "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean by {:.3g} down "
+    "and {:.3g} up."
+)
+FAR_VALUES = (
+    "The interval does not allow for undetected values much farther out; if all that may be outside the "
+    "limits were at the public bounds, the mean would shift by {:.3g} down or {:.3g} up."
+)
+CLIP_COUNTS = (
+    "By noisy counts, from which the limits were chosen and the tails are extrapolated, at most {:.0f} of {} "
+    "values may be below the limits and {:.0f} above."
 )
 
 
@@ -348,7 +352,15 @@ class MeanClip:
 
     def note(self, n: int) -> str:
         """Return a sentence about its effect."""
-        return CLIP_NOTE.format(self.low, self.high, *self.most, n, *self.share(n), *self.worst(n))
+        return CLIP_NOTE.format(self.low, self.high, *self.share(n))
+
+    def caution(self, n: int) -> str:
+        """Return a sentence about values that the interval does not allow for."""
+        return FAR_VALUES.format(*self.worst(n))
+
+    def counts(self, n: int) -> str:
+        """Return a sentence about how many of n values may be beyond the limits."""
+        return CLIP_COUNTS.format(self.most[0], n, self.most[1])
 
     def worst(self, n: int) -> tuple[float, float]:
         """Return how far the clip moves the mean down, and up, if all that may lie beyond is at a bound."""

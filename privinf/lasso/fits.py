@@ -53,7 +53,7 @@ from privinf.lasso.results import (
     sparse_part,
 )
 from privinf.lasso.rows import LassoRows, check_price, server_of
-from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_note, detection_of, secure_server, vector_server
+from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_notes, detection_of, secure_server, vector_server
 from privinf.lasso.selection import VectorServer
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
@@ -216,10 +216,10 @@ def _results_without_intervals(
     notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
     if joint.missed is not None:
         settings["missed"] = joint.missed.settings()
-        notes += (joint.missed.ranked_note,)
+        notes += joint.missed.ranked_notes
     if vectors is not None:
         settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
-        notes += (cost_note(vectors.releases, len(rows.names)),)
+        notes += cost_notes(vectors.releases, len(rows.names))
     sparse = dict(zip(fit.selected, fit.selected_beta, strict=True))
     return results_without_intervals(
         rows,

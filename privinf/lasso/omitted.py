@@ -77,7 +77,7 @@ from privinf.lasso.thresholding import (
 )
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.results.notes import Note
-from privinf.typing import Flags, Floats, PlainValue
+from privinf.typing import Flags, Floats, NoteRank, PlainValue
 from privinf.wire import Labels
 
 Fit = TypeVar("Fit")
@@ -105,36 +105,37 @@ NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
-    "Not reliable: the true model may not be sparse enough. {} of the {} kept columns have "
-    "effects below {:.2g} standard errors. Effects of this size are detected with "
-    "probability less than {:.1g}, so other columns with such effects were probably "
-    "missed. "
+    "Not reliable: the model may not be sparse enough, because {} of the {} kept columns have effects below "
+    "{:.2g} standard errors and other columns with such effects were probably missed."
 )
 EXHAUSTED_SEARCH = (
-    "Not reliable: more columns matter than were kept. Outside the {} kept columns, {} (z "
-    "= {:.2f}, p = {:.2g} over {} columns), and others probably do too. Raise sparsity= to "
-    "{} or more. If columns still stand out, the model is not sparse, and no choice of "
-    "columns makes the intervals valid."
+    "Not reliable: more columns matter than were kept; outside these {} columns, {} (z = {:.2f}, p = "
+    "{:.2g}), so raise sparsity= to {} or more."
+)
+TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
+NOT_SPARSE = (
+    "Other columns probably matter too; if columns still stand out with a larger sparsity=, the model is not "
+    "sparse, and no choice of columns makes the intervals valid."
 )
 ADDED_COLUMNS = (
-    "More columns matter than the {} that were kept: {} (z = {:.2f}, p = {:.2g} over {} "
-    "columns) and joined the fit; after that, no column stood out. Intervals account "
-    "for this step"
+    "Outside the {} kept columns, {} (z = {:.2f}, p = {:.2g} over {} columns) and joined the fit, after "
+    "which no column stood out; intervals account for this step."
 )
 DROPPED_BUT_LARGE = (
-    " {} of the selected columns that were not kept also stand out; intervals account for them."
+    "{} of the selected columns that were not kept also stand out; intervals account for them."
 )
 NO_OMITTED_COLUMNS = (
-    "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = "
-    "{:.2f}, p = {:.2g}). An effect of {:.2g} standard errors (without privacy noise) "
-    "would have been detected with probability {:.1g}{}."
+    "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
+)
+DETECTABLE_EFFECT = (
+    "An omitted column with an effect of {:.2g} standard errors (without privacy noise) would have been "
+    "detected with probability {:.1g}."
 )
 BIAS = (
-    ". An omitted column with a smaller effect, and a correlation below {:.2g} with the "
-    "residual of a target's nodewise regression, moves the target's interval by up to "
-    "{:.2g} standard errors"
+    "An omitted column with a smaller effect, and a correlation below {:.2g} with the residual of a target's "
+    "nodewise regression, moves the target's interval by up to {:.2g} standard errors."
 )
-CORRELATIONS_NOT_TESTED = ". Correlations with targets were not tested"
+CORRELATIONS_NOT_TESTED = "Correlations of omitted columns with targets were not tested."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,32 +215,47 @@ class MissedColumnTest:
         return self.exhausted or self.faint >= MANY_FADING
 
     @property
-    def ranked_note(self) -> Note:
-        """The note, which must be read where columns are likely to have been missed."""
-        return Note(self.note, "must-read" if self.doubtful else "detail")
+    def ranked_notes(self) -> tuple[Note, ...]:
+        """The notes; the first must be read where columns are likely to have been missed."""
+        rank: NoteRank = "must-read" if self.doubtful else "detail"
+        return (Note(self.note, rank), *map(Note, self.details))
 
     @property
     def note(self) -> str:
-        """Sentence for the summary."""
-        bias = (
-            BIAS.format(self.correlation, self.bias_in_errors)
-            if self.correlation < 1.0
-            else CORRELATIONS_NOT_TESTED
-        )
-        names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
-        out = f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
-        first = (self.statistic, self.pvalue, self.columns)
+        """One sentence with the result of the test."""
         if self.exhausted:
-            return EXHAUSTED_SEARCH.format(self.kept, out, *first, self.kept + self.standing_out)
-        column_count = self.kept + len(self.found)
-        doubt = FADING.format(self.faint, column_count, self.seen_from, DETECTION_PROBABILITY) * self.doubtful
+            least = self.kept + self.standing_out
+            return EXHAUSTED_SEARCH.format(self.kept, self._out, self.statistic, self.pvalue, least)
+        if self.doubtful:
+            return FADING.format(self.faint, self.kept + len(self.found), self.seen_from)
+        return self._outcome
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Further sentences: on what the test could detect, and on what smaller effects can do."""
+        if self.exhausted:
+            return TESTED_COLUMNS.format(self.columns), NOT_SPARSE
+        bias = BIAS.format(self.correlation, self.bias_in_errors)
+        texts = [
+            *([self._outcome] if self.doubtful else []),
+            DETECTABLE_EFFECT.format(self.seen_from, DETECTION_PROBABILITY),
+            bias if self.correlation < 1.0 else CORRELATIONS_NOT_TESTED,
+        ]
+        if self.standing_out > 0 and not self.found:
+            texts.append(DROPPED_BUT_LARGE.format(self.standing_out))
+        return tuple(texts)
+
+    @property
+    def _outcome(self) -> str:
+        """The columns that joined the fit, or else the one that stood out most."""
         if self.found:
-            return f"{doubt}{ADDED_COLUMNS.format(self.kept, out, *first)}{bias}."
-        dropped = DROPPED_BUT_LARGE.format(self.standing_out) * (self.standing_out > 0)
-        no_omitted_columns = NO_OMITTED_COLUMNS.format(
-            *first[2:], self.column, *first[:2], self.seen_from, DETECTION_PROBABILITY, bias
-        )
-        return f"{doubt}{no_omitted_columns}{dropped}"
+            return ADDED_COLUMNS.format(self.kept, self._out, self.statistic, self.pvalue, self.columns)
+        return NO_OMITTED_COLUMNS.format(self.columns, self.column, self.statistic, self.pvalue)
+
+    @property
+    def _out(self) -> str:
+        names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
+        return f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

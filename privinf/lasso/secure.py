@@ -25,6 +25,33 @@ NEIGHBORS = Labels.NEIGHBOURS
 FALSE_SELECTION_RATE = 0.05
 HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
 
+HIDDEN_GRAM = (
+    "Not reliable: the noise of the selection's Gram matrix is as large as its smallest eigenvalue; keep "
+    "fewer columns, increase the budget, or increase the share of the refit with shares=."
+)
+FAR_FROM_CONVERGED = "The coefficients may be far from those of a converged fit."
+TOO_MANY_STAND_OUT = (
+    "Not reliable: more columns stand out from the noise than sparsity= allows; raise sparsity=, or use more "
+    "rows, a larger budget, fewer columns, or a trusted server."
+)
+CAUSE_OF_MANY = (
+    "Either a column that matters was missed and others are correlated with it, or more columns matter."
+)
+MAY_BE_MISSED = (
+    "Not reliable if as many columns matter as sparsity= allows: {} of them may have been missed, and the "
+    "interval of a target correlated with one is off by up to {:.2g} standard errors."
+)
+DETECTED_FROM = "A column may have been missed where its covariance with the residuals is below {:.3g}."
+REMEDY = (
+    "Use more rows, a larger budget, fewer columns or a trusted server; if fewer columns matter, pass a "
+    "smaller sparsity=."
+)
+SELECTED_FROM_SUMS = (
+    "Without a trusted server, columns were selected from noisy sums of the products of the residuals or "
+    "targets with all {} columns."
+)
+NOISE_GROWS = "The noise of these sums grows with the square root of the number of columns."
+
 
 def secure_server(rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int) -> SecureServer:
     """Return the server of a fit."""
@@ -83,47 +110,36 @@ class Detection:
 
     @property
     def warning(self) -> str:
-        """Notes that affect the intervals."""
+        """One sentence that a reader of the intervals must know."""
+        if self.hidden:
+            return HIDDEN_GRAM
+        if self.bias <= HARMLESS_BIAS:
+            return TOO_MANY_STAND_OUT
+        return MAY_BE_MISSED.format(self.unseen, self.bias)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Further sentences: the cause, and what to do."""
+        if self.hidden:
+            return (FAR_FROM_CONVERGED,)
+        if self.bias <= HARMLESS_BIAS:
+            return (CAUSE_OF_MANY,)
         selection = sharpest(self.releases, SELECTION)
         assert selection is not None
-        if self.hidden:
-            return (
-                "Not reliable: the noise of the selection's Gram matrix is as large as its smallest "
-                "eigenvalue, so the coefficients may be far from those of a converged fit. Keep fewer "
-                "columns, increase the budget, or increase the share of the refit with shares=."
-            )
-        if self.bias <= HARMLESS_BIAS:
-            return (
-                "Not reliable: more columns stand out from the noise than sparsity= allows. Either a "
-                "column that matters was missed and others are correlated with it, or more columns "
-                "matter. Raise sparsity=, or use more rows, a larger budget, fewer columns, or a "
-                "trusted server."
-            )
-        return (
-            f"Not reliable if as many columns matter as sparsity= allows: {self.unseen} of the "
-            "columns that may matter do not stand out from the noise. A column whose covariance "
-            f"with the residuals is below {selection.found_from:.3g} may have been missed; if it is "
-            f"correlated with a target, the interval is off by up to {self.bias:.2g} standard "
-            "errors. Use more rows, a larger budget, fewer columns or a trusted server. If fewer "
-            "columns matter, pass a smaller sparsity=."
-        )
+        return DETECTED_FROM.format(selection.found_from), REMEDY
 
 
-def cost_note(releases: Sequence[SelectionRelease], columns: int) -> str:
-    """Return the summary's note on the price of secure sums."""
-    text = [
-        "Without a trusted server, columns were selected from noisy sums of the products of "
-        f"the residuals or targets with all {columns} columns. The noise of these sums grows "
-        "with the square root of the number of columns."
-    ]
+def cost_notes(releases: Sequence[SelectionRelease], columns: int) -> tuple[str, ...]:
+    """Return sentences on the noise of secure sums from which columns were selected."""
+    texts = [SELECTED_FROM_SUMS.format(columns), NOISE_GROWS]
     for label, unit in ((SELECTION, "a covariance with the residuals"), (NEIGHBORS, "a correlation")):
         if (selection := sharpest(releases, label)) is not None:
             title = readable(label).capitalize()
-            text.append(
+            texts.append(
                 f"{title}: {selection.entries} noisy numbers, with noise of standard deviation "
                 f"{selection.sd:.3g} in each; {unit} is detected from {selection.found_from:.3g} on."
             )
-    return " ".join(text)
+    return tuple(texts)
 
 
 def detection_of(

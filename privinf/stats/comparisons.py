@@ -20,7 +20,7 @@ from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import GroupModel, clip_cautions, contrast_weights
-from privinf.stats.quantiles import CoreClip, clipped_groups
+from privinf.stats.quantiles import CORE_TARGET, CoreClip, clipped_groups
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -582,8 +582,11 @@ def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str | Note
     hidden = [
         str(name) for name, count in zip(release.levels[0], model.N, strict=True) if count < 3.0 * model.a
     ]
-    about = Note(CLIPPED_GROUPS if clip is None else clip.note(), "header")
-    return (about, RARE.format(", ".join(hidden))) if hidden else (about,)
+    if clip is None:
+        target: tuple[str | Note, ...] = (Note(CLIPPED_GROUPS, "header"),)
+    else:
+        target = (Note(clip.note(), "header"), Note(CORE_TARGET, "table"))
+    return (*target, RARE.format(", ".join(hidden))) if hidden else target
 
 
 def _among(clip: CoreClip | None) -> str:

@@ -546,8 +546,16 @@ def described(release: SampleSums, clip: MeanClip | None = None, *, level: float
         half * float(model.se),
         *mean.confidence_interval(level),
     )
-    notes = _notes(release, model) if clip is None else (Note(clip.note(release.nobs), "header"),)
+    notes = _notes(release, model) if clip is None else _clip_notes(clip, release.nobs)
     return replace(mean, rows=(row,), ranked_notes=notes)
+
+
+def _clip_notes(clip: MeanClip, n: int) -> tuple[Note, ...]:
+    return (
+        Note(clip.note(n), "header"),
+        Note(clip.caution(n), "table"),
+        Note(clip.counts(n), "detail"),
+    )
 
 
 def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: float) -> MeanResult:

@@ -52,9 +52,11 @@ LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
 VISIBLE_TAIL = 0.02  # quantiles farther out than this are not used for the sd
 CLIPPED_QUANTILES = "Quantiles of values clipped to the public bounds [{:g}, {:g}]."
 CORE_NOTE = (
-    "The test compares means of values clipped to [{:.6g}, {:.6g}], limits chosen from "
-    "noisy counts; up to {:.1%} of the values may be outside. Groups with equal "
-    "distributions have equal means of clipped values; groups with equal means but "
+    "The test compares means of values clipped to [{:.6g}, {:.6g}]; by noisy counts, from which these limits "
+    "were chosen, up to {:.1%} of the values may be outside."
+)
+CORE_TARGET = (
+    "Groups with equal distributions have equal means of clipped values; groups with equal means but "
     "different spreads or tails may not."
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")

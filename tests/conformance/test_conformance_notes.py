@@ -10,6 +10,10 @@ from conformance.members import KINDS_OF_FIT, fits_of
 
 import privinf as pi
 from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.inference.quantiles import MeanClip
+from privinf.lasso.omitted import MissedColumnTest
+from privinf.lasso.secure import NEIGHBORS, SELECTION, Detection, cost_notes
+from privinf.lasso.selection import SelectionRelease
 from privinf.results.notes import MAIN_NOTES
 from privinf.results.summary import WEAK_WARNINGS
 
@@ -56,6 +60,13 @@ def fit_of(model, kind):
     return made.fit(epsilon=budget, delta=1e-6, rng=0, **covariance)
 
 
+def check_sentence(note):
+    """Raise AssertionError unless a note is one sentence of at most 35 words."""
+    assert len(note.split()) <= MOST_WORDS, note
+    assert note.endswith("."), note
+    assert not SENTENCE_END.search(note), note
+
+
 @EVERY
 def test_a_summary_prints_at_most_four_notes_each_of_one_short_sentence(name):
     for result in fits_of(name)[0]:
@@ -66,9 +77,7 @@ def test_a_summary_prints_at_most_four_notes_each_of_one_short_sentence(name):
         assert len(notes) <= MAIN_NOTES
         assert sum(note.rank == "must-read" for note in summary.ranked_notes) <= MAIN_NOTES
         for note in notes:
-            assert len(note.split()) <= MOST_WORDS, note
-            assert note.endswith("."), note
-            assert not SENTENCE_END.search(note), note
+            check_sentence(note)
 
 
 @EVERY
@@ -125,3 +134,70 @@ def test_single_coefficients_are_named_where_the_joint_check_is_passed():
         result = pi.OLS.from_formula("y ~ x + d", table, schema=schema).fit(epsilon=1.0, delta=1e-6, rng=0)
         assert not result.identification.weak
         assert result.summary().plain_facts["Weak for"] == "d"
+
+
+MISSED = {
+    "none": {},
+    "none, others dropped, no correlations": {"standing_out": 2, "correlation": 1.0},
+    "joined": {"found": ("one", "two", "three", "four"), "standing_out": 4},
+    "exhausted": {"found": ("one", "two", "three", "four"), "exhausted": True, "standing_out": 5},
+    "fading": {"faint": 3},
+    "fading and joined": {"faint": 5, "found": ("one",)},
+}
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_notes_on_omitted_columns_are_single_sentences(name):
+    settings = {
+        "column": "five",
+        "statistic": 6.61,
+        "pvalue": 1.1e-8,
+        "columns": 278,
+        "kept": 80,
+        "standing_out": 0,
+        "found": (),
+        "exhausted": False,
+        "seen_from": 5.2,
+        "correlation": 0.032,
+        "bias": (0.01, 0.02),
+        "bias_in_errors": 0.17,
+    }
+    test = MissedColumnTest(**(settings | MISSED[name]))
+    notes = test.ranked_notes
+    assert notes[0].text == test.note
+    assert [note.rank == "must-read" for note in notes] == [test.doubtful] + [False] * (len(notes) - 1)
+    assert len(notes) > 1
+    for note in notes:
+        check_sentence(note.text)
+
+
+@pytest.mark.parametrize(
+    ("bias", "crowded", "hidden"), [(0.0, False, True), (0.1, True, False), (1.24, False, False)]
+)
+def test_notes_on_selections_from_secure_sums_are_single_sentences(bias, crowded, hidden):
+    releases = tuple(
+        SelectionRelease(
+            label=label, entries=4000, radius=8.1, sd=0.0123, found_from=0.0456, sampling_sd=0.01
+        )
+        for label in (SELECTION, NEIGHBORS)
+    )
+    detection = Detection(releases=releases, unseen=3, bias=bias, crowded=crowded, hidden=hidden)
+    assert detection.weak
+    assert detection.details
+    for note in (detection.warning, *detection.details, *cost_notes(releases, 200)):
+        check_sentence(note)
+
+
+def test_notes_on_a_chosen_clip_are_single_sentences():
+    clip = MeanClip(low=-1.23456, high=98765.4, below=1.2, above=3.4, most=(12.3, 45.6), rest=(0.1, 2.3))
+    for note in (clip.note(20_000), clip.caution(20_000), clip.counts(20_000)):
+        check_sentence(note)
+    x = np.random.default_rng(0).lognormal(0.0, 0.75, 20_000)
+    results = [pi.stats.mean(x, bounds=(0, 60), clip="auto", mu=0.5, rng=1)]
+    results.append(
+        pi.stats.anova_oneway(x, np.arange(20_000) % 2, levels=[0, 1], bounds=(0, 60), mu=0.5, rng=1)
+    )
+    for result in results:
+        assert len(printed(result.summary())) <= MAIN_NOTES
+        for note in result.notes:
+            check_sentence(note)

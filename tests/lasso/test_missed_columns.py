@@ -11,7 +11,7 @@ from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
 from privinf.lasso.columns import detectable_correlation
-from privinf.lasso.omitted import PICK, MissedColumnTest, critical_value, screen_omitted
+from privinf.lasso.omitted import SELECTION_SHARE, MissedColumnTest, critical_value, screen_omitted
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.selection import selection_clip
@@ -156,7 +156,7 @@ def test_many_missed_columns_mark_the_intervals_and_are_named():
     assert test.standing_out >= 4
     with pytest.warns(WeakIdentificationWarning, match="more columns matter than were kept"):
         fit.conf_int()
-    assert "Raise sparsity= to" in " ".join(str(fit.summary()).split())
+    assert "raise sparsity= to" in " ".join(str(fit.summary()).split())
 
 
 def test_few_missed_columns_join_the_fit_and_mark_nothing():
@@ -222,7 +222,7 @@ def test_it_is_charged_and_its_price_is_a_share():
     fit = fitted(4)
     lines = {entry.label: entry for entry in fit.privacy.entries}
     select = next(entry for label, entry in lines.items() if label.startswith("the most suspicious column"))
-    assert select.loss.rho == pytest.approx(PICK * 0.05 * fit.privacy.rho, rel=1e-3)
+    assert select.loss.rho == pytest.approx(SELECTION_SHARE * 0.05 * fit.privacy.rho, rel=1e-3)
 
 
 def test_a_fit_that_keeps_all_columns_has_nothing_to_miss():

@@ -162,7 +162,8 @@ def test_a_test_on_a_chosen_clip_allows_for_what_it_cut(side):
         r = pi.stats.ttest_1samp(x, 1.3, bounds=(0, 60), clip="auto", alternative=side, mu=0.5, rng=1)
     assert r.clip.high < 60.0
     assert r.clip.above > 0.0
-    assert "limits chosen from noisy counts" in str(r.summary())
+    assert "Values are clipped to [" in str(r.summary())
+    assert "noisy counts, from which the limits were chosen" in " ".join(r.notes)
     low, high = r.confidence_interval()
     ends = {"two-sided": (low, high), "less": (high,), "greater": (low,)}[side]
     for end in ends:

@@ -262,7 +262,7 @@ def _without_intervals(
     missed = None if candidates is None else candidates.test(rows, columns)
     if missed is not None:
         settings["missed"] = missed.settings()
-        notes.append(missed.ranked_note)
+        notes.extend(missed.ranked_notes)
     values = fit.point.on(targets) / sums.sparse.units.scale[targets] if targets else ()
     return results_without_intervals(
         rows,
@@ -364,7 +364,7 @@ def _results(
     notes += [Note(WEIGHTED_NOTE, "table")] * math.isfinite(plan.rho)
     if missed is not None:
         settings["missed"] = missed.settings()
-        notes.append(missed.ranked_note)
+        notes.extend(missed.ranked_notes)
     return LassoResults(
         estimate,
         Context(

@@ -30,7 +30,7 @@ from privinf.lasso.omitted import MissedColumnTest
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
-from privinf.lasso.secure import Detection, cost_note
+from privinf.lasso.secure import Detection, cost_notes
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.results.context import Context
@@ -393,10 +393,11 @@ def lasso_results(
         notes += debiased.marks.notes(reported)
     if missed is not None:
         settings["missed"] = missed.settings()
-        notes += (missed.ranked_note,)
+        notes += missed.ranked_notes
     if detection is not None:
         settings["sight"] = detection.settings()
-        notes += (cost_note(detection.releases, len(names)), *must_read(detection.warning) * detection.weak)
+        notes += cost_notes(detection.releases, len(names))
+        notes += (*must_read(detection.warning), *detection.details) * detection.weak
     return LassoResults(
         estimate,
         Context(
