@@ -1001,9 +1001,9 @@ MUTANTS = {
     ),
     "a curator's line says less than the sum can move": (
         Mutant(
-            CURATOR,
-            "Curator._planned",
-            "record_sensitivity.sensitivity(self._relation)",
+            "federation.noisy",
+            "sum_line",
+            "record_sensitivity.sensitivity(relation)",
             "record_sensitivity.l2 / 2",
         ),
         of_fit("OLS central", "opposite responses"),
