@@ -57,7 +57,7 @@ OTHER_CLASSES = "classes= must hold two different public labels, of which the se
 
 
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: parameters are kept as given, and checked when fitting."""
+    """Common part of both estimators: parameters are stored unchanged, and checked when fitting."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "d
 
 
 class SpendingWords(TypedDict, total=False):
-    """What `fit` and `release` may spend, and on whose noise; None is as if a word was not given.
+    """Budget and noise source of `fit` and `release`; None means that an option was not passed.
 
     Attributes
     ----------

@@ -252,7 +252,7 @@ def _delta_text(text: str, n: int | None, pure: str) -> str:
 
 
 def delta_missing(n: int | None = None, pure: str = "") -> str:
-    """Return what to do where epsilon was named without delta.
+    """Return the remedy where epsilon was named without delta.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What releases cost: losses, exact composition, calibration, budgets, ledgers and reports.
+"""Privacy accounting: losses, exact composition, calibration, budgets, ledgers and reports.
 
 This room reads no rows. Losses (:mod:`.losses`) add up exactly (:mod:`.composition`); calibration turns a
 promised level into the mu of a Gaussian release; a :class:`Ledger` records every release, refuses those that

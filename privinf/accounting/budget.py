@@ -263,7 +263,7 @@ class Budget:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Budget:
-        """Read back what `to_dict` wrote.
+        """Rebuild the object from the result of `to_dict`.
 
         Parameters
         ----------

@@ -72,7 +72,7 @@ def binary_losses(epsilons: tuple[float, ...]) -> tuple[Floats, Floats]:
 
 
 def binary_rounding(epsilons: tuple[float, ...]) -> tuple[float, float]:
-    """Return how much rounding can take from what `binary_losses` returns: of a loss, and of a mass relative.
+    """Return bounds of the rounding error of `binary_losses`: of a loss, and relative of a mass.
 
     A loss is a sum of as many products as there are distinct epsilons; a mass is the exponential of terms up
     to the largest log-gamma, or a product over all responses on the grid, and is added to all others.

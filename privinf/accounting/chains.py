@@ -125,7 +125,7 @@ class Chain:
             self._file = None
 
     def _changed(self) -> str:
-        """Return what happened to the file, an empty text if nothing."""
+        """Return a description of a change of the file, an empty text without one."""
         assert self._file is not None
         opened = os.fstat(self._file)
         try:

@@ -1,4 +1,4 @@
-"""Exact composition: what several releases about the same unit cost together."""
+"""Exact composition: the total privacy loss of several releases about the same unit."""
 
 from __future__ import annotations
 

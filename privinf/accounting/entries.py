@@ -253,7 +253,7 @@ class LedgerEntry:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> LedgerEntry:
-        """Read back what `to_dict` wrote.
+        """Rebuild the object from the result of `to_dict`.
 
         Parameters
         ----------

@@ -166,7 +166,7 @@ class FileAccount(RereadAccount):
             self._write(chain, entries)
 
     def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
-        """Add what another copy of this account recorded."""
+        """Add the entries of another copy of this account."""
         with self._opened(making=True) as (chain, account):
             self._write(chain, tuple(entry for entry in entries if not account.names(entry.id)))
 

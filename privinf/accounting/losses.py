@@ -237,7 +237,7 @@ _KINDS: dict[str, type[Loss]] = {
 
 @error_boundary
 def loss_from_dict(record: Mapping[str, Any]) -> Loss:
-    """Read back what ``loss.to_dict()`` wrote.
+    """Rebuild a loss from the result of ``loss.to_dict()``.
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ class PlanReport:
 
 @error_boundary
 def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: float) -> PlanReport:
-    """Return what planned releases about the same unit will cost together, before touching data.
+    """Return the total cost of planned releases about the same unit, before any data are read.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from privinf.errors import UnchargedError
 
 
 class Released:
-    """A mixin for what leaves a mechanism: the account that it carries with it.
+    """A mixin for released objects, which carry their ledger lines.
 
     Subclasses have a field `entries`.
 
@@ -65,7 +65,7 @@ class Released:
 
     @property
     def stamp(self) -> str:
-        """Empty where all noise was secure, else what makes it not private."""
+        """Reason why the object is not private; empty where all noise was secure."""
         return stamp_of(self.entries)
 
 

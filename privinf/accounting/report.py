@@ -264,7 +264,7 @@ class PrivacyReport:
 
     @property
     def releases(self) -> pd.DataFrame:
-        """One row a release: what, by which mechanism, protected by what, and its own cost.
+        """One row a release: label, mechanism, noise, and its own cost.
 
         Costs that are undefined for a mechanism are nan; epsilon is at the default delta.
         """
@@ -356,7 +356,7 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> PrivacyReport:
-        """Read back what `to_dict` wrote.
+        """Rebuild the object from the result of `to_dict`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Sequential and parallel composition over a tree of scopes, and what counts against a limit.
+"""Sequential and parallel composition over a tree of scopes, and amounts that count against a limit.
 
 A scope is a path of components. ``"fold 1"`` is a plain part of the work: its cost adds up with everything
 around it. ``"site=A"`` is one class of a partition named ``site``: the classes hold different units, so only
@@ -125,7 +125,7 @@ def _cross(first: list[Total], second: list[Total]) -> list[Total]:
 
 
 def _prune(totals: list[Total]) -> list[Total]:
-    """Drop what another total covers; too many incomparable ones are replaced by one bound."""
+    """Drop totals that another total covers; too many incomparable ones are replaced by one bound."""
     worlds: list[Total] = []
     for total in totals:
         if not any(world.dominates(total) for world in worlds):

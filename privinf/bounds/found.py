@@ -86,7 +86,7 @@ class FoundSchema(Schema):
         object.__setattr__(self, "privacy", privacy)
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return what bought bounds and pooled levels may do to coefficients, in one footnote.
+        """Return a footnote on possible effects of released bounds and pooled levels on coefficients.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The command line ``privinf``: what data holders, sites and analysts type."""
+"""The command line ``privinf`` for data holders, sites and analysts."""
 
 from __future__ import annotations
 

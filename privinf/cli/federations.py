@@ -337,7 +337,7 @@ def fit_command(
 
 
 def _ends(folder: Path, key_file: Path | None) -> dict[str, str]:
-    """Return the files of an analyst's end: his key, if there is one, and what he remembers of ledgers."""
+    """Return the files of an analyst: the key, if there is one, and the stored heads of ledgers."""
     key = folder / ANALYST_KEY if key_file is None else key_file.absolute()
     return {"key": str(key) if key.exists() else "", "heads": str(folder / HEADS_FILE)}
 

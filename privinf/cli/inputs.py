@@ -1,4 +1,4 @@
-"""What commands read and spend: schemas, ledgers, and the words of a budget."""
+"""Inputs of commands: schemas, ledgers, and the options of a budget."""
 
 from __future__ import annotations
 

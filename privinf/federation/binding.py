@@ -129,7 +129,7 @@ class Pin:
         return tuple(name for name, differs in differences.items() if differs)
 
     def description(self, changed: tuple[str, ...], rows: int) -> str:
-        """Return in words what has changed, for the holder; numbers of rows are public."""
+        """Return the changes in words, for the holder; numbers of rows are public."""
         count = f"rows (previously {self.rows} rows, now {rows})"
         if rows == self.rows:
             count = f"rows ({rows} rows as before, but with other values or in another order)"

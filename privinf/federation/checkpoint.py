@@ -133,7 +133,7 @@ class FitFolder:
         self._lock.release()
 
     def unspent(self, mu: float, ledger: Ledger) -> float:
-        """Return what of a fit's price `mu` is not in a ledger yet: its own complete lines count."""
+        """Return the part of a fit's cost `mu` that its own complete lines in a ledger do not cover."""
         if math.isinf(mu):
             return mu
         standing = {entry.id: entry for entry in ledger.entries}

@@ -215,7 +215,7 @@ class FlowerFederation(ReplyVerifier):
         }
 
     def _pull(self, waiting: Waiting) -> list[tuple[int, Reply | None]]:
-        """Return what has come, None where a node could not answer, and take it from `waiting`."""
+        """Return the received replies, None where a node could not answer, and remove them from `waiting`."""
         replies: list[tuple[int, Reply | None]] = []
         for message in self._called(self._grid.pull_messages, list(waiting)) if waiting else ():
             node, envelope = waiting.get(message.metadata.reply_to_message_id, (None, Envelope()))

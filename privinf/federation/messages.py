@@ -1,4 +1,4 @@
-"""Query and Reply, what travels between an analyst's server and a site; `Federation`, what carries them.
+"""Query and Reply, the messages between an analyst's server and a site, and `Federation`, their transport.
 
 Messages are JSON and plain arrays, never code.
 """
@@ -179,7 +179,7 @@ class Query:
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
-        """Read back what `pack` wrote.
+        """Rebuild the message from the result of `pack`.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class Reply:
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Reply:
-        """Read back what `pack` wrote.
+        """Rebuild the message from the result of `pack`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Collecting the un-noised sums of sites: each is checked against what its rows can have."""
+"""Collection of the un-noised sums of sites: each is checked against the bound of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit has reserved in the budgets of the sites, before its first release is charged."""
+"""Reservations of a fit in the budgets of the sites, before its first release is charged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FitReservation:
         return Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
 
     def give_back(self, position: int, sites: Sequence[str]) -> None:
-        """Give back what the sites reserved and did not charge; a site that does not answer keeps it."""
+        """Return the uncharged amounts of the sites' reservations; sites that do not answer keep them."""
         if self.name:
             query = Query(Requests.END, session=self.name, sequence=position)
             with suppress(PrivinfError):

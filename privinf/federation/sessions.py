@@ -57,7 +57,7 @@ class Reservation:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Reservation:
-        """Read back what ``to_dict`` wrote."""
+        """Rebuild the object from the result of ``to_dict``."""
         losses = tuple(loss_from_dict(loss) for loss in record["losses"])
         return cls(str(record["analyst"]), str(record["name"]), losses, int(record["until"]))
 
@@ -118,7 +118,7 @@ class Journal:
         return tuple(entry for on, entry in credited if on == reserved.part)
 
     def tally(self, by: Analyst | None) -> Tally | None:
-        """Return what counts against an analyst's own budget, None without one."""
+        """Return the charges against an analyst's own budget, None without one."""
         if by is None or by.budget is None:
             return None
         tally = self._tallies.get(by.name)
@@ -240,7 +240,7 @@ class Journal:
         self._take_turn(note)
 
     def expire(self) -> None:
-        """Give back what reservations hold whose time is over."""
+        """Return the amounts of expired reservations."""
         now = self.clock()
         for reservation in [
             reservation for reservation in self._reserved.values() if reservation.until <= now

@@ -447,7 +447,7 @@ class Site:
         return self._designs.placed(digest, name, by_places=by_places)
 
     def check_again(self) -> None:
-        """Raise SchemaError if the rows were changed into what cannot be opened: for their holder alone."""
+        """Raise SchemaError if changed rows cannot be opened: for their holder alone."""
         self._designs.check_again()
 
     def own_rows(self, name: str, design: Design) -> SiteBlock:

@@ -99,7 +99,7 @@ class SiteDesigns:
             self._matrices.clear()
 
     def check_again(self) -> None:
-        """Raise SchemaError if the rows were changed into what cannot be opened: for the holder alone."""
+        """Raise SchemaError if changed rows cannot be opened: for the holder alone."""
         self._opened.check_again()
 
     def adopt(self, design: Design) -> None:

@@ -130,7 +130,7 @@ class RemoteSite:
             raise StorageError(f"the message from site {name!r} is not a valid reply") from None
 
     def _exchanged(self, message: Message, name: str, end: float, envelope: Fields) -> tuple[Fields, Message]:
-        """Send a query and return what comes back."""
+        """Send a query and return the reply."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(max(end - time.monotonic(), PAUSE))
             connection.connect(self._path)

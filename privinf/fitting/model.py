@@ -1,4 +1,4 @@
-"""What models share: their constructors, and reasons for options that they lack."""
+"""Common part of models: constructors, and explanations for options that they lack."""
 
 from __future__ import annotations
 

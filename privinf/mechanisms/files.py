@@ -48,7 +48,7 @@ class Source:
     Attributes
     ----------
     name : str
-        What messages call the table.
+        Name of the table in messages.
     columns : sequence of str
     ordered : bool
         Whether every row has a place of its own, as in a file: that of a query can depend on its rows.
@@ -71,7 +71,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What messages call the table."""
+        """Name of the table in messages."""
         raise NotImplementedError
 
     @property
@@ -96,7 +96,7 @@ class Source:
         return sum(map(len, self.read(self.columns[:1], "texts"))) if rows is None else rows
 
     def state(self) -> object:
-        """Return what changes when the table does, as far as that is seen without reading it."""
+        """Return a fingerprint of the table, as far as it is known without reading rows."""
         raise NotImplementedError
 
     def in_memory(self) -> pd.DataFrame | None:
@@ -164,7 +164,7 @@ class CsvSource(_FileSource):
 
 
 def _parsed(lines: CheckedLines, fields: int, settings: Mapping[str, Any]) -> Any:
-    """Return what reads blocks of rows; columns are called by their places."""
+    """Return a reader of blocks of rows; columns are addressed by position."""
     return pd.read_csv(
         cast(Any, lines),
         names=range(fields),

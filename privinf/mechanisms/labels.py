@@ -110,7 +110,7 @@ def _of_objects(values: Any, name: str) -> Integers:
 
 
 def _kind(python_type: type, name: str) -> str:
-    """Return what labels of a type are; SchemaError for a type that has no labels."""
+    """Return the kind of labels of a type; SchemaError for a type that has no labels."""
     if issubclass(python_type, (bool, np.bool_)):
         return TRUTHS
     if issubclass(python_type, str):

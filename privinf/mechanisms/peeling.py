@@ -1,4 +1,4 @@
-"""What peeling costs: from a level of privacy to noise scales and ledger lines. Reads no rows.
+"""Cost of peeling: from a level of privacy to noise scales and ledger lines. Reads no rows.
 
 *Gumbel* noise of scale b makes a selection the exponential mechanism: P(j) is proportional to exp(|v_j|/b).
 The log ratio of two neighboring distributions has a range of at most e0 = 2 lambda/b over j, so a selection
@@ -80,7 +80,7 @@ def peeling_cost(
     mu: float | None = None,
     rho: float | None = None,
 ) -> PeelingCost:
-    """Return what `NoisyTopK` buys for a level stated in one of four ways.
+    """Return the cost and noise of `NoisyTopK` for a level stated in one of four ways.
 
     Raises
     ------

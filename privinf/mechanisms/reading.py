@@ -81,7 +81,7 @@ def number_blocks(
 def _numbers(
     name: str, batches: Iterator[Any], columns: list[str], room: Floats, places: list[int]
 ) -> Iterator[Floats | pd.DataFrame]:
-    """Yield what Arrow batches hold: arrays of doubles where all are numbers without gaps, else frames."""
+    """Yield the contents of Arrow batches: arrays of doubles for numbers without gaps, else frames."""
     for batch in batches:
         batch_columns = [batch.column(name) for name in columns]
         if any(str(column.type) not in ARROW_NUMBERS or column.null_count for column in batch_columns):
@@ -218,7 +218,7 @@ class OpenedSource(Source):
 
     @property
     def name(self) -> str:
-        """What messages call the table."""
+        """Name of the table in messages."""
         return self._source.name
 
     @property
@@ -247,7 +247,7 @@ class OpenedSource(Source):
         return self._source.known()
 
     def state(self) -> object:
-        """Return what changes when the table does; a spool file is this handle's own."""
+        """Return a fingerprint of the table; a spool file is this handle's own."""
         return None if self._folder is not None else self._source.state()
 
     def in_memory(self) -> pd.DataFrame | None:

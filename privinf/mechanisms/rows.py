@@ -188,7 +188,7 @@ class EncodedRows:
 
 
 class Placed(Protocol):
-    """What holds rows, and knows whether they have places of their own."""
+    """A holder of rows that knows whether they have positions of their own."""
 
     @property
     def ordered(self) -> bool:

@@ -31,7 +31,7 @@ __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class TopK(Released):
-    """What peeling released.
+    """Result of peeling.
 
     Attributes
     ----------

@@ -200,7 +200,7 @@ def source_of(data: Table) -> Source:
 
 
 def _maker(kind: type) -> Callable[[Any], Source] | None:
-    """Return what makes the source of a table of a library that is known here; None for all else."""
+    """Return the constructor of the source of a known library's table; None for all others."""
     names = ((base.__module__.partition(".")[0].lstrip("_"), base.__name__) for base in kind.__mro__)
     return next((_MAKERS[name] for name in names if name in _MAKERS), None)
 

@@ -49,7 +49,7 @@ class NoiseSource(Protocol):
         """Return integers plus discrete Gaussian noise, `sigma` in steps."""
 
     def inflation(self, scale: float, dimension: int) -> float:
-        """Return what rounding to the grid can add to an l2 sensitivity over `dimension` numbers."""
+        """Return the largest increase of an l2 sensitivity of `dimension` numbers by grid rounding."""
 
     def uniform(self, size: Size) -> Floats:
         """Return independent uniforms on [0, 1), multiples of 2^-53."""

@@ -1,4 +1,4 @@
-"""Which attributes one result has: what ``dir(result)`` lists, and with it a tab in IPython or Jupyter."""
+"""Available attributes of a result, as listed by ``dir(result)`` and by completion in IPython or Jupyter."""
 
 from __future__ import annotations
 

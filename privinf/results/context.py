@@ -117,7 +117,7 @@ class Context:
         return imputes(self.settings)
 
     def warned(self, estimate: Estimate) -> Context:
-        """Return the context with notes on what bounds do, or bought ones may do, and warn of it."""
+        """Return the context with notes on effects of bounds, or of released bounds, and warn of them."""
         texts = self.target_changes(estimate)
         for text in texts:
             warn(text, ChangedTargetWarning)
@@ -159,7 +159,7 @@ class Context:
         return tuple(name for name in names if name not in self.absorbed)
 
     def require_population(self, subject: str) -> None:
-        """Raise NotAvailableError for what resamples records, where the target has no sampling error."""
+        """Raise NotAvailableError for resampling of records where the target has no sampling error."""
         if self.target == "sample":
             raise NotAvailableError(
                 f"{subject} measures sampling error by resampling, but this target (the finite "

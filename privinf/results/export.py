@@ -144,7 +144,7 @@ class Export:
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
-        """What normal intervals and the stated delta are warned of: kinds, as the warnings', and texts.
+        """Warnings about normal intervals and the stated delta: kinds, as the warnings', and texts.
 
         Empty where nothing speaks against them.
         """

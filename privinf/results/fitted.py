@@ -1,4 +1,4 @@
-"""A fitted model: its estimate, where that came from and what it cost, and all inference about it."""
+"""A fitted model: its estimate, origin and cost, and all inference about it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ModelLabels:
 
 @error_boundaries
 class FittedResult(Cautious):
-    """An immutable estimate, and what is computed of it by components.
+    """An immutable estimate, and quantities derived from it by components.
 
     `Results` adds how it leaves: summaries, tables and files, whose modules take this class. The class of a
     method's results puts the method's own components in place of those here.
@@ -106,7 +106,7 @@ class FittedResult(Cautious):
 
     @property
     def privacy(self) -> PrivacyReport:
-        """What this fit cost; ``.cumulative`` is the whole ledger."""
+        """Privacy report of this fit; ``.cumulative`` is that of the whole ledger."""
         return self._context.report
 
     @property
@@ -119,7 +119,7 @@ class FittedResult(Cautious):
 
     @property
     def release(self) -> Release | None:
-        """What the estimate was made from; None where it was not kept."""
+        """Release behind the estimate; None where it was not kept."""
         return self._context.release
 
     @property

@@ -284,7 +284,7 @@ class LinearTests:
         )
 
     def _with_covariance(self, cov_p: ArrayLike | None) -> SchemaResults:
-        """Return what statsmodels tests, with another covariance where one is given."""
+        """Return the object that statsmodels tests, with another covariance where one is passed."""
         if cov_p is None:
             return self.inner
         from privinf.results.contrasts import SchemaResults
@@ -300,7 +300,7 @@ class LinearTests:
 
     @cached_property
     def inner(self) -> SchemaResults:
-        """What statsmodels tests: the estimate by the names of its own results."""
+        """The object that statsmodels tests: the estimate with the attributes of its own results."""
         from privinf.results.contrasts import SchemaResults
 
         return SchemaResults(self.inference.estimate, self.inference.df_model, self.inference.df_resid)

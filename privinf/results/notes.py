@@ -108,7 +108,7 @@ def main_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
 
 
 def clipped_fact(notes: Iterable[Note]) -> str:
-    """Return what was clipped, for a row at the head of a summary; empty where nothing was."""
+    """Return the clipped variables, for a row at the head of a summary; empty without clipping."""
     texts = [note.text for note in notes if note.rank == "header" and note.text.startswith(TARGET)]
     if not texts:
         return ""
@@ -136,7 +136,7 @@ def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
 
 
 def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what releases show of values outside their bounds: shares by name, and means at an end."""
+    """Return evidence of releases on values outside their bounds: shares by name, and means at an end."""
     shares = dict(settings.get("clipped", {}))
     ends = settings.get("at_an_end", ())
     named = " and ".join(
@@ -148,7 +148,7 @@ def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:
-    """Return the notes of a result of completed rows: its target, and what that does to estimates."""
+    """Return the notes of a result of imputed rows: its target, and the effect on estimates."""
     target = Note(COMPLETED, "header")
     effect = Note(sentence(IMPUTED), "must-read", CHANGED_TARGET)
     # A saved result has these notes in the words of the version that wrote it.

@@ -356,7 +356,7 @@ def formula_rows(table: pd.DataFrame, inputs: Names, design: Design) -> Floats:
 
 
 def warn_beyond(limits: Mapping[str, str]) -> None:
-    """Warn of columns of new rows whose values the fit could not see; `limits` says what they pass."""
+    """Warn of columns of new rows with values outside the range of the fit; `limits` names the bound."""
     if limits:
         texts = "; ".join(f"{name!r} {text}" for name, text in limits.items())
         warn(f"predictions extrapolate beyond the values in the fit: {texts}", ExtrapolationWarning)

@@ -376,6 +376,6 @@ class Resampling:
 
 
 def privacy_line(report: PrivacyReport) -> str:
-    """Return what a fit cost as one line."""
+    """Return the cost of a fit in one line."""
     stamp = f", {report.stamp}" if report.stamp else ""
     return f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g} ({report.relation}){stamp}"

@@ -224,7 +224,7 @@ def _terms(arrays: Mapping[str, np.ndarray[Any, Any]], named: Any) -> VarianceTe
 
 
 def _equation(recipe: Recipe | None, release: Release | None, settings: Mapping[str, Any]) -> Any:
-    """Return the estimating equation, where the file holds what it is made of."""
+    """Return the estimating equation, where the file contains its parts."""
     if recipe is None or (release is None and "scores" not in settings):
         return None
     return recipe.system(cast("Release", release), settings)

@@ -205,7 +205,7 @@ def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
 
 
 def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:
-    """Return the privacy block: what was spent, and what it protects against whom."""
+    """Return the privacy block: the cost, the unit of privacy, and the trust model."""
     delta = report.default_delta
     source = ", ".join(dict.fromkeys(entry.source for entry in report.entries)) or "none"
     parties = [
@@ -358,7 +358,7 @@ def _is_shown(result: FittedResult, name: str, value: object) -> bool:
 
 
 def _target_facts(result: FittedResult) -> list[Fact]:
-    """Return the target where it is not the regression on the rows as they are, and what it rests on."""
+    """Return the target, with its assumptions, where it is not the regression on the rows themselves."""
     clipped = clipped_fact(result._context.ranked)
     target = result.target if result.target != "population" else clipped
     facts = [("Target:", target)] if target else []
@@ -410,7 +410,7 @@ def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]
 
 
 def _verdict(result: FittedResult, weak: str) -> str:
-    """Return whether Wald intervals are flagged, or what they assume."""
+    """Return whether Wald intervals are flagged, or their assumptions."""
     if result.estimate.cov is None:
         return "not available"
     if weak:
@@ -431,7 +431,7 @@ def _verdict(result: FittedResult, weak: str) -> str:
 
 
 def _warnings(result: FittedResult) -> list[Note]:
-    """Return what a reader must know first; a stamp is a detail, since a row of the header has it."""
+    """Return the notes that come first; a stamp is a detail, since a row of the header has it."""
     stamp = result.privacy.stamp
     stamped = []
     if stamp == SIMULATION:

@@ -43,7 +43,7 @@ NO_RECORDS = (
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class VarianceFormula:
-    """What makes the coefficients of a result vary: named terms that add up to its covariance.
+    """Sources of the variance of coefficients: named terms that add up to the covariance.
 
     Made by ``result.variance_formula``.
 
@@ -85,12 +85,12 @@ class VarianceFormula:
 
     @property
     def equation(self) -> str:
-        """The formula, and what each term is."""
+        """The formula, and the meaning of each term."""
         return self.terms.equation + (WHAT_IS_LEFT if UNATTRIBUTED in self._all_terms else "")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to bear in mind: the unattributed term, and terms that came out negative."""
+        """Remarks: the unattributed term, and negative terms."""
         attributed = self.variances.drop(columns=UNATTRIBUTED, errors="ignore")
         total = self.variances.sum(axis=1)
         below = [

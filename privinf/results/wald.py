@@ -268,7 +268,7 @@ class Inference:
 
     @property
     def interval_warnings(self) -> list[tuple[type[Warning], str]]:
-        """What speaks against intervals and tests of this kind: the category of a warning, and its text."""
+        """Reason against intervals and tests of this kind: the category of a warning, and its text."""
         if self.estimate.cov is None:
             return []
         warnings: list[tuple[type[Warning], str]] = []

@@ -1,4 +1,4 @@
-"""What calls in a formula stand for: codings of factors, splines with public knots, polynomials."""
+"""Calls in a formula: codings of factors, splines with public knots, polynomials."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
 
 
 def learns(code: str, called: str) -> SchemaError:
-    """Return the error about what would learn from the rows, with what to write instead."""
+    """Return the error about a term that would learn from the rows, with its replacement."""
     remedy = {
         "center": "declare the column as Numeric(low, high, center=...)",
         "standardize": "declare the column as Numeric(low, high, center=..., scale=...)",

@@ -1,4 +1,4 @@
-"""Columns that one release holds for many regressions, and what a formula reads of them.
+"""Columns of one release for many regressions, and the part that a formula reads.
 
 A formula is answered where each of its columns is a sum of released ones: another coding of a factor is, and
 so is, by the constant, a column that is not centered. A product or a power is one only if it was released.
@@ -109,7 +109,7 @@ class SubDesign:
 
 
 def sub_design(released: Design, formula: str) -> SubDesign:
-    """Return what a formula reads of a release.
+    """Return the part of a release that a formula reads.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def scaled_maps(released: Design, design: Design) -> Floats:
 
 
 def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> Fitted | dict[str, Fitted]:
-    """Return what `fit` makes of a formula, or of each of several.
+    """Return the result of `fit` for a formula, or for each of several.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def all_columns(released: Design) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReleasedColumns:
-    """The columns of a release by what they are made of, and their units."""
+    """The columns of a release by their factors, and their units."""
 
     schema: Schema
     names: tuple[str, ...]

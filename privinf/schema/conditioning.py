@@ -93,7 +93,7 @@ def internal_column(schema: Schema, column: Column) -> Column:
 
 
 def factors_of(node: ast.expr) -> Counter[str]:
-    """Return what a product or a whole power is made of, and how often; other expressions are one factor."""
+    """Return the factors of a product or an integer power, with multiplicities; others are one factor."""
     match node:
         case ast.Call(args=[inner]) if expressions.called_name(node) == expressions.IDENTITY:
             return factors_of(inner)

@@ -252,7 +252,7 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
 
 
 def _instead(node: ast.expr) -> str:
-    """Return what to write in place of something that is not allowed, where there is a way."""
+    """Return a replacement for an expression that is not allowed, where there is one."""
     match node:
         case ast.BoolOp():
             return "join comparisons with & and |, each comparison in parentheses; or "

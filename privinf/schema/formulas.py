@@ -276,7 +276,7 @@ class Categorical:
     coding: Any
 
     def pieces(self, matrix: Floats) -> tuple[Piece, ...]:
-        """Return what has the values of a coding matrix, shape (levels, columns): indicators where it can."""
+        """Return terms with the values of a coding matrix, shape (levels, columns); indicators if any."""
         return tuple(self._piece(weights) for weights in matrix.T)
 
     def _piece(self, weights: Floats) -> Piece:

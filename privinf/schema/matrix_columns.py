@@ -23,7 +23,7 @@ UNBOUNDED = (-math.inf, math.inf)  # bounds of a column for which none are given
 
 
 class MatrixColumns(TypedDict):
-    """What the names and bounds of a matrix become: the columns of a regression, and the response."""
+    """Columns of a regression, and the response, by names and bounds of a matrix."""
 
     columns: tuple[Column, ...]
     private: Flags
@@ -147,7 +147,7 @@ def checked_pair(name: str, pair: Pair) -> Interval:
 
 
 def stand_ins(names: Sequence[str], private: Flags, low: Floats, high: Floats) -> dict[str, float]:
-    """Return what stands in for missing values of a matrix: middles of bounds, or 0, that of the ball."""
+    """Return substitutes for missing values of a matrix: middles of bounds, or 0, the center of the ball."""
     values = {}
     for name, hidden, lower, upper in zip(names, private, low, high, strict=True):
         if math.isfinite(lower) and math.isfinite(upper):

@@ -134,7 +134,7 @@ class Schema:
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise for a name that a schema does not have; for `design`, with what replaces it."""
+            """Raise for a name that a schema does not have; for `design`, with its replacement."""
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name == "design":
                 message += "; use privinf.Design.from_formula(formula, schema)"
@@ -227,7 +227,7 @@ class Schema:
             raise SchemaError(f"column {name!r}: {error}") from None
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return what results of fits on these columns must state about their bounds, none for declared ones.
+        """Return the statements of results on these columns about their bounds, none for declared ones.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ class Schema:
 
 
 def check_schema(schema: object, expected: str = "a privinf.Schema") -> Schema:
-    """Return a schema; ArgumentError for anything else, with what to write for a dict."""
+    """Return a schema; ArgumentError for anything else, with a remedy for a dict."""
     if isinstance(schema, Schema):
         return schema
     remedy = ": write privinf.Schema({...})" if isinstance(schema, Mapping) else ""

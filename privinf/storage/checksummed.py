@@ -213,7 +213,7 @@ def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:
 
 
 def reads(subject: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function that reads what came from elsewhere raise errors of the tree only, and bare ones.
+    """Make a function that reads foreign data raise only bare errors of the tree.
 
     Every other exception means that the content does not describe `subject`; its text is left out.
     """

@@ -100,7 +100,7 @@ def write_container(
 
 
 def container_bytes(arrays: Arrays, header: Mapping[str, Any], *, format: str, version: int = 1) -> bytes:
-    """Return what `write_container` would write without a key; errors as there."""
+    """Return the bytes that `write_container` would write without a key; errors as there."""
     _write_archive(stream := BytesIO(), *_storable(arrays, header, format, version), None)
     return stream.getvalue()
 

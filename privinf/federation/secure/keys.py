@@ -358,7 +358,7 @@ class Roster:
     @classmethod
     @reads("a roster")
     def from_json(cls, text: str) -> Roster:
-        """Read back what `to_json` wrote.
+        """Rebuild the object from the result of `to_json`.
 
         Parameters
         ----------

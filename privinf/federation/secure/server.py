@@ -71,7 +71,7 @@ from privinf.wire import Places
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedSum:
-    """What came of asking a roster once.
+    """Outcome of one query to a roster.
 
     Attributes
     ----------

@@ -83,7 +83,7 @@ class PartyPlan:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PartyPlan:
-        """Return what `to_dict` described.
+        """Rebuild the object from the result of `to_dict`.
 
         Parameters
         ----------

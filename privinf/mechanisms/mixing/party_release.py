@@ -88,7 +88,7 @@ class SeenRows:
 
 @error_boundaries
 class PartyMechanism:
-    """What both releases of one party's columns share.
+    """Common part of both releases of one party's columns.
 
     Parameters
     ----------

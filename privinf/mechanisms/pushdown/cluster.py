@@ -75,7 +75,7 @@ class _Partition(Source):
 
 
 class PartPasses(Protocol):
-    """What reads the rows of a partition: a `RowPasses`."""
+    """Reader of the rows of a partition: a `RowPasses`."""
 
     seen_levels: set[str]
 
@@ -102,7 +102,7 @@ class PartitionTask:
 
 @dataclass(frozen=True, slots=True)
 class _Partial:
-    """Integers of some partitions, their number of rows, and what their columns hold.
+    """Integers of some partitions, their number of rows, and the kinds of their columns.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Tables whose sums are made in their database, and what databases write differently.
+"""Tables whose sums are computed in their database, and dialects of databases.
 
 Expressions are texts of SQL. Every condition has the same answer where nan is larger than all numbers and
 equal to itself (DuckDB, PostgreSQL, Snowflake, Spark) and where it compares with nothing (BigQuery, Trino);

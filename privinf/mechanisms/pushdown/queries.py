@@ -199,7 +199,7 @@ class TableQuery:
     def _cases(
         self, value: str, low: float, high: float, inside: str, gap: float, below: str, above: str
     ) -> str:
-        """Return what belongs to a value: NULL to one that is not finite, if a missing one is refused."""
+        """Return an expression for a value: NULL for one that is not finite, if missing ones are refused."""
         number = self.dialect.number
         top = self.dialect.top
         within = f"{value} >= {number(low)} AND {value} <= {number(high)}"

@@ -119,7 +119,7 @@ def ends(args: Args) -> tuple[float, float]:
 
 
 def check_layers(args: Args) -> None:
-    """Check what statistics of both layers take."""
+    """Check the common arguments of the statistics of scores and tails."""
     ends(args)
     check_number(args.get("weight"), "weight", low=1.0, high=LARGEST)
 

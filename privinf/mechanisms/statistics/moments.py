@@ -272,7 +272,7 @@ def _largest(args: Args, power: int) -> float:
 
 
 def _check(args: Args, columns: int) -> tuple[int, float]:
-    """Check what both statistics take; return what `_public` does."""
+    """Check the common arguments of both statistics; return the result of `_public`."""
     positive(args, "response_factor")
     positive(args, "norm")
     if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):

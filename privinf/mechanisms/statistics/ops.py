@@ -242,7 +242,7 @@ class SiteOp:
         return None if self.partition is None or "client_rows" in args else self.partition(args)
 
     def batch_pass(self, args: Args, digests: BatchDigests) -> BatchPass | None:
-        """Return what holds a pass over the rows of a class to the first one; None for sums over all."""
+        """Return the check that a batch has the rows of the first pass; None for sums over all rows."""
         part = self.part(args)
         return None if part is None else digests.batch(part[0], int(args["batches"]), int(part[1]))
 

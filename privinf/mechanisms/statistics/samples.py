@@ -69,7 +69,7 @@ PART_ROWS = BLOCK_ROWS // 2
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """What entries are multiplied by before noise of one scale, and the sensitivity of the weighted sum."""
+    """Weights of entries before noise of one scale, and the sensitivity of the weighted sum."""
 
     weights: tuple[float, ...]
     sensitivity: float

@@ -1,4 +1,4 @@
-r"""What statistics add up of rows: products of numbers and directions, squares of vectors, and counts.
+r"""Summands of statistics: products of numbers and directions, squares of vectors, and counts.
 
 Counts of terms above public thresholds go by the square root of the matrix that adds cells up.
 

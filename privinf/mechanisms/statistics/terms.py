@@ -1,4 +1,4 @@
-r"""What records add to a sum, as terms whose factors are put on their grid once, and how terms add up.
+r"""Contributions of records to a sum, as terms whose factors are rounded to their grid once.
 
 A statistic describes the contribution of a block of rows by a few terms, in numbers:
 
@@ -292,7 +292,7 @@ class TermSums:
 
 
 def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
-    """Add rows to several sums: what their terms share is made once."""
+    """Add rows to several sums: common parts of their terms are computed once."""
     with np.errstate(all="ignore"):
         for part in block.parts(block_rows(block.features.shape[1])):
             shared: dict[Any, Any] = {}
