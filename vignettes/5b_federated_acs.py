@@ -569,7 +569,7 @@ def flower_numbers(stored: dict[str, object]) -> None:
     agreement = f"Coefficients and standard errors agree with those of one process {relative(apart)}. Each state's ledger"
     if apart >= 1e-8:  # the run over Flower is older than the fit above
         agreement = f"""That run is of an earlier version, whose coefficients agreed with those of one process to the last bit. The fit above
-        differs from it {relative(apart)}, since products are now released on centered, orthogonal columns. Each state's ledger"""
+        differs from it by at most {apart:.1%}, since products are now released on centered, orthogonal columns. Each state's ledger"""
     spread = max(abs(mu / stored["mu"] - 1.0) for mu in stored["charged"].values())
     assert spread < 1e-9
     fitting = sum(step["seconds"] for step in stored["steps"])
