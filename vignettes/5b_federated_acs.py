@@ -507,13 +507,13 @@ QUERIES = {
 
 def flower_section() -> None:
     """Write section 7."""
-    sums = [step for step in STEPS if step["op"] not in ("describe", "design")]
+    sums = [step for step in STEPS if step["op"] not in ("describe", "design", "reserve", "end")]
     say(
         f"""
         ## 7. Over Flower
 
-        A fit needs {len(sums)} sums, one message to and from each state for each, and {len(STEPS) - len(sums)} queries before (how
-        many rows, whether this design suits). All of it together is {sum(s["down"] for s in STEPS) / 1e3:.0f} kB to a state and
+        A fit needs {len(sums)} sums, one message to and from each state for each, and {len(STEPS) - len(sums)} other queries (how
+        many rows, whether this design suits, the reservation of the whole price and its end). All of it together is {sum(s["down"] for s in STEPS) / 1e3:.0f} kB to a state and
         {sum(s["up"] for s in STEPS) / 1e3:.0f} kB from it, headers and ledger lines included; of that {FIT.communication["bytes_up"].sum() / 1e3:.1f} kB are numbers.
         The number of rows does not matter.
         """
