@@ -355,7 +355,7 @@ def attack(tries: int = TRIES, seed: int = 19) -> tuple[Counter[tuple[str, str]]
 def noticed_by(text: str) -> str:
     """Return which words of an error tell who noticed."""
     told = {
-        "has shown two ledgers that differ": "asker or peers",
+        "has shown two different ledgers": "asker or peers",
         "lacks lines": "asker or peers",
         "that this process had read": "the living process",
         "nothing is charged and no query": "the living site",

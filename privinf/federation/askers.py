@@ -34,11 +34,14 @@ FORMAT = Formats.HEADS
 # Seconds to wait for another process that writes the same memory.
 LOCKED = 60.0
 BACK = (
-    "the site's ledger lacks lines that it showed before, or has others in their place: an older copy, "
-    "another ledger or a ledger without a file may have replaced it. The site's holder must restore the "
-    "latest copy or, if it is lost, use a new key in a new roster"
+    "the site's ledger lacks entries that it had before, or has other entries in their "
+    "place; the person who runs the site must restore the latest copy of the ledger or, if "
+    "it is lost, make a new site key and a new roster.json"
 )
-TWO_LEDGERS = "site {!r} has shown two ledgers that differ; the site's holder must restore the latest copy"
+TWO_LEDGERS = (
+    "site {!r} has shown two different ledgers; the person who runs the site must restore "
+    "the latest copy of its ledger"
+)
 
 
 class HeadMemory:
@@ -102,7 +105,7 @@ class HeadMemory:
             if self._path is None or not self._changed:
                 return
             try:
-                check_folder(self._path.parent, "the record of the sites' ledger states")
+                check_folder(self._path.parent, "the file of the sites' latest ledger entries")
                 with FileLock(f"{self._path}.lock", timeout=LOCKED, mode=0o600):
                     self._merge_file()
                     with written_whole(self._path, private=True, lasting=True) as stream:
@@ -112,7 +115,7 @@ class HeadMemory:
                     raise
                 reason = problem.strerror or type(problem).__name__
                 raise StorageError(
-                    f"the record of the sites' ledger states (heads=) cannot be written to {self._path} "
+                    f"the file heads= of the sites' latest ledger entries, {self._path}, cannot be written "
                     f"({reason})"
                 ) from None
             self._changed = False
@@ -131,17 +134,21 @@ class HeadMemory:
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:
-    record = parse_json(read_text(path, "a record of the sites' ledger states", secret="ledger"), str(path))
-    content = verified_record(record, "a record of the sites' ledger states", ("format", "version", "heads"))
+    record = parse_json(
+        read_text(path, "a file of the sites' latest ledger entries", secret="ledger"), str(path)
+    )
+    content = verified_record(
+        record, "a file of the sites' latest ledger entries", ("format", "version", "heads")
+    )
     if (content["format"], content["version"]) != (FORMAT, 1):
         raise StorageError(
-            f"{path} is not a record of the sites' ledger states in a format that this version of "
-            "privinf reads"
+            f"{path} is not a file of the sites' latest ledger entries in a format that this "
+            "version of privinf reads"
         )
     return _checked_heads(content)
 
 
-@reads("a record of the sites' ledger states")
+@reads("a file of the sites' latest ledger entries")
 def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]:
     heads = {}
     for key, entry in content["heads"].items():
@@ -149,8 +156,8 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
         head = SignedHead.from_text(entry["head"])
         if not head.belongs_to(site, key):
             raise StorageError(
-                f"the record of the sites' ledger states is damaged: an entry of site {site!r} is not "
-                f"signed by {site!r}"
+                "the file of the sites' latest ledger entries is damaged, because the entry of site "
+                f"{site!r} is not signed by that site"
             )
         heads[key] = site, head
     return heads
@@ -209,20 +216,25 @@ class ClientEnvelope:
         heads: str | PathLike[str] | None = None,
     ) -> None:
         if roster is not None and not isinstance(roster, Roster):
-            raise ArgumentError(f"roster must be a Roster, got {type(roster).__name__}")
+            raise ArgumentError(
+                f"roster must be a Roster object (the public keys of all sites), got {type(roster).__name__}"
+            )
         if key is not None and not isinstance(key, IdentityKey):
             raise ArgumentError(f"key must be an IdentityKey, got {type(key).__name__}")
         if roster is not None and not roster.signed:
             raise ArgumentError(
-                "the roster has no keys to verify signatures (version 1), so replies cannot be "
-                "checked; make a roster of version 2 (privinf site roster), or omit roster="
+                "the roster has no keys to verify signatures, so replies of the sites cannot be "
+                "checked; make a roster with two keys for each site with 'privinf site roster', or "
+                "omit roster="
             )
         if roster is not None and (absent := [name for name in sites if name not in roster.keys]):
-            raise ArgumentError(f"the roster does not list site {absent[0]!r}; pass the roster of all sites")
+            raise ArgumentError(
+                f"roster= does not list site {absent[0]!r}; pass a roster with the public keys of all sites"
+            )
         if roster is None and heads is not None:
             raise ArgumentError(
-                "heads= needs roster=, because the recorded states of the sites' ledgers are checked "
-                "with its keys"
+                "heads= needs roster=, because the recorded ledger entries of the sites are checked "
+                "with the public keys in roster=; pass roster= too"
             )
         self._roster = roster
         self._key = key
@@ -288,9 +300,9 @@ class ClientEnvelope:
         content = answered_text(envelope, name, reply, texts)
         if verifying is None or not signed_by(verifying, signature, content):
             raise AlignmentError(
-                "the reply is not signed by the key that the roster lists for the site. Another sender "
-                "may have replied, the reply may be changed or answer another query, or the site's own "
-                "roster has no keys to verify signatures"
+                "the reply is not signed with the site's key in roster=. The reply may come from "
+                "another sender, be changed, or answer another query; or the site signs no replies, "
+                "because its own roster has no keys for signatures"
             )
         before = envelope.heads.get(name)
         now = heads.get(name)
@@ -300,7 +312,7 @@ class ClientEnvelope:
             owner = roster.verifying.get(site)
             if owner is None or not head.belongs_to(site, owner):
                 raise AlignmentError(
-                    f"the reply has a ledger state of site {site!r} that {site!r} did not sign"
+                    f"the reply has a ledger entry of site {site!r} that this site did not sign"
                 )
             if not self.memory.learn(site, owner, head):
                 raise StorageError(TWO_LEDGERS.format(site))
@@ -309,8 +321,8 @@ class ClientEnvelope:
         """Raise AlignmentError if a site has pinned another roster than is given here."""
         if self._roster is not None and facts.get("roster") != self._roster.digest:
             raise AlignmentError(
-                f"site {name!r} uses a roster that differs from roster=; compare the digests of the two "
-                "rosters"
+                f"site {name!r} has a list of public keys (roster) that differs from roster=; compare "
+                "the digests of the two rosters and use the same at all sites"
             )
 
 

@@ -29,10 +29,10 @@ CHARGED = (
 )
 RESUME = "Repeat the same call to resume from {} without paying again for the releases stored there."
 NO_FOLDER = (
-    "No release of this fit is stored, so a new call pays the full price again. With "
-    "fit(checkpoint=folder), the same call resumes instead."
+    "No release of this fit was saved, so a new call is charged in full again. If fit() is "
+    "called with checkpoint=folder, repeating the call resumes the fit instead."
 )
-NO_RESUMING = "This kind of fit cannot be resumed, so a new call pays the full price again."
+NO_RESUMING = "A fit of this kind cannot be resumed, so a new call is charged in full again."
 REPEAT = "Repeat the call after the cause is corrected."
 
 

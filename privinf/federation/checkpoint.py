@@ -333,7 +333,10 @@ def _released(
     scale = check_number(header["scale"], "scale", low=0.0)
     mu = check_positive(float(header["mu"]), "mu", infinite=True)
     if values.shape != shape or not all(isinstance(site, str) for site in header["sites"]):
-        raise StorageError("the stored release has arrays of another shape than this fit needs")
+        raise StorageError(
+            "the stored release has arrays of another shape than this fit needs; use a separate "
+            "checkpoint folder for each fit"
+        )
     rows = check_count(header["rows"], "rows")
     return NoisySum(
         values=values, rows=rows, sites=tuple(header["sites"]), scale=scale, mu=mu, entries=entries

@@ -76,8 +76,8 @@ class TableByPasses:
         """Return the number of rows; no other query is answered here."""
         if query.op != Requests.DESCRIBE:
             raise NotAvailableError(
-                "a table that is not in memory can be fitted only by the holder of its rows, not in a "
-                "federation; load the rows into memory"
+                "a table that is not in memory cannot be fitted in a federation, only by the person "
+                "who holds its rows; load the rows into memory"
             )
         return [
             Reply(site=self._name, sums=np.empty(0), rows=self._passes.n, facts=imputing(self._rows.missing))

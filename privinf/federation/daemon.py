@@ -230,7 +230,10 @@ class SiteDaemon:
         if to is None:
             raise StorageError("the message must name the site to which it is sent")
         if to != self.name:
-            raise ArgumentError(f"the message was sent to site {to[:LOGGED]!r}, which is not this site")
+            raise ArgumentError(
+                f"the message was sent to site {to[:LOGGED]!r}, but another site received it; check "
+                "which socket belongs to which site"
+            )
         return Envelope.from_fields({name: text for name, text in header.fields.items() if name != "to"})
 
     def _answer(
@@ -325,7 +328,9 @@ def _accounts(uids: Collection[int]) -> frozenset[int]:
 def _listening(path: Path, group: str | None) -> socket.socket:
     """Return a listening socket at `path` that was closed to others until its permissions were set."""
     if len(os.fsencode(path)) > LONGEST_PATH:
-        raise ArgumentError(f"the socket's path {path} must have at most {LONGEST_PATH} bytes")
+        raise ArgumentError(
+            f"the socket's path {path} is too long; choose a path of at most {LONGEST_PATH} bytes"
+        )
     if not path.parent.is_dir():
         raise ArgumentError(f"the folder of the daemon's socket, {path.parent}, does not exist; create it")
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

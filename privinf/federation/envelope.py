@@ -43,13 +43,13 @@ ENVELOPE_FIELDS = {
     "signature": "(?:[0-9a-f]{128})?",
 }
 WENT_BACK = (
-    "the site's ledger lacks lines that it had before, so an older copy or another ledger has "
-    "replaced it; the site's holder must restore the latest copy or, if it is lost, use a new key in a new "
-    "roster"
+    "the site's ledger lacks entries that it had before, so an older copy or another "
+    "ledger has replaced it; the person who runs the site must restore the latest copy or, "
+    "if it is lost, make a new site key and a new roster.json"
 )
 NOT_LISTED = (
-    "the site answers only analysts that its policy lists, and none of them signed this "
-    "query; pass a listed analyst's secret key as key= to the federation"
+    "the site answers only queries that are signed by an analyst in its policy, and this "
+    "query is not; pass the secret key of such an analyst as key= to the federation"
 )
 
 
@@ -89,7 +89,8 @@ class Analyst:
                 entry = cls(**entry)
             if not isinstance(entry, Analyst):
                 raise ArgumentError(
-                    "analysts must be a list of mappings with the keys name, key and, optionally, budget"
+                    'analysts must be a list of mappings, one for each analyst, with the keys "name", '
+                    '"key" and, optionally, "budget"'
                 )
             analysts.append(entry)
         if len({analyst.name for analyst in analysts}) < len(analysts) or len(
@@ -116,7 +117,10 @@ class SignedHead:
         """Read back what `text` is; StorageError if it is not that."""
         match = HEAD_TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise StorageError("the message has an invalid state of a site's ledger")
+            raise StorageError(
+                "the message has an invalid description of a site's ledger; install the same version "
+                "of privinf at all sites"
+            )
         return cls(Head(int(match[1]), match[2]), match[3])
 
     @property
@@ -187,14 +191,21 @@ class Envelope:
         plain = {name: text for name, text in fields.items() if not name.startswith(HEAD_FIELD)}
         if plain.keys() != ENVELOPE_FIELDS.keys():
             raise StorageError(
-                "the query was sent by another version of privinf, or its fields for signatures are missing"
+                "the query was sent by another version of privinf, or its fields for signatures are "
+                "missing; install the same version of privinf at the server and all sites"
             )
         for name, shape in ENVELOPE_FIELDS.items():
             if not isinstance(plain[name], str) or not re.fullmatch(shape, plain[name]):
-                raise StorageError(f"the message's field {name} is invalid")
+                raise StorageError(
+                    f"the field {name!r} of the message, which is needed for signatures, is missing or "
+                    "invalid"
+                )
         heads = heads_in(fields)
         if len(heads) > MOST_HEADS + 1:
-            raise StorageError(f"the message has ledger states of more than {MOST_HEADS} sites")
+            raise StorageError(
+                f"the message describes the ledgers of more than {MOST_HEADS} sites, the largest number "
+                "allowed"
+            )
         return cls(**plain | {"sequence": int(plain["sequence"])}, heads=heads)  # type: ignore[arg-type]
 
     @property
@@ -315,7 +326,7 @@ class SiteEnvelope:
         analysts = self._site.analysts
         if envelope.signature and not signed_by(envelope.analyst, envelope.signature, envelope.signed):
             raise ArgumentError(
-                "the query's signature was not made with the analyst's key that the query names"
+                "the query's signature was not made with the secret key of the analyst whom the query names"
             )
         if envelope.site not in ("", self._name):
             raise ArgumentError("the query is addressed to another site")
@@ -334,7 +345,8 @@ class SiteEnvelope:
             analyst = self.admitted(envelope)
             if envelope.nonce and not envelope.fits(query):
                 raise ArgumentError(
-                    "the query does not match the digest that was sent with it, so one of them was changed"
+                    "the query does not match the checksum that was sent with it, so one of them was "
+                    "changed on the way"
                 )
             self._take(envelope.heads)
         except PrivinfError as problem:
@@ -372,18 +384,20 @@ class SiteEnvelope:
         for name, head in heads.items():
             if name not in self._roster.verifying:
                 raise ArgumentError(
-                    f"the query has a ledger state of site {name!r}, which is not in this site's roster"
+                    f"the query describes the ledger of site {name!r}, which is not in this site's list of "
+                    "public keys (roster)"
                 )
             if name != self._name and not head.after(peers.get(name)):
                 continue
             if not head.belongs_to(name, self._roster.verifying[name]):
                 raise ArgumentError(
-                    f"the query has a ledger state of site {name!r} that {name!r} did not sign"
+                    f"the query describes the ledger of site {name!r}, but that site did not sign the "
+                    "description"
                 )
             if name != self._name:
                 news[name] = head
             elif not self._site.journal.knows(head.head):
-                log.warning("the ledger of site %r lacks lines that it had before", self._name)
+                log.warning("the ledger of site %r lacks entries that it had before", self._name)
                 raise StorageError(WENT_BACK)
         if news:
             self._site.journal.witness(news)

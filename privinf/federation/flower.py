@@ -176,7 +176,8 @@ class FlowerFederation(ReplyVerifier):
             if (seconds := end - time.monotonic()) <= 0.0:
                 absent = [repr(name) for name in names if name not in nodes]
                 raise SiteConnectionError(
-                    f"site {', '.join(absent)} did not answer within {patience:g} seconds"
+                    f"site {', '.join(absent)} did not answer within {patience:g} seconds; check that it is "
+                    "running"
                 )
             new = set(self._called(self._grid.get_node_ids)) - called
             waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), seconds)
@@ -189,7 +190,8 @@ class FlowerFederation(ReplyVerifier):
                         raise refusal_of(reply)
                     if reply.site in nodes:
                         raise AlignmentError(
-                            f"two Flower nodes have the same site name, {reply.site!r}; stop one of them"
+                            f"two Flower nodes have the same site name, {reply.site!r}; stop one of "
+                            "them, or give it another name"
                         )
                     self._end.check_roster(reply.site, reply.facts)
                     nodes[reply.site] = node

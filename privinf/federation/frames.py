@@ -39,7 +39,7 @@ MOST_TEXT_BYTES = 1 << 22
 MOST_VALUES = 1 << 17  # values in a query's text
 LARGEST = 1 << 28  # bytes of a reply's body
 Body: TypeAlias = bytes | bytearray | mmap
-FOREIGN = "the message was not written by privinf"
+FOREIGN = "the message was not written by privinf, or was cut or changed on the way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def check_values(header: Header, body: Body) -> None:
     text = memoryview(body)[header.size - header.text :]
     # Piece by piece: a worker's copy of a whole text would stay in its thread's memory.
     if sum(_signs(bytes(text[at : at + PAGED])) for at in range(0, len(text), PAGED)) > MOST_VALUES:
-        raise StorageError(f"the message has more than {MOST_VALUES} values")
+        raise StorageError(f"the message has more than {MOST_VALUES} values, the largest number allowed")
 
 
 def _signs(text: bytes) -> int:
@@ -185,12 +185,16 @@ def receive_header(connection: socket.socket, end: float, largest: int, most_tex
     if magic != MAGIC:
         raise StorageError(FOREIGN)
     if head > MOST_HEADER:
-        raise StorageError(f"the message's header is larger than {MOST_HEADER} bytes")
+        raise StorageError(
+            f"the header of the message is larger than {MOST_HEADER} bytes, the largest size allowed"
+        )
     if body > largest:
-        raise StorageError(f"the message is larger than {largest} bytes")
+        raise StorageError(f"the message is larger than {largest} bytes, the largest size allowed")
     header = read_header(bytes(_exactly(connection, head, end)), body)
     if header.text > most_text:
-        raise StorageError(f"the message's text is larger than {most_text} bytes")
+        raise StorageError(
+            f"the text of the message is larger than {most_text} bytes, the largest size allowed"
+        )
     return header
 
 

@@ -71,7 +71,7 @@ class InProcessFederation:
         if len(set(map(id, sites.values()))) < len(sites):
             raise ArgumentError(
                 "sites has the same Site object under two names, so its rows would be counted twice "
-                "and charged once; make one Site for each name"
+                "but charged once; make a separate Site for each name"
             )
         self._sites = dict(sites)
         self._failing = tuple(

@@ -98,14 +98,16 @@ class Query:
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
-            raise ArgumentError("op must be a string, the name of a statistic")
+            raise ArgumentError("op must be a string, the name of the statistic that the query requests")
         if not all(isinstance(text, str) for text in (self.design, self.session, self.reservation)):
-            raise ArgumentError("design, session and reservation must be strings")
+            raise ArgumentError("design, session and reservation of a query must be strings")
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
-            raise ArgumentError("args and masking must be mappings")
+            raise ArgumentError("args and masking of a query must be mappings")
         lines = self.charges
         if not isinstance(lines, (list, tuple)) or not all(isinstance(line, Mapping) for line in lines):
-            raise ArgumentError("charges must be a list of mappings, one for each line in the ledger")
+            raise ArgumentError(
+                "charges of a query must be a list of mappings, one for each entry in the site's ledger"
+            )
         check_count(self.version, "version", least=0)
         check_count(self.sequence, "sequence", least=0)
         object.__setattr__(self, "args", MappingProxyType(plain_args(self.args)))
@@ -290,7 +292,10 @@ class Reply:
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
             if "sums" in arrays and right:
                 return cls(**_parse_header(text, cls) | dict(arrays))
-        raise StorageError("the message is not a reply")
+        raise StorageError(
+            "the message is not a valid reply of a site; it was damaged, or another version of "
+            "privinf wrote it"
+        )
 
     def __repr__(self) -> str:
         return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape} (values hidden))"
@@ -320,7 +325,7 @@ def _plain(value: Any, name: str) -> Any:
         value = value.item()
     if isinstance(value, (int, float)):
         if value != value or value in (np.inf, -np.inf):
-            raise ArgumentError(f"the argument {name!r} of a query must be finite")
+            raise ArgumentError(f"the argument {name!r} of a query must be a finite number")
         return value
     if isinstance(value, (list, tuple, np.ndarray)):
         return _plain_array(value, name)

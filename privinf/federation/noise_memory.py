@@ -90,8 +90,8 @@ class NoiseMemory:
         """
         if not self.fits(query_digest, roster, total):
             raise NotAvailableError(
-                "the noise of this query was already used for other sites or for another sum; send a "
-                "new query"
+                "the noise of this query was already used for other sites or for another sum, so it "
+                "cannot be used again; send a new query"
             )
         if query_digest not in self._answers:
             self.remember(query_digest, self.key.commitment(query_digest, roster, total))
@@ -176,12 +176,14 @@ class NoiseFile(NoiseMemory):
         memory = self._load(None if begun is False else secure) if os.path.lexists(self.path) else None
         if memory is None and (key is None or secure is None or begun):
             raise StorageError(
-                f"the noise key {self.path} is missing; restore it, or start the fit again in an empty folder"
+                f"the file {self.path}, the secret key from which a fit's noise is drawn, is missing; "
+                "restore it, or start the fit again in an empty folder"
             )
         if memory is not None and len(memory) and begun is False:
             raise StorageError(
-                f"the noise key {self.path} belongs to another fit, or the other files of its fit are "
-                "missing; use a separate folder for each fit"
+                f"the file {self.path}, the secret key from which a fit's noise is drawn, belongs to "
+                "another fit, or the other files of its fit are missing; use a separate folder for "
+                "each fit"
             )
         used = memory is not None and (key is None or begun or (begun is None and len(memory) > 0))
         if not used and key is not None and secure is not None:
@@ -202,12 +204,14 @@ class NoiseFile(NoiseMemory):
         memory, self._header, self._length = _read_file(self.path)
         if memory is None:
             raise StorageError(
-                f"the noise key {self.path} is damaged, or in a format that this version of privinf cannot "
-                "read"
+                f"the file {self.path}, the secret key from which a fit's noise is drawn, is damaged, "
+                "or this version of privinf cannot read it; restore it, or start the fit again in an "
+                "empty folder"
             )
         if secure is not None and memory.secure is not secure:
             raise ArgumentError(
-                f"the noise key {self.path} was made with another noise source; pass the same rng= as before"
+                f"the file {self.path}, the secret key from which a fit's noise is drawn, was made with "
+                "another noise source; pass the same rng= as before"
             )
         return memory
 
@@ -216,8 +220,8 @@ class NoiseFile(NoiseMemory):
             with open(open_secret(self.path, NOISE_KEY, "key", os.O_RDWR), "r+b") as stream:
                 if stream.read(len(self._header)) != self._header:
                     raise StorageError(
-                        f"another process replaced the noise key {self.path} during the fit, so the fit was "
-                        "stopped; start a new fit in an empty folder"
+                        f"another process replaced the file {self.path}, the secret key from which a fit's "
+                        "noise is drawn, so the fit was stopped; start a new fit in an empty folder"
                     )
                 stream.seek(self._length)
                 stream.truncate()
@@ -227,8 +231,8 @@ class NoiseFile(NoiseMemory):
                 self._length = stream.tell()
         except OSError as problem:
             raise StorageError(
-                f"the noise key {self.path} cannot be written ({problem.strerror}); check the disk's free "
-                "space"
+                f"the file {self.path}, the secret key from which a fit's noise is drawn, cannot be "
+                f"written ({problem.strerror}); check the disk's free space"
             ) from None
 
 
@@ -288,4 +292,7 @@ def _create(path: Path, content: bytes) -> None:
         with written_whole(path, private=True) as stream:
             stream.write(content)
     except OSError as problem:
-        raise StorageError(f"the noise key {path} cannot be created ({problem.strerror})") from None
+        raise StorageError(
+            f"the file {path}, the secret key from which a fit's noise is drawn, cannot be created "
+            f"({problem.strerror})"
+        ) from None

@@ -23,7 +23,10 @@ from privinf.validation import check_number
 from privinf.wire import Assumptions, Derivations, Mechanisms
 
 # Of a sum whose noise is drawn on a grid of integers.
-SUM_TOO_LARGE = "the sum is too large, relative to its noise, for secure noise in fixed-point arithmetic"
+SUM_TOO_LARGE = (
+    "the sum is too large relative to its noise, so secure noise cannot be added to it "
+    "exactly; pass a smaller privacy budget, which gives larger noise"
+)
 
 
 def sum_line(

@@ -46,8 +46,7 @@ NEW_DESIGNS = 16
 # Remedy for a holder whose policy refuses designs.
 ALLOW_SUMS = (
     "set SitePolicy(secure_sums=True) for secure sums, or SitePolicy(trusted_server=True) "
-    f"if the server may see sums without noise. Either allows {NEW_DESIGNS} new designs by "
-    "default (new_designs=)"
+    "if the server may see sums without noise"
 )
 ALLOW_DESIGNS = (
     "list the digests of allowed designs in SitePolicy(designs=[...]), or allow a number "
@@ -128,7 +127,8 @@ class SitePolicy:
             isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in self.designs
         ):
             raise ArgumentError(
-                "designs must be a list of digests (Design.digest), 64 hexadecimal digits each"
+                "designs must be a list of design digests (Design.digest), each a text of 64 "
+                "hexadecimal digits"
             )
         object.__setattr__(self, "designs", tuple(self.designs))
         if self.analysts != ():
@@ -164,8 +164,8 @@ class SitePolicy:
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
         remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
         raise NotAvailableError(
-            "the site's policy accepts no designs (columns of a regression); the site's holder "
-            f"must {', and '.join(remedies)}"
+            "the site's policy allows no regressions (designs); the person who runs the site must "
+            f"{', and '.join(remedies)}"
         )
 
     def allow_reservations(self) -> None:
@@ -216,18 +216,18 @@ class SitePolicy:
         """
         if masked and not self.secure_sums:
             raise NotAvailableError(
-                "the site's policy does not allow secure sums; the site's holder must set "
+                "the site's policy does not allow secure sums; the person who runs the site must set "
                 "SitePolicy(secure_sums=True)"
             )
         if not masked and not self.trusted_server:
             raise NotAvailableError(
-                "the site's policy does not allow sums without noise; the site's holder must set "
-                "SitePolicy(trusted_server=True), or the analyst must use secure sums"
+                "the site's policy does not allow sums without noise; the person who runs the site "
+                "must set SitePolicy(trusted_server=True), or the analyst must use secure sums"
             )
         if op not in (SHIPPED if self.operations is None else self.operations):
             raise NotAvailableError(
-                f"the site's policy does not allow the statistic {op!r}; the site's holder must list it "
-                "in SitePolicy(operations=...)"
+                f"the site's policy does not allow the statistic {op!r}; the person who runs the site "
+                "must list it in SitePolicy(operations=...)"
             )
 
     def accept(
@@ -266,12 +266,13 @@ class SitePolicy:
         entries = [_entry_of(charge) for charge in charges]
         if not entries:
             raise ArgumentError(
-                "the query has no ledger line, so the site cannot charge a privacy loss for it"
+                "the query states no privacy loss, so the site cannot charge its ledger and does not answer"
             )
         for entry in entries:
             if not entry.secure and not self.simulation:
                 raise NotAvailableError(
-                    "the site's policy does not allow releases without noise or with seeded noise"
+                    "the site's policy does not allow releases without noise or with seeded noise, which "
+                    "are for simulations only (SitePolicy(simulation=True))"
                 )
             if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
                 raise NotAvailableError(
@@ -279,15 +280,15 @@ class SitePolicy:
                 )
             if check_entry(entry, record_sensitivity, masked=masked) > self.largest_rho:
                 raise NotAvailableError(
-                    "the privacy loss of this release is larger than the site's policy allows for one "
-                    "release (largest_rho)"
+                    "the privacy loss of this release, as rho of zCDP, is larger than the site's policy "
+                    "allows for one release (SitePolicy(largest_rho=...))"
                 )
         return tuple(entry.filed(str(uuid4()), scope) for entry in entries)
 
 
 def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:
     """Return a stated charge as a ledger line; ArgumentError if it is none."""
-    problem = "a charge of the query is not a valid ledger entry"
+    problem = "a charge of the query is not a valid entry for the site's ledger"
     try:
         return LedgerEntry.from_dict(charge)
     except PrivinfError as error:
@@ -305,11 +306,13 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     """
     sensitivity = entry.sensitivity
     if sensitivity is None:
-        raise ArgumentError(f"the ledger line {readable(entry.label)!r} has no sensitivity")
+        raise ArgumentError(
+            f"the entry {readable(entry.label)!r} for the site's ledger must state the sensitivity of its sum"
+        )
     if (entry.unit == "client") != (record_sensitivity.unit == "client"):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} has the privacy unit {entry.unit}, but its "
-            "statistic has another privacy unit"
+            f"the entry {readable(entry.label)!r} for the site's ledger states the privacy unit "
+            f"{entry.unit}, but the statistic of the query has another privacy unit"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise
@@ -317,7 +320,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     needed = _needed(entry, sensitivity, record_sensitivity, selections if peeled else None)
     if not sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the sensitivity in the ledger line {readable(entry.label)!r} is too small for its statistic"
+            f"the entry {readable(entry.label)!r} for the site's ledger states a sensitivity that "
+            "is too small for the statistic of the query"
         )
     ratio = max(sensitivity.value, needed) / scale if scale > 0.0 else math.inf
     vectors = math.prod(record_sensitivity.shape[:-1]) if peeled else 1
@@ -326,16 +330,18 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     if covered is None:
         kinds = " or ".join(kind.__name__ for kind in losses)
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must give the privacy loss of its mechanism "
-            f"as {kinds}"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state the privacy loss "
+            f"of its mechanism as {kinds}"
         )
     if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the privacy loss in the ledger line {readable(entry.label)!r} is too small for its noise"
+            f"the entry {readable(entry.label)!r} for the site's ledger states a privacy loss that "
+            "is too small for its noise"
         )
     if entry.secure and math.isinf(_amount(entry.loss)):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} declares secure noise, but its release has no noise"
+            f"the entry {readable(entry.label)!r} for the site's ledger declares secure noise, but "
+            "its release has no noise"
         )
     return least_rho(entry.mechanism, ratio, selections, vectors)
 
@@ -343,23 +349,29 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
 def _scale(entry: LedgerEntry) -> float:
     """Return the scale of a line's noise after checking its noise terms; 0 without noise."""
     if entry.mechanism not in NOISE_MODELS:
-        raise ArgumentError(f"the site's version of privinf does not have the mechanism {entry.mechanism!r}")
+        raise ArgumentError(
+            f"the site's version of privinf does not have the mechanism {entry.mechanism!r}; "
+            "install the same version at the site and the server"
+        )
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
         raise ArgumentError(
-            f"the noise of the ledger line {readable(entry.label)!r} has the unknown field {unknown[0]!r}"
+            f"the entry {readable(entry.label)!r} for the site's ledger describes its noise with "
+            f"the unknown field {unknown[0]!r}"
         )
     scale = entry.noise.get("scale", 0.0)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.0 <= scale <= MOST_NOISE:
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must give the scale of its noise as a number"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state the scale of its "
+            "noise as a number"
         )
     if (
         scale > 0.0
         and entry.noise.get("law", NOISE_MODELS[entry.mechanism][0]) not in NOISE_MODELS[entry.mechanism]
     ):
         raise ArgumentError(
-            f"the noise model of the ledger line {readable(entry.label)!r} is not available for its mechanism"
+            f"the entry {readable(entry.label)!r} for the site's ledger states a distribution of "
+            "the noise that is not available for its mechanism"
         )
     return float(scale)
 
@@ -373,13 +385,13 @@ def _selections(entry: LedgerEntry, record_sensitivity: RecordSensitivity) -> in
         or not 1 <= selections <= record_sensitivity.shape[-1]
     ):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must select 1 to {record_sensitivity.shape[-1]} "
-            "entries"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state that 1 to "
+            f"{record_sensitivity.shape[-1]} columns are selected"
         )
     if entry.relation != "replace-one":
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} is a private selection, which needs "
-            'relation="replace-one"'
+            f"the entry {readable(entry.label)!r} for the site's ledger is a private selection, "
+            'which needs relation="replace-one"'
         )
     return selections
 
@@ -413,12 +425,13 @@ def _needed(
         )
     else:
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must give the number of selected entries"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state the number of "
+            "selected columns"
         )
     if sensitivity.norm != norm:
         raise ArgumentError(
-            f"the mechanism of the ledger line {readable(entry.label)!r} needs a sensitivity in the {norm} "
-            "norm"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state a sensitivity in "
+            f"the {norm} norm, which its mechanism needs"
         )
     return needed
 

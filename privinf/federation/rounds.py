@@ -182,11 +182,14 @@ class Rounds:
         names = list(self._rows) if sites is None else list(dict.fromkeys(sites))
         for name in names:
             if name not in self._rows:
-                raise ArgumentError(f"there is no available site named {shown_name(name)}")
+                raise ArgumentError(
+                    f"there is no available site named {shown_name(name)}; check the name, and that the "
+                    "site is running"
+                )
         if not names:
             raise ArgumentError("sites= must list at least one site")
         if "bits" in args:
-            raise ArgumentError("args must not contain 'bits', which the server chooses")
+            raise ArgumentError("args must not contain 'bits', which the server chooses; omit it")
         plain = Query(op, args=args).args  # refuses values that no transport carries
         sizes = [self._rows[name] for name in names]
         plain = {**plain, "bits": exact_bits(sum(sizes))}
@@ -344,7 +347,9 @@ def _described(reply: Reply, sent_design: Design | None) -> Design:
     """Return the design of the queries: by the sites' description, or as it was sent to them."""
     facts = reply.facts["design"]
     if facts is None:
-        raise NotAvailableError("the sites have no design yet, only a schema; pass design=")
+        raise NotAvailableError(
+            "the sites have declared only a schema and no design (columns of a regression) yet; pass design="
+        )
     problem = ""
     try:
         design = Design.from_dict(facts)
@@ -424,9 +429,7 @@ def check_query_digest(planned: PlannedQuery, **extra: PlainValue) -> None:
     query = planned.query
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
     if named != (_line_id(query), query_digest_of(query, **extra)[:QUERY_DIGITS]):
-        raise ArgumentError(
-            "the ledger line of the planned release belongs to another query; plan the release again"
-        )
+        raise ArgumentError("the planned release was made for another query; plan the release again")
 
 
 def _line_id(query: Query) -> str:

@@ -45,11 +45,13 @@ class ServerNoise:
         """Keep key and answers in a secret file from now on; errors as for `TrustedServer.remember`."""
         if self.memory is None:
             raise ArgumentError(
-                "OpenDP's noise cannot be stored in a noise-key file; use the default noise source"
+                "noise from OpenDP cannot be drawn again from a secret key file; use the default noise "
+                "source (omit rng=)"
             )
         if len(self.memory):
             raise ArgumentError(
-                "the noise-key file must be set, with remember(), before the server's first release"
+                "call remember(), which sets the secret key file of the noise, before the server's "
+                "first release"
             )
         self.memory = NoiseFile(path, self.memory.key, secure=self.secure, begun=begun)
         return self.memory.key.seal()
@@ -68,20 +70,21 @@ class ServerNoise:
         check_query_digest(planned)
         if (entry.noise.get("scale"), entry.loss) != (planned.scale, GaussianLoss(planned.mu)):
             raise ArgumentError(
-                "the noise of the planned release differs from its ledger line; plan it again"
+                "the noise of the planned release differs from the noise that its ledger entry states; "
+                "plan the release again"
             )
         if planned.scale > 0.0 and entry.noise != self.marked(entry).noise:
             raise StorageError(
-                "the release was planned with a noise key that was deleted or replaced; restore the "
-                "key, or make a new release, which is charged again"
+                "the secret key from which this planned release draws its noise was deleted or "
+                "replaced; restore the key file, or make a new release, which is charged again"
             )
 
     def check_repeatable(self) -> None:
         """Raise NotAvailableError where the noise of a charged release cannot be drawn again."""
         if self.memory is None:
             raise NotAvailableError(
-                "this release was already charged, but its noise from OpenDP cannot be drawn again; "
-                "plan a new release"
+                "this release was already charged, but its noise comes from OpenDP and cannot be drawn "
+                "again; plan a new release, which is charged again"
             )
 
     def fits(self, query_digest: str, sites: Sequence[str], total: Floats) -> bool:

@@ -142,9 +142,9 @@ class Journal:
         """
         if self._designs.get(digest, len(self._designs)) >= limit:
             raise NotAvailableError(
-                f"this design is new, and the site's policy allows only {limit} new designs "
-                f"(SitePolicy(new_designs={limit})); the site's holder must list the digest of this "
-                "design or allow more new designs"
+                f"this regression (design) is new to the site, whose policy allows only {limit} new "
+                "designs; the person who runs the site must list its digest in "
+                "SitePolicy(designs=...), or raise SitePolicy(new_designs=...)"
             )
         if digest not in self._designs:
             self._write({"design": digest})
@@ -171,8 +171,8 @@ class Journal:
         on = _part(note)
         if not self._outdated.isdisjoint((digest, query.session, on)):
             raise NotAvailableError(
-                "this fit was begun before the site's rows or schema changed (recorded by 'privinf "
-                "site rebase'); start a new fit, with a new checkpoint folder"
+                "this fit was begun before the site's rows or schema were changed with 'privinf site "
+                "rebase'; start a new fit, with a new checkpoint folder"
             )
         if self._knows(query, digest):
             return
@@ -201,8 +201,8 @@ class Journal:
         """
         if query.args or not RESERVATION_NAME.fullmatch(query.session):
             raise ArgumentError(
-                f"the query {query.op!r} must have no arguments, and its session must be 1 to 64 "
-                "letters or digits"
+                f"the query {query.op!r} must have no arguments, and the name of its session must have "
+                "1 to 64 letters or digits"
             )
         digest = query.digest
         if self._knows(query, digest):
@@ -226,7 +226,7 @@ class Journal:
         if len(open_parts) >= MOST_OPEN:
             raise NotAvailableError(
                 f"the site already holds {MOST_OPEN} budget reservations of this analyst, the largest "
-                "number; end some of them first"
+                "number allowed; free some of them first"
             )
         try:
             if (tally := self.tally(by)) is not None:
@@ -256,7 +256,7 @@ class Journal:
         """Read a ledger line about charges, positions, reservations and designs into memory."""
         names = ("digest", "session", "analyst", "reservation")
         if not all(isinstance(line[name], str) for name in names if name in line):
-            raise StorageError("digests, sessions and names in a site's ledger must be strings")
+            raise StorageError("digests, sessions and names in a site's ledger must be texts")
         if "charge" in line:
             entries = tuple(LedgerEntry.from_dict(entry) for entry in line["charge"])
             self._account.absorb(entries, _part(line))
@@ -316,7 +316,7 @@ class Journal:
         """Return whether a query was accepted before; NotAvailableError if its position has passed."""
         if digest not in self._charged and query.sequence <= self._last.get(query.session, -1):
             raise NotAvailableError(
-                "another query with this sequence number or a later one was already sent in this "
+                "a query with this sequence number, or with a later one, was already sent in this "
                 "session; start a new session"
             )
         return digest in self._charged

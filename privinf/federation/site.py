@@ -153,7 +153,7 @@ class Site:
         rebase: bool = False,
     ) -> None:
         if not isinstance(schema, (Design, Schema)):
-            raise ArgumentError(f"schema must be a Schema or a Design, got {type(schema).__name__}")
+            raise ArgumentError(f"schema must be a Schema or a Design object, got {type(schema).__name__}")
         self.size = len(opened := as_rows(rows))
         if self.size == 0:
             raise no_rows()
@@ -162,7 +162,7 @@ class Site:
         self._designs = SiteDesigns(opened, schema)
         self._missing = opened.missing
         if len(self._designs) != self.size:
-            raise AlignmentError("the table was changed while it was read; start again")
+            raise AlignmentError("the table was changed while it was read; start the site again")
         self._journal = Journal(self.ledger)
         if isinstance(self.ledger, SiteLedger):
             bound = Bound.from_site(self.size, self._designs.digest, schema, self.policy)
@@ -174,8 +174,8 @@ class Site:
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
             text = (
-                f"the site's column(s) {', '.join(self.defects)} cannot be used; the attribute "
-                "Site.defects gives the reasons"
+                f"the site's column(s) {', '.join(self.defects)} cannot be used; at the site, the "
+                "attribute Site.defects gives the reasons"
             )
             warn(text, UnavailableColumnsWarning)
 
@@ -319,7 +319,10 @@ class Site:
             self._journal.settle(query, by)
             return Reply(site=name, sums=NOTHING, rows=self.size)
         if query.op not in SITE_OPS:
-            raise ArgumentError(f"there is no statistic named {query.op!r}")
+            raise ArgumentError(
+                f"there is no statistic named {query.op!r}; check the name, or install the same version "
+                "of privinf at the site and the server"
+            )
         self.policy.allow(query.op, masked=bool(query.masking))
         checked = self._checked(query, name)
         if checked.terms is not None:
@@ -377,7 +380,7 @@ class Site:
         if not masked:
             return CheckedQuery(op, record_sensitivity, entries)
         if len(entries) != 1:
-            raise ArgumentError("the query of a secure sum must have exactly one ledger line")
+            raise ArgumentError("the query of a secure sum must have exactly one entry for the site's ledger")
         terms = read_terms(query, entries[0])
         check_roster(terms, query, self._pairs, name)
         check_terms(query, terms, entries[0], record_sensitivity, self.policy)

@@ -129,13 +129,14 @@ class SiteDesigns:
         width = len(design.names) + _knots(design.to_dict())
         if len(design.names) > MOST_COLUMNS or 8 * width * len(self) > MOST_BYTES:
             raise NotAvailableError(
-                f"the design has {len(design.names)} columns and {8 * width * len(self) >> 20} MiB, but "
-                f"a site accepts at most {MOST_COLUMNS} columns and {MOST_BYTES >> 20} MiB"
+                f"the regression (design) has {len(design.names)} columns and needs "
+                f"{8 * width * len(self) >> 20} MiB, but a site accepts at most {MOST_COLUMNS} columns "
+                f"and {MOST_BYTES >> 20} MiB"
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(
-                f"the column(s) {', '.join(missing)} cannot be used at this site; the site's holder can "
-                "read the reason in Site.defects"
+                f"the column(s) {', '.join(missing)} cannot be used at this site; the person who runs "
+                "the site can read the reasons in Site.defects"
             )
         design = _own_bounds(design, self.schema)
         _tried(design, self.schema)
@@ -152,10 +153,10 @@ class SiteDesigns:
             return self._designs[digest]
         if not self._designs:
             raise NotAvailableError(
-                "the site has no design (columns of a regression) yet; send it the query 'design' first"
+                "the site has not received a regression (design) yet; send it the query 'design' first"
             )
         raise NotAvailableError(
-            "the site does not have this design (columns of a regression); send it the query 'design' first"
+            "the site has not received this regression (design) yet; send it the query 'design' first"
         )
 
     def public(self, digest: str) -> SiteBlock:
@@ -184,7 +185,10 @@ class SiteDesigns:
     def _check_schema(self, design: Design) -> None:
         differs = self.schema is None and self.latest is not None and design != self.latest
         if design.schema != self.schema or differs:
-            raise AlignmentError("the columns or bounds of the design differ from the site's schema")
+            raise AlignmentError(
+                "the columns or bounds of the regression (design) differ from the site's schema; use "
+                "the same schema at the site and the server"
+            )
         check_sums(design)
 
     def __reduce__(self) -> Any:
@@ -223,8 +227,8 @@ def _check_size(content: Any) -> None:
     )
     if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS or text > MOST_TEXT:
         raise NotAvailableError(
-            f"the design is too large; a site accepts at most {MOST_COLUMNS} columns, {MOST_KNOTS} knots of "
-            f"splines and {MOST_TEXT} characters of expressions"
+            f"the regression (design) is too large; a site accepts at most {MOST_COLUMNS} columns, "
+            f"{MOST_KNOTS} knots of splines and formulas of {MOST_TEXT} characters"
         )
 
 

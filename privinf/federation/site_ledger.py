@@ -220,7 +220,7 @@ class FileJournal(Journal):
             )
         super().__init__(ledger_of(self.account), clock)
         if not all(map(self._replayed, self._chain.lines[1:])):
-            raise StorageError(f"the ledger {self.path} is damaged")
+            raise StorageError(f"the ledger {self.path} is damaged; restore its latest copy")
         self._chain.lines[1:] = []
         self.account.journal = self
         enlist(self.account)
@@ -333,7 +333,7 @@ def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
         for line in lines[1:]:
             journal.take_up(line)
     except (PrivinfError, KeyError, TypeError, ValueError):
-        raise StorageError(f"the ledger {path} is damaged") from None
+        raise StorageError(f"the ledger {path} is damaged; restore its latest copy") from None
     journal.expire()
     return journal
 
@@ -357,7 +357,7 @@ def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:
         budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
         return JournalAccount(budget, str(header["name"]), str(header["id"]))
     except (ArgumentError, KeyError, TypeError):
-        raise StorageError(f"the ledger {path} is damaged") from None
+        raise StorageError(f"the ledger {path} is damaged; restore its latest copy") from None
 
 
 def _write_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:

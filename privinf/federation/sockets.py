@@ -119,7 +119,8 @@ class RemoteSite:
                 if not may_retry or time.monotonic() + PAUSE >= end:
                     reason = problem.strerror or "too late"
                     raise SiteConnectionError(
-                        f"the daemon of site {name!r} at {self._path} did not answer ({reason})"
+                        f"the daemon of site {name!r} at {self._path} did not answer ({reason}); check "
+                        "that the site is running"
                     ) from bare(problem)
             except StorageError:
                 raise StorageError(f"the message from site {name!r} is not a valid reply") from None
@@ -215,7 +216,7 @@ class SocketFederation(ReplyVerifier):
             if not isinstance(name, str) or not name.strip() or "=" in name:
                 raise ArgumentError(NAME_RULE)
             if not isinstance(path, (str, PathLike)):
-                raise ArgumentError(f"the socket of site {name!r} in paths must be a path")
+                raise ArgumentError(f"the socket of site {name!r} in paths must be a file path")
         self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
         self._end = ClientEnvelope(self.sites, roster=roster, key=key, heads=heads)
         self._introduced(check_positive(patience, "patience"))

@@ -530,8 +530,8 @@ class TrustedServer(Rounds):
         """
         if self._prepare(op, args, sites)[1].size != 1:
             raise ArgumentError(
-                f"the statistic {op} with these arguments returns more than one number; choose a "
-                "statistic that returns a single number"
+                f"the statistic {op!r} with these arguments returns several numbers, but one number is "
+                "needed; choose a statistic that returns one number"
             )
         release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
         return replace(release, values=release.values.reshape(()))
@@ -733,7 +733,10 @@ class TrustedServer(Rounds):
 
     def _check_selections(self) -> None:
         if self._relation != "replace-one":
-            raise NotAvailableError('private selections need a server with relation="replace-one"')
+            raise NotAvailableError(
+                'private selections need a server with relation="replace-one"; make the server with '
+                "this relation"
+            )
 
     def _query(
         self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], names: list[str], *, noisy: bool

@@ -99,7 +99,7 @@ def test_a_fit_says_what_it_has_charged_and_that_nothing_is_stored(kind):
         "1e-06" in text
     )
     assert ("checkpoint=folder" in text) == (kind != "lasso")
-    assert "pays the full price again" in text
+    assert "is charged in full again" in text
     assert isinstance(failed.value.__cause__, ConnectionResetError)
 
 

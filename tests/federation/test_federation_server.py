@@ -116,7 +116,7 @@ def test_scalar_and_quantile():
     found = server.scalar("squared_residuals", args, mu=50.0, label="variance")
     assert found.mean.shape == ()
     assert float(found.mean) == pytest.approx(truth("squared_residuals", args)[0] / 600, abs=6.0 / 50 / 600)
-    with pytest.raises(ArgumentError, match="returns more than one number"):
+    with pytest.raises(ArgumentError, match="returns several numbers"):
         server.scalar("clipped_score", SCORE, mu=1.0, label="score")
     y, X = pooled()
     r = np.abs(np.clip(y, -3, 3) - np.clip(X, -2, 2)[:, [0, 2]] @ BETA["beta"])

@@ -100,7 +100,7 @@ def test_every_model_from_a_toml(run, tmp_path, model):
 def test_replies_are_checked_by_the_roster_that_the_configuration_names(run, tmp_path):
     (tmp_path / "roster.json").write_text(pinned_keys(THREE)[1].to_json())  # of others than those who answer
     words = {"roster": str(tmp_path / "roster.json"), "heads": str(tmp_path / "heads.json")}
-    with pytest.raises(AlignmentError, match="is not signed by the key"):
+    with pytest.raises(AlignmentError, match="is not signed with the site's key"):
         run(**words)
     told = json.loads((tmp_path / "out.json").read_text())["error"]
     assert any(f"site {name!r}" in told for name in THREE)

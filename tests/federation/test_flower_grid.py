@@ -388,7 +388,7 @@ def test_signed_ends(tmp_path):
     ends = {"roster": roster, "key": analyst, "heads": tmp_path / "heads.json"}
     found = score(signed(listed), **ends)
     assert found.tobytes() == score(signed(replace(listed, analysts=()))).tobytes()
-    with pytest.raises(NotAvailableError, match="only analysts that its policy lists"):
+    with pytest.raises(NotAvailableError, match="signed by an analyst in its policy"):
         score(signed(listed), roster=roster)
     forged, other = pinned_keys(SIZES)
     impostor = {"south": {"key": forged["south"], "roster": other}}

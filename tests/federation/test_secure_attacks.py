@@ -106,8 +106,8 @@ def test_a_question_asked_anew_gets_other_masks_and_other_noise():
     [
         ({"roster": ["north"]}, "at least 2"),
         ({"roster": []}, "less than the number of sites"),
-        ({"roster": ["mallory", "north", "south"]}, "not in this site's roster"),
-        ({"roster": ["south", "west"]}, "not in the roster of this secure sum"),
+        ({"roster": ["mallory", "north", "south"]}, "not in this site's list of public keys"),
+        ({"roster": ["south", "west"]}, "this site is not in the list of public keys"),
         ({"roster": ["north", "north", "south"]}, "every site occurs once"),
         ({"roster": ["west", "south", "north"]}, "sorted"),
         ({"roster": "north"}, "list of site names"),
@@ -156,7 +156,7 @@ def test_a_site_that_is_not_registered_or_is_called_by_another_name():
     key = IdentityKey()
     other = Roster({"mallory": key.public, "north": IdentityKey().public})
     mallory = Site(rows_of(60, 0), design_of(), policy=SECURE, key=key, roster=other)
-    with pytest.raises(AlignmentError, match="the rosters of site"):
+    with pytest.raises(AlignmentError, match="have different rosters"):
         SecureServer(InProcessFederation(federation._sites | {"mallory": mallory}))
 
 
@@ -325,7 +325,7 @@ def test_the_sensitivity_must_count_the_grid():
     record_sensitivity = SITE_OPS["clipped_score"].record_sensitivity(SCORE, 4)
     sharp = charge["sensitivity"] | {"value": record_sensitivity.l2 * (1 + 1e-12)}
     errors = refusals(federation, changed(query, charge={"sensitivity": sharp}))
-    assert all("must include the rounding" in error for error in errors)
+    assert all("that includes the rounding" in error for error in errors)
 
 
 def test_a_coarse_grid_has_no_mu():

@@ -46,7 +46,7 @@ def test_a_restart_gives_the_same_bytes_and_charges_nothing(tmp_path):
     assert len(site.ledger) == 1
     assert site.ledger.budget == Budget(mu=1.2)
     later = secure_query(secure_federation(), args=SCORE | {"clip": 1.0})
-    assert "the site's roster" in site.handle(later, "north").error
+    assert "public keys at this site" in site.handle(later, "north").error
     federation = InProcessFederation(federation._sites | {"north": site})
     with pytest.raises(BudgetExceededError, match="'north'"):
         SecureServer(federation).vector_sum("clipped_score", SCORE, mu=1.0, label="s")

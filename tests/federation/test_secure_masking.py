@@ -38,7 +38,7 @@ def test_keys_are_kept_and_not_shown(tmp_path):
         pickle.dumps(key)
     (tmp_path / "other").write_text("12")
     (tmp_path / "other").chmod(0o600)
-    with pytest.raises(StorageError, match="is not an identity key"):
+    with pytest.raises(StorageError, match="is not the key file"):
         IdentityKey.load(tmp_path / "other")
     with pytest.raises(ArgumentError):
         IdentityKey(b"short")

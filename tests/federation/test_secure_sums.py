@@ -291,7 +291,7 @@ def test_bad_options():
     unkeyed = Site(rows_of(60, 0), design_of(), policy=SECURE)
     with pytest.raises(NotAvailableError, match="'north' has no secret key"):
         SecureServer(InProcessFederation(sites | {"north": unkeyed}))
-    with pytest.raises(AlignmentError, match="the rosters of site"):
+    with pytest.raises(AlignmentError, match="have different rosters"):
         SecureServer(InProcessFederation(sites | {"west": sites_of()["west"]}))
     with pytest.raises(ArgumentError, match="both key"):
         Site(rows_of(60, 0), design_of(), key=pi.federation.IdentityKey())

@@ -107,7 +107,7 @@ def test_rosters_of_two_versions():
         with pytest.raises(ArgumentError):
             Roster(dict(ROSTER.keys), wrong)
     content = {"format": "privinf-roster", "version": 2, "keys": dict(ROSTER.keys), "verifying": {}}
-    with pytest.raises(StorageError, match="needs a key to verify"):
+    with pytest.raises(StorageError, match="a key to verify signatures is missing"):
         Roster.from_json(json.dumps(content))
 
 
@@ -201,14 +201,14 @@ def test_a_body_is_not_read_before_its_envelope(closed):
         connection.connect(str(closed.folder / "north.sock"))
         connection.sendall(b"".join(header))
         told, message = receive(connection, 600.0, 1 << 20)
-    assert (told, "only analysts that its policy lists" in message[0]) == ({}, True)
+    assert (told, "signed by an analyst in its policy" in message[0]) == ({}, True)
 
 
 def test_sites_of_one_process_that_list_analysts_answer_nothing():
     site = Site(rows_of(60, 0), design_of(), policy=SitePolicy(analysts=LISTED))
     with pytest.raises(NotAvailableError, match="site 'north': the site answers only analysts"):
         SecureServer(InProcessFederation({"north": site}))
-    assert "analysts that its policy lists" in site.handle(Query("describe"), "north").error
+    assert "signed by an analyst in its policy" in site.handle(Query("describe"), "north").error
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def test_an_envelope_serves_for_one_question_and_one_site(closed):
     query = secure_query(federation)
     other = secure_query(federation, mu=2.0)
     for name, fields, told in [
-        ("north", sealed(query).fields, "does not match the digest"),
+        ("north", sealed(query).fields, "does not match the checksum"),
         ("south", sealed(other).fields, "is addressed to another site"),
-        ("north", sealed(other, "").fields, "does not match the digest"),
+        ("north", sealed(other, "").fields, "does not match the checksum"),
     ]:
         assert told in closed.remote(name).exchange(other, name, fields)[0].error
     assert charged("north", closed) == charged("south", closed) == 0
@@ -344,7 +344,7 @@ def test_who_notices_a_ledger_that_was_put_back(world, tmp_path, back, noticed):
         asked(world.federation(**ends))
 
     if noticed:
-        with pytest.raises(StorageError, match=r"site 'north': the site's ledger lacks lines"):
+        with pytest.raises(StorageError, match=r"site 'north': the site's ledger lacks entries"):
             again()
     else:
         again()
@@ -363,7 +363,7 @@ def test_a_ledger_that_went_back_and_grew_again_is_noticed(world):
     world.up("north")
     for _ in range(3):
         asked(world.federation())
-    with pytest.raises(StorageError, match="site 'north': the site's ledger lacks lines"):
+    with pytest.raises(StorageError, match="site 'north': the site's ledger lacks entries"):
         asked(federation)
 
 
@@ -392,7 +392,7 @@ def test_a_site_that_lies_about_its_head_is_refused_by_the_asker():
         site_end = SiteEnvelope(Shown(site, journal), "north")
         told.append(end.checked(envelope, *site_end.answer(envelope, query)).error)
     assert [bool(error) for error in told] == [False, True, True, True, False, False]
-    assert "lacks lines that it showed before" in told[1]
+    assert "lacks entries that it had before" in told[1]
 
 
 class Shown:

@@ -231,7 +231,7 @@ def test_too_large_a_question_is_not_even_read(tmp_path):
         _, (text, _) = ask(daemon, HEAD.pack(MAGIC, 10, 2**62))
         assert "larger than 10000 bytes" in json.loads(text)["error"]
         _, (text, _) = ask(daemon, HEAD.pack(MAGIC, 2**32 - 1, 0))
-        assert "header is larger" in json.loads(text)["error"]
+        assert "header of the message is larger" in json.loads(text)["error"]
 
 
 @pytest.mark.audit

@@ -223,7 +223,7 @@ def test_a_question_is_rehearsed_once(monkeypatch):
     assert seen.count("checked") == 1
     assert seen.count("accept") == seen.count("total") == 3
     assert "residual_clip" in site.handle(squares(site, args={"residual_clip": -1.0}), "north").error
-    assert "does not have this design" in site.handle(squares(site, design="0" * 64), "north").error
+    assert "has not received this regression" in site.handle(squares(site, design="0" * 64), "north").error
     for clip in range(2, 30):
         changed = squares(site, args={"residual_clip": float(clip)}, sequence=2 + clip)
         site.handle(changed, "north")
@@ -355,7 +355,7 @@ def test_only_the_holders_own_process_says_what_weights_and_public_columns_there
 def test_by_default_a_site_takes_no_design():
     site = Site(table(), SCHEMA)
     reply = site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north")
-    assert "policy accepts no designs" in reply.error
+    assert "policy allows no regressions" in reply.error
     assert site.design is None
 
 
@@ -364,7 +364,7 @@ def test_the_design_that_a_site_was_made_with_is_always_known():
     site = Site(table(), design)
     assert site.answer(design_query(design), "north").facts["digest"] == design.digest
     assert (
-        "accepts no designs"
+        "allows no regressions"
         in site.handle(design_query(pi.Design.from_formula("y ~ income", SCHEMA)), "north").error
     )
     site.adopt(pi.Design.from_formula("y ~ income", SCHEMA))

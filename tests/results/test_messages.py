@@ -156,7 +156,7 @@ def test_a_new_fit_is_no_earlier_release(rows):
     ],
 )
 def test_a_policy_that_takes_no_designs_says_which_field_to_change(policy, named, unnamed):
-    with pytest.raises(NotAvailableError, match="accepts no designs") as refused:
+    with pytest.raises(NotAvailableError, match="allows no regressions") as refused:
         policy.allow_designs()
     assert all(name in str(refused.value) for name in named)
     assert not any(name in str(refused.value) for name in unnamed)

@@ -86,7 +86,7 @@ class IdentityKey:
         elif isinstance(secret, bytes) and len(secret) == SITE_KEY_BYTES:
             self._secret = x25519.X25519PrivateKey.from_private_bytes(secret)
         else:
-            raise ArgumentError(f"secret must be bytes of length {SITE_KEY_BYTES}")
+            raise ArgumentError(f"secret must be a bytes object of length {SITE_KEY_BYTES}")
         self.public: str = self._secret.public_key().public_bytes_raw().hex()
         self._signing: Any = None  # made when it is first needed: sites of one process sign nothing
 
@@ -143,7 +143,7 @@ class IdentityKey:
             public_key = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
             return bytes(self._secret.exchange(public_key))
         except (TypeError, ValueError):
-            raise ArgumentError("public must be a public X25519 key in hexadecimal digits") from None
+            raise ArgumentError("public must be a public X25519 key, a text of hexadecimal digits") from None
 
     def secret_bytes(self) -> bytes:
         """Return the secret key itself.
@@ -259,10 +259,10 @@ class IdentityKey:
         """Return the key in the content of a file; a file of an earlier version has no checksum."""
         lines = content.decode("ascii", errors="replace").splitlines()
         if len(lines) not in (1, 2) or len(lines[0]) != 2 * SITE_KEY_BYTES or not _is_hex(lines[0]):
-            raise StorageError(f"{place} is not an identity key")
+            raise StorageError(f"{place} is not the key file of a site or an analyst")
         secret = bytes.fromhex(lines[0])
         if len(lines) == 2 and lines[1] != _seal(secret):
-            raise StorageError(f"{place} is damaged: the key does not match its checksum")
+            raise StorageError(f"{place} is damaged, because the key does not match its checksum")
         return cls(secret)
 
     def __repr__(self) -> str:
@@ -313,12 +313,13 @@ class Roster:
 
     def __post_init__(self) -> None:
         if not isinstance(self.keys, Mapping) or len(self.keys) < 2:
-            raise ArgumentError("a roster needs at least two sites with their public keys")
+            raise ArgumentError("a roster (the list of the sites' public keys) needs at least two sites")
         for name, key in self.keys.items():
             check_name(name, "a site's name")
             if not _is_key(key):
                 raise ArgumentError(
-                    f"the key of site {name!r} must be {2 * SITE_KEY_BYTES} hexadecimal digits"
+                    f"the public key of site {name!r} must be a text of {2 * SITE_KEY_BYTES} hexadecimal "
+                    "digits"
                 )
             if not _shares(key):
                 raise ArgumentError(f"the key of site {name!r} is not a valid public X25519 key")
@@ -326,13 +327,16 @@ class Roster:
             self.verifying and self.verifying.keys() != self.keys.keys()
         ):
             raise ArgumentError(
-                "verifying= must map each site of the roster to its verification key, or be omitted"
+                "verifying= must map each site of the roster to its key to verify signatures, or be omitted"
             )
         for name, key in self.verifying.items():
             check_verifying(key, f"the key to verify signatures of site {name!r}")
         for kind, keys in (("keys", self.keys), ("verifying", self.verifying)):
             if len(set(keys.values())) < len(keys):
-                raise ArgumentError("the roster has the same key twice; every site needs its own key")
+                raise ArgumentError(
+                    "the roster (the list of the sites' public keys) has the same key twice; every site "
+                    "needs its own key"
+                )
             object.__setattr__(self, kind, MappingProxyType(dict(sorted(keys.items()))))
         content = json.dumps([dict(self.keys), dict(self.verifying)] if self.signed else dict(self.keys))
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
@@ -380,16 +384,21 @@ class Roster:
         fields = ("format", "version", "keys", *(["verifying"] if second else []))
         record = verified_record(content, "a roster", fields)
         if (record["format"], record["version"]) != (Formats.ROSTER, 2 if second else 1):
-            raise StorageError("the text is not a roster in a format that this version of privinf reads")
+            raise StorageError(
+                "the text is not a roster (list of the sites' public keys) in a format that this "
+                "version of privinf reads"
+            )
         if second and not record["verifying"]:
             raise StorageError(
-                "the text is not a valid roster: a roster of version 2 needs a key to verify "
-                "signatures for each site"
+                "the text is not a valid roster (list of the sites' public keys), because a key to "
+                "verify signatures is missing for at least one site"
             )
         try:
             return cls(record["keys"], record.get("verifying", {}))
         except ArgumentError as problem:
-            raise StorageError(f"the text is not a valid roster: {problem}") from None
+            raise StorageError(
+                f"the text is not a valid roster (list of the sites' public keys): {problem}"
+            ) from None
 
     def __len__(self) -> int:
         return len(self.keys)

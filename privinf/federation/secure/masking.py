@@ -140,7 +140,10 @@ class PairKeys:
 
     def __init__(self, key: IdentityKey | None, roster: Roster | None) -> None:
         if not isinstance(key, IdentityKey) or not isinstance(roster, Roster):
-            raise ArgumentError("secure sums need both key=IdentityKey(...) and roster=Roster(...)")
+            raise ArgumentError(
+                "secure sums need both key=IdentityKey(...), the site's secret key, and "
+                "roster=Roster(...), the public keys of all sites"
+            )
         self.key = key
         self.roster = roster
         self._pairs: dict[str, bytes] = {}
@@ -232,7 +235,9 @@ def plan_sum(
     carriers = sites - colluding
     moved = record_sensitivity.sensitivity(relation)
     if carriers < 1:
-        raise ArgumentError(f"max_colluding={colluding} must be less than the number of sites, {sites}")
+        raise ArgumentError(
+            f"max_colluding={colluding} must be less than the number of sites, which is {sites}"
+        )
     if math.isinf(mu):
         largest = 4.0 * sites * (rows * record_sensitivity.bound) / 2.0**63
         grid = math.ldexp(1.0, math.frexp(largest)[1])

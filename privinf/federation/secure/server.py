@@ -423,14 +423,15 @@ class SecureServer(TrustedServer):
             remaining = self._shrunk(names, outcome.silent)
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
         raise AlignmentError(
-            f"in each of {self._retries + 1} attempts at one secure sum, at least one site did not answer"
+            f"{self._retries + 1} attempts at one secure sum failed, because in each of them at "
+            "least one site did not answer"
         )
 
     def _check_selections(self) -> None:
         """Refuse: peeling needs un-noised sums, which nobody sees here."""
         raise NotAvailableError(
-            "selecting entries is not available for secure sums; release the whole vector, or use "
-            "a TrustedServer"
+            "private selection is not available for secure sums; release all entries of the sum, "
+            "or use a TrustedServer"
         )
 
     def _largest_site(self, record_sensitivity: RecordSensitivity, names: list[str]) -> int:
@@ -500,8 +501,8 @@ class SecureServer(TrustedServer):
                 )
             if digest != common:
                 raise AlignmentError(
-                    f"the rosters of site {name!r} and site {first!r} differ; use the same roster at all "
-                    "sites"
+                    f"site {name!r} and site {first!r} have different rosters (lists of the sites' public "
+                    "keys); use the same roster at all sites"
                 )
         self._pinned = str(common)
         return replies

@@ -88,7 +88,8 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     terms = query.masking
     if terms.get("kind") != KIND:
         raise ArgumentError(
-            f"the site's version of privinf does not have secure sums of kind {shown(terms.get('kind'))}"
+            "the site's version of privinf does not have secure sums of kind "
+            f"{shown(terms.get('kind'))}; install the same version at the site and the server"
         )
     unknown = sorted(set(terms) - TERMS)
     if unknown:
@@ -97,9 +98,11 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
         )
     roster = terms.get("roster")
     if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:
-        raise ArgumentError("roster must be a list of site names")
+        raise ArgumentError("roster in the query must be a list of site names")
     if roster != sorted(set(roster)):
-        raise ArgumentError("roster must be a sorted list in which every site occurs once")
+        raise ArgumentError(
+            "roster in the query must be a sorted list of site names in which every site occurs once"
+        )
     seed = terms.get("seed")
     if seed is not None and not _is_whole_number(seed, 0):
         raise ArgumentError("the seed of the secure sum must be a nonnegative integer")
@@ -113,7 +116,7 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     carriers = len(roster) - colluding
     sigma = scale / grid / math.sqrt(carriers)
     if not (0.0 <= sigma < math.inf):
-        raise ArgumentError("the ledger line of the secure sum must give the scale of its noise")
+        raise ArgumentError("the ledger entry of the secure sum must state the scale of its noise")
     return SumTerms(
         roster=tuple(roster), max_colluding=colluding, carriers=carriers, grid=grid, sigma=sigma, seed=seed
     )
@@ -123,10 +126,11 @@ def _grid(terms: Mapping[str, Any]) -> float:
     grid = terms.get("grid")
     if isinstance(grid, bool) or not isinstance(grid, (int, float)) or not 0.0 < grid <= MOST_GRID:
         raise ArgumentError(
-            f"grid (the step of the fixed-point numbers) must be a positive number, at most {MOST_GRID:g}"
+            "grid (the step to which the site rounds its numbers) must be a positive number, at "
+            f"most {MOST_GRID:g}"
         )
     if math.frexp(grid)[0] != 0.5:
-        raise ArgumentError("grid (the step of the fixed-point numbers) must be a power of two")
+        raise ArgumentError("grid (the step to which the site rounds its numbers) must be a power of two")
     return float(grid)
 
 
@@ -152,25 +156,29 @@ def check_terms(
     """
     if len(terms.roster) < policy.min_sites:
         raise NotAvailableError(
-            f"the site's policy requires secure sums over at least {policy.min_sites} sites"
+            f"the site's policy allows only secure sums over at least {policy.min_sites} sites; let "
+            "more sites take part, or change min_sites in the policy"
         )
     if terms.max_colluding < policy.max_colluding:
         raise NotAvailableError(
-            f"the site's policy requires a secure sum with max_colluding of at least {policy.max_colluding}"
+            f"the site's policy requires noise that protects even if {policy.max_colluding} other "
+            f"site(s) collude with the server; pass max_colluding={policy.max_colluding} or more to "
+            "SecureServer"
         )
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
-        raise ArgumentError("the ledger line declares secure noise, but the noise is seeded or absent")
+        raise ArgumentError("the query declares secure noise, but its noise is seeded or absent")
     if terms.sigma == 0.0:
         return
     if not entry.secure and terms.seed is None:
         raise ArgumentError("a secure sum with seeded noise (simulations only) must give its seed")
     if entry.secure and not query.args.get("bits"):
         raise ArgumentError(
-            "secure sums need the argument bits (fixed-point precision), so that all sites add exactly"
+            "the query of a secure sum must have the argument bits, the precision to which all "
+            "sites round their numbers"
         )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
         raise ArgumentError(
-            "the noise scale of one site must be 4 to 2^50 times the step of the fixed-point numbers"
+            "the noise of one site must have a scale of 4 to 2^50 times the step to which numbers are rounded"
         )
     check_price(terms, entry, record_sensitivity)
 
@@ -183,19 +191,21 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
         or entry.sensitivity is None
         or entry.sensitivity.norm != Norms.L2
     ):
-        raise ArgumentError("the ledger line of a secure sum must have Gaussian noise and an l2 sensitivity")
+        raise ArgumentError(
+            "the ledger entry of a secure sum must state Gaussian noise and a sensitivity in the l2 norm"
+        )
     if not set(entry.noise) <= NOISE_TERMS:
-        raise ArgumentError("the ledger line of a secure sum must cover all entries of the sum")
+        raise ArgumentError("the ledger entry of a secure sum must cover all entries of the sum")
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the sensitivity in the ledger line {readable(entry.label)!r} must include the "
-            "rounding to fixed-point numbers"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state a sensitivity "
+            "that includes the rounding of the numbers"
         )
     fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)
     if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):
         raise ArgumentError(
-            f"the ledger line {readable(entry.label)!r} must give its loss in zCDP, because its "
-            "fixed-point numbers are too coarse for Gaussian DP"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state its privacy loss "
+            "in zCDP, because its numbers are rounded too coarsely for Gaussian DP"
         )
 
 
@@ -222,15 +232,21 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
             "the site has no secret key or no roster, so it cannot take part in secure sums"
         )
     if not pairs.owns(name):
-        raise NotAvailableError("the site's roster lists another key for this site than the site's own key")
+        raise NotAvailableError(
+            "the list of public keys at this site (its roster) has another key for this site than "
+            "the site's own key; use the current roster at all sites"
+        )
     if query.masking.get("pinned") != pairs.roster.digest:
         raise NotAvailableError(
-            "the site's roster differs from the roster of the secure sum; use the same roster at all sites"
+            "the list of public keys at this site (its roster) differs from the roster of the "
+            "secure sum; use the same roster at all sites"
         )
     if name not in terms.roster:
-        raise NotAvailableError("the site is not in the roster of this secure sum")
+        raise NotAvailableError("this site is not in the list of public keys (roster) of the secure sum")
     if not set(terms.roster) <= set(pairs.roster.keys):
-        raise NotAvailableError("the secure sum includes a site that is not in this site's roster")
+        raise NotAvailableError(
+            "the secure sum includes a site that is not in this site's list of public keys (roster)"
+        )
     return pairs
 
 
