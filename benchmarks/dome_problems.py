@@ -20,8 +20,9 @@ from scipy.special import expit
 
 from privinf.accounting import GaussianLoss, LedgerEntry
 from privinf.federation import NoisySum
-from privinf.glm.first_order import Optimizer, optimise
-from privinf.glm.sketch import LearnedSpace, Sketch
+from privinf.glm.dome.optimizers import Optimizer
+from privinf.glm.dome.rounds import optimise
+from privinf.glm.dome.sketch import LearnedSpace, Sketch
 from privinf.glm.sums import GlmSums
 from privinf.mechanisms.philox import words_run
 from privinf.mechanisms.statistics.block import stream_of

@@ -15,7 +15,7 @@ from tables import RESULTS, write_table
 
 from privinf.accounting import Ledger
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.glm.sketch import LearnedSpace, Probes, Sketch, debiased_square
+from privinf.glm.dome.sketch import LearnedSpace, Probes, Sketch, debiased_square
 from privinf.glm.sums import GlmSums
 from privinf.schema import Design
 

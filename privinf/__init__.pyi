@@ -13,10 +13,10 @@ from .accounting.report import PrivacyReport as PrivacyReport
 from .bounds.finding import find_bounds as find_bounds
 from .bounds.found import FoundSchema as FoundSchema
 from .bounds.found import load_schema as load_schema
-from .glm.first_order import DOME as DOME
-from .glm.first_order import DPSGD as DPSGD
-from .glm.first_order import DPAdam as DPAdam
-from .glm.first_order import RandomSketch as RandomSketch
+from .glm.dome.optimizers import DOME as DOME
+from .glm.dome.optimizers import DPSGD as DPSGD
+from .glm.dome.optimizers import DPAdam as DPAdam
+from .glm.dome.optimizers import RandomSketch as RandomSketch
 from .glm.model import GLM as GLM
 from .glm.model import FederatedGLM as FederatedGLM
 from .glm.named import OLS as OLS

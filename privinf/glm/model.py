@@ -11,7 +11,7 @@ from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
-from privinf.glm.first_order import Optimizer
+from privinf.glm.dome.optimizers import Optimizer
 from privinf.glm.newton import Newton
 from privinf.glm.plan import FitRequest
 from privinf.glm.results import (

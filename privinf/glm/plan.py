@@ -14,7 +14,8 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved_sums import enough
-from privinf.glm.first_order import DPSGD, Optimizer, optimise
+from privinf.glm.dome.optimizers import DPSGD, Optimizer
+from privinf.glm.dome.rounds import optimise
 from privinf.glm.newton import (
     Block,
     Newton,

@@ -6,7 +6,7 @@ Algorithms 1 and 2: the learned directions stay as they are where the units chan
 
 from __future__ import annotations
 
-from privinf.glm.first_order import DomeVariant, register_variant
+from privinf.glm.dome.optimizers import DomeVariant, register_variant
 
 PAPER_VARIANT = DomeVariant(
     moments=True,

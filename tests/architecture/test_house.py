@@ -250,3 +250,15 @@ def test_sizes(tmp_path):
     assert house.long_modules(tree) == ["privinf.noise.a 351"]
     assert len(house.largest_folder(tree)) == 3
     assert house.lines(tree) == 701
+
+
+def test_classes_and_functions_are_measured_without_docstrings(tmp_path):
+    method = '    def f(self):\n        """One.\n\n        Two.\n        """\n' + "        x = 1\n" * 60
+    tree = small(
+        tmp_path,
+        noise__a=f"class Long:\n{method * 5}",
+        noise__b=f'class Short:\n    """One."""\n{method.replace("x = 1", "pass") * 4}',
+        noise__c="def g():\n" + "    x = 1\n" * 59,
+    )
+    assert house.long_classes(tree) == ["privinf.noise.a.Long 306"]
+    assert house.long_functions(tree) == ["privinf.noise.a.f 61", "privinf.noise.b.f 61"]

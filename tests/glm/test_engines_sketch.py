@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privinf.glm import first_order
-from privinf.glm.first_order import DOME, dome_variant, optimise
-from privinf.glm.sketch import BETA2, LearnedSpace, RunningMoments, Sketch, debiased_square
+from privinf.glm.dome import optimizers, rounds
+from privinf.glm.dome.optimizers import DOME, dome_variant
+from privinf.glm.dome.rounds import optimise
+from privinf.glm.dome.sketch import BETA2, LearnedSpace, RunningMoments, Sketch, debiased_square
 from privinf.mechanisms.statistics.glm import sketch_of
 
 
@@ -149,7 +150,7 @@ def test_a_variant_that_tracks_something_else_is_caught(monkeypatch, wrong):
     """Mutants: the gradient itself, or the directions left in the units of rounds that have passed."""
     other = getattr(dome_variant("paper"), wrong)
     mutant = replace(dome_variant("repaired"), **{wrong: other})
-    monkeypatch.setitem(first_order._VARIANTS, "repaired", mutant)
+    monkeypatch.setitem(optimizers._VARIANTS, "repaired", mutant)
     with pytest.raises(AssertionError):
         test_the_learned_directions_hold_what_is_sketched("repaired", True, True)
 
@@ -161,7 +162,7 @@ def test_the_second_moment_of_a_round_is_that_of_what_the_sketch_shows():
     options = DOME(**FEW | {"k": 8}, variant="paper")
     sums, seen = ToldSums([gradient], 0.7, rng), np.zeros((draws, d))
     for draw in range(draws):
-        state = first_order._OptimizerRounds(options, d, 0)
+        state = rounds._OptimizerRounds(options, d, 0)
         state.unit, state.moments.first = unit, moment
         state.direction(sums, np.zeros(d), 1.0, 0)
         seen[draw] = state.moments.second / (1.0 - BETA2)

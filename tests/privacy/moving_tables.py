@@ -13,7 +13,7 @@ from support.tables import of_library, written
 
 import privinf as pi
 from privinf.errors import PrivinfError
-from privinf.glm.first_order import _OptimizerRounds
+from privinf.glm.dome.rounds import _OptimizerRounds
 from privinf.mechanisms.passes import RowPasses
 
 N = 400

@@ -1022,7 +1022,7 @@ MUTANTS = {
         of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "every epoch the whole price": (
-        Mutant("glm.first_order", "optimise", "ROUNDING / paid", "ROUNDING"),
+        Mutant("glm.dome.rounds", "optimise", "ROUNDING / paid", "ROUNDING"),
         of_fit("FederatedGLM binomial, server, DPSGD"),
     ),
 }

@@ -14,6 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import Any
 
 from support.limits import (
     BY_STRING,
@@ -29,6 +30,8 @@ from support.tree import Function, Module, Tree, circles, functions, house_tree,
 from support.walks import closure, files
 
 LONG = 350
+LONG_FUNCTION = 60
+LONG_CLASS = 300
 POSITIONAL = 6
 FIELDS = 4
 MANY = 12
@@ -61,6 +64,39 @@ def largest_folder(tree: Tree) -> Found:
     for module in tree.of("privinf"):
         folders[module.path.parent].append(module.name)
     return max(folders.values(), key=len)
+
+
+def long_functions(tree: Tree) -> Found:
+    """Functions and methods of more than 60 lines without docstrings, functions inside them included."""
+    return _long(tree, Function, LONG_FUNCTION)
+
+
+def long_classes(tree: Tree) -> Found:
+    """Classes of more than 300 lines without docstrings: divide them by the concepts that they mix."""
+    return _long(tree, ast.ClassDef, LONG_CLASS)
+
+
+def _long(tree: Tree, kind: Any, most: int) -> Found:
+    sizes = {
+        f"{module.name}.{node.name}": _lines_without_docstrings(node)
+        for module in tree.of("privinf")
+        for node in ast.walk(module.tree)
+        if isinstance(node, kind)
+    }
+    return [f"{name} {size}" for name, size in sizes.items() if size > most]
+
+
+def _lines_without_docstrings(node: ast.ClassDef | Function) -> int:
+    docstrings = [
+        inner.body[0]
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.ClassDef | Function) and ast.get_docstring(inner) is not None
+    ]
+    return _line_count(node) - sum(map(_line_count, docstrings))
+
+
+def _line_count(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 # ---- layout
@@ -467,6 +503,8 @@ MEASURES: dict[str, Callable[[Tree], Found | int]] = {
     "lines": lines,
     "modules above 350 lines": long_modules,
     "modules in the largest folder": largest_folder,
+    "functions above 60 lines without docstrings": long_functions,
+    "classes above 300 lines without docstrings": long_classes,
     "lines kept from the formatter": kept_from_the_formatter,
     "calls of a class with six and more positional arguments": positional_calls,
     "dataclasses of more than four positional fields": positional_dataclasses,

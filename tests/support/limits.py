@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 # The most that a measure of arrows, doubled names and calls may be. Sizes are printed by `support.house`
-# and not limited: a limit on lines was met by packing them.
+# and not limited, but for classes: a limit on lines of files was met by packing them.
 LIMITS = {
     "lines kept from the formatter": 0,
+    "classes above 300 lines without docstrings": 0,
     "calls of a class with six and more positional arguments": 0,
     "dataclasses of more than four positional fields": 0,
     "constants that share a line": 0,
