@@ -30,6 +30,7 @@ import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.lasso import fits as debiased_lasso_fits
 from privinf.lasso import thresholding as hard_thresholding
+from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
@@ -99,7 +100,7 @@ def params_of(design: LassoDesign) -> np.ndarray:
 def pursuit(
     sums: SparseSums,
     sparsity: int,
-    budget: hard_thresholding.ThresholdingBudget,
+    budget: SparseFitPrices,
     *,
     extra: int = 2,
     blocks: int = 3,

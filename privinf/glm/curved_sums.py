@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privinf.accounting.budget import ROUNDING
+from privinf.accounting.shares import part_of_mu
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import SINGULAR_SUMS, GlmServer, Traffic
@@ -141,7 +141,7 @@ class CurvedSums:
 
     def price(self, share: float) -> float:
         """Return mu of a share of mu^2."""
-        return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
+        return part_of_mu(self.mu, share)
 
     def _release(self, op: str, args: Mapping[str, Any], label: str, share: float) -> Any:
         self.spent += share

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.accounting.budget import ROUNDING
+from privinf.accounting.shares import part_of_mu
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, NotPositiveDefiniteError
 from privinf.glm.convergence import Round, Trajectory
@@ -177,10 +177,8 @@ def newton_path(sums: GlmSums, start: Floats, mu: float, options: Newton, watche
 
 
 def _round_price(mu: float, number: int, rounds: int) -> float:
-    if math.isinf(mu):
-        return mu
     shares = GROWTH ** np.arange(1, rounds + 1)
-    return mu * math.sqrt(float(shares[number - 1] / shares.sum()) * ROUNDING)
+    return part_of_mu(mu, float(shares[number - 1] / shares.sum()))
 
 
 def _step(score: Floats, hessian: Floats, sd: float, constant: int | None) -> tuple[Floats, Floats]:
@@ -218,7 +216,7 @@ def one_step(
     error of that mean, of order |D| / sqrt n.
     """
     spent = 1.0 if robust else sum(FINAL_SHARES[:2])
-    prices = [mu if math.isinf(mu) else mu * math.sqrt(share / spent * ROUNDING) for share in FINAL_SHARES]
+    prices = [part_of_mu(mu, share / spent) for share in FINAL_SHARES]
     before = theta
     if block is not None:
         sums = sums.of_block(block.columns, block.radius)

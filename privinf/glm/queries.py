@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from privinf.accounting.budget import ROUNDING
+from privinf.accounting.shares import part_of_mu
 from privinf.federation import NoisySum
 from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
@@ -281,7 +281,7 @@ class LeastSquaresQueries:
     def price(self, share: float) -> float:
         """Return the mu of a share, which is spent."""
         self.spent += share
-        return self.mu if math.isinf(self.mu) else self.mu * math.sqrt(share * ROUNDING)
+        return part_of_mu(self.mu, share)
 
     def vector(self, op: str, share: float, label: str, args: Mapping[str, Any]) -> Any:
         """Release a vector sum."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.coordinates import (
     HiddenByNoise,
     Score,
@@ -21,6 +20,7 @@ from privinf.lasso.coordinates import (
 )
 from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, coordinates_above_noise, with_noise
 from privinf.lasso.precision import column_noise_variance, floored
+from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import clip_radii, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
 from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
@@ -39,14 +39,14 @@ HIDDEN_GRAM = (
 )
 
 
-def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingBudget) -> DebiasedFit:
+def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingPrices) -> DebiasedFit:
     """Return the debiased coordinates of all p columns, in their order.
 
     Parameters
     ----------
     sums : SparseSums
     fit : SparseFit
-    budget : DebiasingBudget
+    budget : DebiasingPrices
         `neighbours` pays for the products with the selected columns, `gram` for their Gram matrix, `center`
         for the means of columns and residuals; without it columns stay where they are.
 
@@ -122,7 +122,7 @@ def _release(
     score: Score,
     root: Floats,
     groups: Sequence[Integers],
-    budget: DebiasingBudget,
+    budget: DebiasingPrices,
     advance: Callable[[], Any],
 ) -> ScoreRelease:
     """Release scores, slopes and variances, the last two steadied within groups; root is sqrt(h)."""

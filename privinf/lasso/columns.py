@@ -29,6 +29,7 @@ from privinf.lasso.nodewise import (
     noise_of_column,
 )
 from privinf.lasso.precision import SMALLEST_SQUARE, floored, precision_columns
+from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.selection import detection_limit
 from privinf.lasso.sums import SparseSums
@@ -49,18 +50,6 @@ FORMS_ROOM = 4.0  # residuals and targets are shrunk to the root of this many ti
 MATERIAL = 0.02  # share of the target that the smallest quarter of its neighbors may explain; more is marked
 OUT = 3.0  # sds of its noise that the share must also exceed to be marked
 HIDDEN_TAIL = 0.5  # part of the sampling variance from which on tails that the regressions cut matter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebiasingBudget:
-    """Prices in zCDP: neighbors, nodewise regressions, sizes, slopes and variances, score, mean residual."""
-
-    neighbors: float
-    gram: float
-    sizes: float
-    slopes: float
-    score: float
-    center: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -87,12 +76,12 @@ class TargetColumns:
     marks: NodewiseDiagnostics
 
 
-def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed: int) -> int:
+def neighbor_count(budget: DebiasingPrices, n: int, p: int, targets: int, fixed: int) -> int:
     """Return the number of neighbors of every target.
 
     Parameters
     ----------
-    budget : DebiasingBudget
+    budget : DebiasingPrices
     n, p, targets : int
         Records, columns and targets.
     fixed : int
@@ -109,7 +98,7 @@ def neighbor_count(budget: DebiasingBudget, n: int, p: int, targets: int, fixed:
 
     Examples
     --------
-    >>> budget = DebiasingBudget(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
+    >>> budget = DebiasingPrices(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
     >>> [neighbor_count(budget, 40_000, 300, k, 10) for k in (1, 5)]
     [26, 6]
     """
@@ -155,7 +144,7 @@ def target_columns(
     sums: SparseSums,
     fit: SparseFit,
     targets: Sequence[int],
-    budget: DebiasingBudget,
+    budget: DebiasingPrices,
     *,
     neighbors: int | None,
     excluded: Sequence[int] = (),
@@ -225,7 +214,7 @@ def _near(
     targets: Sequence[int],
     neighbors: int | None,
     excluded: Sequence[int],
-    budget: DebiasingBudget,
+    budget: DebiasingPrices,
 ) -> list[list[int]]:
     """Return the neighbors of every target, selected by products with its residual on the fit's columns."""
     p = len(sums.units.scale)

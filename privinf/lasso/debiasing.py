@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.inference.tails import Clip
-from privinf.lasso.columns import DebiasingBudget, target_columns
+from privinf.lasso.columns import target_columns
 from privinf.lasso.coordinates import (
     HIDDEN_SLOPES,
     Debiased,
@@ -28,6 +28,7 @@ from privinf.lasso.coordinates import (
 )
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.mean_scores import mean_scores
+from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.lasso.thresholding import SparseFit
@@ -118,7 +119,7 @@ def debias(
     sums: SparseSums,
     fit: SparseFit,
     targets: Sequence[int],
-    budget: DebiasingBudget,
+    budget: DebiasingPrices,
     *,
     neighbors: int | None = None,
     excluded: Sequence[int] = (),
@@ -131,7 +132,7 @@ def debias(
     sums : SparseSums
     fit : SparseFit
     targets : sequence of int
-    budget : DebiasingBudget
+    budget : DebiasingPrices
     neighbors : int, optional
         Number selected for every target, in addition to the columns of the fit. Default:
         `privinf.lasso.columns.neighbor_count`.
@@ -231,7 +232,7 @@ def _scores(
     targets: Sequence[int],
     union: list[int],
     transform: Floats,
-    budget: DebiasingBudget,
+    budget: DebiasingPrices,
 ) -> tuple[ScoreRelease, tuple[float, float]]:
     radii = clip_radii(len(targets), sums.n, budget.score)
     score = Score(

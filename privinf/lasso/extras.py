@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privinf.accounting.budget import ROUNDING
+from privinf.accounting.shares import part_of_rho
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import contrast_bias
@@ -82,7 +82,7 @@ class ExtrasPlan:
 
     def price(self, share: float, rho: float) -> float:
         """Return the price of one extra out of the total budget."""
-        return share * rho * ROUNDING
+        return part_of_rho(rho, share)
 
 
 def check_extras(

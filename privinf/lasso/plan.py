@@ -8,16 +8,16 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from privinf.accounting.budget import ROUNDING
+from privinf.accounting.shares import check_shares, part_of_rho
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.options import Center, LassoOptions, Targets
+from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
 from privinf.lasso.thresholding import (
     BLOCKS,
     CHEAP_FITS,
     GRAM_ROOM,
     GRAM_SHARE,
     PRODUCT_CLIP,
-    ThresholdingBudget,
 )
 from privinf.validation import check_choice, check_count, check_positive, shown
 
@@ -92,40 +92,32 @@ class LassoShares:
         checked = check_shares(shares, [*names, *extras])
         return cls(**{name: checked[name] for name in names}), {name: checked[name] for name in extras}
 
-    def thresholding(self, rho: float, *, all_targets: bool = False) -> ThresholdingBudget:
+    def thresholding(self, rho: float, *, all_targets: bool = False) -> SparseFitPrices:
         """Return the prices of the sparse fit."""
         rho *= ROUNDING
         residuals = self.scales / (2.0 if all_targets else 3.0)
         # The sizes of the columns that join later, as targets, are a quarter of all.
-        return ThresholdingBudget(
-            self.selection * rho, self.refit * rho, residuals * rho, self.scales * rho * 0.375
+        return SparseFitPrices(
+            selection=self.selection * rho,
+            refit=self.refit * rho,
+            sizes=self.scales * rho * 0.375,
+            scales=residuals * rho,
         )
 
-    def debiasing(self, rho: float, *, all_targets: bool = False) -> DebiasingBudget:
+    def debiasing(self, rho: float, *, all_targets: bool = False) -> DebiasingPrices:
         """Return the prices of the debiasing."""
-        return DebiasingBudget(
-            neighbors=self.neighbours * rho * ROUNDING,
-            gram=self.gram * rho * ROUNDING,
-            sizes=self.scales * 0.125 * rho * ROUNDING,
-            slopes=self.slopes * rho * ROUNDING,
-            score=self.score * rho * ROUNDING,
-            center=0.0 if all_targets else self.scales / 12.0 * rho * ROUNDING,
+        return DebiasingPrices(
+            neighbors=part_of_rho(rho, self.neighbours),
+            gram=part_of_rho(rho, self.gram),
+            sizes=part_of_rho(rho, self.scales * 0.125),
+            slopes=part_of_rho(rho, self.slopes),
+            score=part_of_rho(rho, self.score),
+            center=0.0 if all_targets else part_of_rho(rho, self.scales / 12.0),
         )
 
     def response(self, rho: float) -> float:
         """Return the price of the mean of the response, where not every column is a target."""
-        return self.scales / 12.0 * rho * ROUNDING
-
-
-def check_shares(shares: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    """Return the shares given, one for each name, positive and of sum one; else ArgumentError."""
-    if not isinstance(shares, Mapping) or set(shares) != set(names):
-        raise ArgumentError(f"shares must be a mapping with a share for each of {', '.join(names)}")
-    for name, share in shares.items():
-        check_positive(share, f"shares[{name!r}]")
-    if abs(sum(shares.values()) - 1.0) > 1e-9:
-        raise ArgumentError(f"the values of shares sum to {sum(shares.values()):.6g}; they must sum to one")
-    return {name: float(share) for name, share in shares.items()}
+        return part_of_rho(rho, self.scales / 12.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +182,7 @@ class LassoPlan:
 
     def price(self, extra: str) -> float:
         """Return the price of an extra, zCDP."""
-        return self.extras[extra] * self.rho * ROUNDING
+        return part_of_rho(self.rho, self.extras[extra])
 
 
 def check_plan(

@@ -40,6 +40,7 @@ import numpy as np
 
 from privinf.lasso.coordinates import Score
 from privinf.lasso.precision import clearance, floored
+from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.radii import step_efficiency, step_radii, step_slope
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
@@ -64,16 +65,6 @@ NOT_CONVERGED = 2.5
 # diverged below it: intervals without a warning covered 0.87 at 0.5 to 0.7, and 0.94 above.
 MIN_CLEARANCE = 0.75
 SHRINK = 0.7  # residuals' scale after a cheap step relative to before it, instead of a release
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdingBudget:
-    """Prices of one sparse fit, in zCDP: all selections, all fits, all residual scales, column sizes."""
-
-    selection: float
-    refit: float
-    scales: float
-    sizes: float
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -145,7 +136,7 @@ def center_response(sums: SparseSums, rho: float) -> None:
 def sparse_fit(
     sums: SparseSums,
     sparsity: int,
-    budget: ThresholdingBudget,
+    budget: SparseFitPrices,
     *,
     extra: int = 2,
     blocks: int = BLOCKS,
@@ -162,7 +153,7 @@ def sparse_fit(
     sums : SparseSums
     sparsity : int
         Number of columns kept, in addition to those of `always`.
-    budget : ThresholdingBudget
+    budget : SparseFitPrices
     extra : int
         Extra columns that are selected and dropped again.
     blocks : int

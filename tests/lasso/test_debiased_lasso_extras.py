@@ -12,14 +12,14 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
 from privinf.lasso.all_targets import debias_all
-from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.debiasing import debias
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan
+from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ThresholdingBudget, center_response, sparse_fit
+from privinf.lasso.thresholding import center_response, sparse_fit
 from studies.simulation import binomial_limits
 
 P, N, TARGETS = 12, 3_000, [1, 4, 8]
@@ -309,8 +309,10 @@ def test_scores_are_standardised_before_they_are_clipped(every):
     y, X = draw(2)
     rows = pi.DebiasedLasso(y, X, x_bound=6.0, y_bounds=(-6, 6))._rows
     sums = SparseSums(server=TrustedServer(rows.federation), units=rows.units(), n=N)
-    fit = sparse_fit(sums, 2, ThresholdingBudget(*[math.inf] * 4))
-    budget = DebiasingBudget(
+    fit = sparse_fit(
+        sums, 2, SparseFitPrices(**dict.fromkeys(("selection", "refit", "scales", "sizes"), math.inf))
+    )
+    budget = DebiasingPrices(
         neighbors=math.inf, gram=math.inf, sizes=math.inf, slopes=math.inf, score=math.inf
     )
     targets = list(range(P)) if every else TARGETS

@@ -14,9 +14,10 @@ from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.omitted import SELECTION_SHARE, MissedColumnTest, critical_value, screen_omitted
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan, largest_sparsity
+from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.selection import selection_clip
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ThresholdingBudget, part_above_noise, sparse_fit
+from privinf.lasso.thresholding import part_above_noise, sparse_fit
 from studies.simulation import binomial_limits
 
 P = 40
@@ -91,7 +92,7 @@ def test_a_column_that_joins_has_the_coefficients_of_least_squares():
 
 def test_targets_are_in_the_last_fit():
     y, X = draw(2, 6_000)
-    budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
+    budget = SparseFitPrices(selection=0.02, refit=0.05, scales=0.01, sizes=0.01)
     few = sparse_fit(sums_of(y, X, 2), 2, budget, extra=0, targets=[30, 0])
     assert set(few.selected) == {0, 20, 30}
     assert set(few.support) == {0, 20}
@@ -102,7 +103,7 @@ def test_targets_are_in_the_last_fit():
 @pytest.mark.audit
 def test_the_statistic_of_a_column_is_standard_normal():
     """One column is left to be picked, its neighbours are in the fit: no maximum is taken."""
-    budget = ThresholdingBudget(0.02, 0.05, 0.01, 0.01)
+    budget = SparseFitPrices(selection=0.02, refit=0.05, scales=0.01, sizes=0.01)
     plan, found = planned(0.4, [0], list("abcd")), []
     for seed in range(80):
         y, X = draw(seed, 2_000, skewed=True)

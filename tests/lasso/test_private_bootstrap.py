@@ -11,11 +11,11 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.inference.simultaneous import gaussian_max_t
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
-from privinf.lasso.columns import DebiasingBudget
 from privinf.lasso.debiasing import debias
+from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import ThresholdingBudget, sparse_fit
+from privinf.lasso.thresholding import sparse_fit
 from privinf.schema import Design
 from studies.simulation import binomial_limits
 
@@ -50,8 +50,10 @@ def sums_of(seed=0, n=3_000, rng=0, ledger=None):
 
 def fitted(rho, targets=TARGETS, score=0.125, **options):
     sums = sums_of(**options)
-    fit = sparse_fit(sums, 2, ThresholdingBudget(rho / 4, rho / 4, rho / 20, rho / 20))
-    prices = DebiasingBudget(
+    fit = sparse_fit(
+        sums, 2, SparseFitPrices(selection=rho / 4, refit=rho / 4, scales=rho / 20, sizes=rho / 20)
+    )
+    prices = DebiasingPrices(
         neighbors=rho / 10, gram=rho / 10, sizes=rho / 100, slopes=rho / 20, score=score * rho
     )
     found = debias(sums, fit, targets, prices, neighbors=3)

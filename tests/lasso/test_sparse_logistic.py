@@ -22,7 +22,8 @@ from privinf.federation import TrustedServer
 from privinf.lasso.binomial.fit import LogisticShares
 from privinf.lasso.binomial.omitted import screen_omitted_logistic
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
-from privinf.lasso.binomial.thresholding import LogisticBudget, sparse_logistic
+from privinf.lasso.binomial.thresholding import sparse_logistic
+from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits
 
@@ -94,7 +95,7 @@ def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
     sums = LogisticSums(
         SparseSums(server=TrustedServer(fit._rows.federation, rng=0), units=fit._rows.units(), n=len(y))
     )
-    budget = LogisticBudget(*(4 * [math.inf]))
+    budget = SparseFitPrices(selection=math.inf, refit=math.inf, sizes=math.inf, rate=math.inf)
     first = sparse_logistic(sums, 3, budget, clip=1.5, blocks=1, excluded=[9])
     assert 9 not in first.point.support
     wider, suspects = screen_omitted_logistic(

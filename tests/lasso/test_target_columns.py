@@ -14,12 +14,12 @@ from privinf.federation import TrustedServer
 from privinf.lasso.columns import (
     MAX_NEIGHBORS,
     MIN_NEIGHBORS,
-    DebiasingBudget,
     neighbor_count,
     target_columns,
 )
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
+from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.sums import SparseSums
 from privinf.lasso.thresholding import SparseFit
 from privinf.mechanisms.catalogue import SITE_OPS
@@ -111,7 +111,7 @@ def test_coefficients_that_are_noise_are_shrunk_and_their_error_is_known():
 
 
 def test_the_number_of_neighbours_follows_budget_rows_and_targets():
-    budget = DebiasingBudget(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
+    budget = DebiasingPrices(neighbors=0.0015, gram=0.0033, sizes=0.0, slopes=0.0, score=0.0)
     one, five = (neighbor_count(budget, 40_000, 300, k, 10) for k in (1, 5))
     assert MIN_NEIGHBORS < five < one <= MAX_NEIGHBORS
     assert neighbor_count(budget, 4_000, 300, 5, 10) == MIN_NEIGHBORS
@@ -222,7 +222,7 @@ def test_a_hidden_tail_is_marked_and_widens_where_effects_of_neighbours_are_miss
     """The fit knows of nothing; the neighbour with the rare level has an effect."""
     X = rare(20_000, 0, beside=beside)
     y = X[:, 2] * 0.4 + np.random.default_rng(1).standard_normal(len(X))
-    budget = DebiasingBudget(neighbors=0.05, gram=0.2, sizes=0.02, slopes=0.05, score=0.1)
+    budget = DebiasingPrices(neighbors=0.05, gram=0.2, sizes=0.02, slopes=0.05, score=0.1)
     found = target_columns(sums_of(y, X, 2), NOTHING, [0], budget, neighbors=3)
     assert found.marks.heavy[0] == beside
     assert (found.noise[0] > 0.5 / len(X)) == beside

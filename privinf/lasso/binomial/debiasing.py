@@ -50,6 +50,7 @@ from privinf.lasso.binomial.sums import (
 from privinf.lasso.binomial.thresholding import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, column_noise_variance, floored
+from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.thresholding import MIN_CLEARANCE, positions
 from privinf.typing import Floats
 from privinf.wire import Labels
@@ -67,19 +68,6 @@ FAR_SIGN = (
     "far for a one-step estimator"
 )
 WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is as large as the matrix"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebiasPrices:
-    """Prices in zCDP: neighbors, Gram matrix, sizes of columns, candidate, secant matrix, meat, score."""
-
-    neighbors: float
-    gram: float
-    sizes: float
-    candidate: float
-    secant: float
-    meat: float
-    score: float
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -127,7 +115,7 @@ def debias_logistic(
     sums: LogisticSums,
     fit: LogisticFit,
     targets: Sequence[int],
-    prices: DebiasPrices,
+    prices: DebiasingPrices,
     *,
     neighbors: int,
     excluded: Sequence[int] = (),
@@ -139,7 +127,7 @@ def debias_logistic(
     sums : LogisticSums
     fit : LogisticFit
     targets : sequence of int
-    prices : DebiasPrices
+    prices : DebiasingPrices
     neighbors : int
         Number selected for every target, in addition to the columns of the fit.
     excluded : sequence of int
@@ -210,7 +198,7 @@ def _union(
 
 
 def _released(
-    sums: LogisticSums, fit: LogisticFit, along: Directions, prices: DebiasPrices
+    sums: LogisticSums, fit: LogisticFit, along: Directions, prices: DebiasingPrices
 ) -> tuple[NoisyMean, NoisyMean, NoisyMean, float]:
     """Return score, secant matrix and meat, and the root mean square of the predictor's move."""
     weights = weights_of(fit.spread, along.size, sums.n, prices.score)
@@ -218,7 +206,7 @@ def _released(
     step = score.mean / weights.slope
     moved = float(np.linalg.norm(step)) / math.sqrt(fit.spread.curvature)
     step *= min(1.0, FAR / max(moved, FAR))
-    secant = sums.secant(fit.point, along, weights, step, prices.secant, Labels.SLOPES_OF_SCORES)
+    secant = sums.secant(fit.point, along, weights, step, prices.slopes, Labels.SLOPES_OF_SCORES)
     meat = sums.meat(fit.point, along, weights, prices.meat)
     return score, secant, meat, moved
 

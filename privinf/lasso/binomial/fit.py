@@ -10,11 +10,11 @@ import numpy as np
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.accounting.budget import ROUNDING
+from privinf.accounting.shares import check_shares
 from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
     DebiasedLogistic,
-    DebiasPrices,
     affordable_neighbors,
     debias_logistic,
 )
@@ -23,7 +23,6 @@ from privinf.lasso.binomial.sums import LogisticSums, Spread
 from privinf.lasso.binomial.thresholding import (
     PEELS,
     SPARE,
-    LogisticBudget,
     LogisticFit,
     TooRareResponse,
     check_room,
@@ -34,7 +33,8 @@ from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fits import plan_of
 from privinf.lasso.omitted import MissedColumnTest, OmittedCandidates, SparseColumns, TargetDetection
 from privinf.lasso.options import LassoOptions
-from privinf.lasso.plan import LassoPlan, check_shares
+from privinf.lasso.plan import LassoPlan
+from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
 from privinf.lasso.results import (
     NONE_SELECTED,
     SELECTED_NOTE,
@@ -116,20 +116,25 @@ class LogisticShares:
         """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
         return cls() if shares is None else cls(**check_shares(shares, [field.name for field in fields(cls)]))
 
-    def thresholding(self, rho: float) -> LogisticBudget:
+    def thresholding(self, rho: float) -> SparseFitPrices:
         """Return the prices of the sparse fit."""
         rho *= ROUNDING
-        return LogisticBudget(self.rate * rho, self.selection * rho, self.refit * rho, self.sizes * rho / 2.0)
+        return SparseFitPrices(
+            selection=self.selection * rho,
+            refit=self.refit * rho,
+            sizes=self.sizes * rho / 2.0,
+            rate=self.rate * rho,
+        )
 
-    def debiasing(self, rho: float) -> DebiasPrices:
+    def debiasing(self, rho: float) -> DebiasingPrices:
         """Return the prices of the debiasing."""
         rho *= ROUNDING
-        return DebiasPrices(
+        return DebiasingPrices(
             neighbors=self.neighbours * rho,
             gram=self.gram * rho,
             sizes=self.sizes / 2.0 * rho,
             candidate=self.suspect * rho,
-            secant=self.secant * rho,
+            slopes=self.secant * rho,
             meat=self.meat * rho,
             score=self.score * rho,
         )
@@ -164,7 +169,7 @@ def _fitted(
     server: TrustedServer,
     plan: LassoPlan,
     options: LassoOptions,
-    budget: LogisticBudget,
+    budget: SparseFitPrices,
     blocks: int,
 ) -> LassoResults:
     """Return the fit whose price is reserved."""

@@ -39,6 +39,7 @@ from privinf.lasso.binomial.sums import (
 )
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, floored
+from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import UNCLIPPED
 from privinf.lasso.thresholding import MIN_CLEARANCE, NOT_CONVERGED, block_sizes
 from privinf.typing import Floats
@@ -73,22 +74,14 @@ WEAK_MATRIX = "the noise of the Gram matrix of the selected columns is as large 
 WIDE_SIGN = "the selected columns nearly separate the two outcomes"
 
 
-@dataclass(frozen=True, slots=True)
-class LogisticBudget:
-    """Prices of the sparse fit in zCDP: the rate, all selections, all fits, sizes of columns."""
+def last_step_price(prices: SparseFitPrices, blocks: int = PEELS) -> float:
+    """Return the price of the last step."""
+    return full_fit_price(prices, blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
 
-    rate: float
-    selection: float
-    refit: float
-    sizes: float
 
-    def last(self, blocks: int = PEELS) -> float:
-        """Return the price of the last step."""
-        return self.full_fit(blocks) * (1.0 - MATRIX_SHARE) * STEP_SHARES[-1]
-
-    def full_fit(self, blocks: int) -> float:
-        """Return the price of the fit of all selected columns."""
-        return self.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
+def full_fit_price(prices: SparseFitPrices, blocks: int) -> float:
+    """Return the price of the fit of all selected columns."""
+    return prices.refit * (1.0 - CHEAP_FIT if blocks > 1 else 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -145,7 +138,7 @@ class LogisticFit:
 def sparse_logistic(
     sums: LogisticSums,
     sparsity: int,
-    budget: LogisticBudget,
+    budget: SparseFitPrices,
     *,
     clip: float,
     blocks: int = PEELS,
@@ -160,7 +153,7 @@ def sparse_logistic(
     sums : LogisticSums
     sparsity : int
         Number of columns kept.
-    budget : LogisticBudget
+    budget : SparseFitPrices
     clip : float
         B of the products in multiples of the response's sd.
     blocks : int
@@ -186,7 +179,7 @@ def sparse_logistic(
     selections = min(sparsity + SPARE, int(allowed.sum()))
     sizes = block_sizes(selections, blocks)
     spread = Spread(_rate(sums, budget.rate))
-    if reason := too_noisy(spread, sums.n, selections + len(targets), budget.last(len(sizes))):
+    if reason := too_noisy(spread, sums.n, selections + len(targets), last_step_price(budget, len(sizes))):
         raise TooRareResponse(reason, spread.rate)
     at = Point([], np.empty(0), spread.level)
     cheap = CHEAP_FIT * budget.refit / max(len(sizes) - 1, 1)
@@ -202,7 +195,7 @@ def sparse_logistic(
         at = at.joined(new)
     at = at.joined([j for j in targets if j not in at.support])
     sums.sparse.size_columns(at.support, budget.sizes / 2.0)
-    full_fit = _fitted(sums, at, spread, budget.full_fit(len(sizes)), STEP_SHARES)
+    full_fit = _fitted(sums, at, spread, full_fit_price(budget, len(sizes)), STEP_SHARES)
     return _select_largest(full_fit, sums.n, sparsity, threshold)
 
 
@@ -215,11 +208,11 @@ def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
     return noise * math.sqrt((columns + 1) / spread.curvature)
 
 
-def check_room(n: int, columns: int, budget: LogisticBudget, blocks: int) -> None:
+def check_room(n: int, columns: int, budget: SparseFitPrices, blocks: int) -> None:
     """Raise NotAvailableError where not even a rate of one half would leave a fit: of public numbers."""
     if math.isfinite(budget.rate) and n * math.sqrt(2.0 * budget.rate) < 2.0 * FEWEST_SDS:
         raise NotAvailableError(f"{n} rows are too few for this budget")
-    if reason := too_noisy(Spread(0.5), n, columns, budget.last(blocks)):
+    if reason := too_noisy(Spread(0.5), n, columns, last_step_price(budget, blocks)):
         raise NotAvailableError(reason)
 
 

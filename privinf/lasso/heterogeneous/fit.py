@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import ConcentratedLoss, PrivacyReport, rho_to_epsilon
-from privinf.accounting.budget import ROUNDING
 from privinf.accounting.released import appended
+from privinf.accounting.shares import check_shares, part_of_rho
 from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate, upper_quantile
@@ -29,7 +29,7 @@ from privinf.lasso.heterogeneous.parts import (
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.heterogeneous.site_effects import gram_factor
 from privinf.lasso.options import Accounting
-from privinf.lasso.plan import RESPONSE_SHARE, check_shares
+from privinf.lasso.plan import RESPONSE_SHARE
 from privinf.lasso.results import (
     DIVERGED_NOTE,
     THROUGH_MIDDLE,
@@ -178,7 +178,7 @@ def check_site_plan(
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
     return SitePlan(
-        budget=SiteBudget(**{name: part_price * rho * ROUNDING for name, part_price in price.items()}),
+        budget=SiteBudget(**{name: part_of_rho(rho, part_price) for name, part_price in price.items()}),
         shared=shared,
         own_sparsity=own_sparsity,
         neighbors=neighbors,
