@@ -53,7 +53,9 @@ ALWAYS_INTERVALS = (
     'intervals="optional" is available for model="ols" and "poisson" only, because model="moments" '
     "always has intervals: leave it out"
 )
-OTHER_CLASSES = "classes= must hold two different public labels, of which the second one is counted"
+OTHER_CLASSES = (
+    "classes= must hold two different public labels: the fit models the probability of the second label"
+)
 
 
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]

@@ -343,7 +343,9 @@ def check_flag(value: object, name: str) -> bool:
 def check_path(value: object, name: str = "path") -> Path:
     """Return the path of a file or folder."""
     if not isinstance(value, (str, PathLike)) or not str(value) or "\0" in str(value):
-        raise ArgumentError(f"{name} must be the path of a file, got {type(value).__name__}")
+        raise ArgumentError(
+            f"{name} must be a path (a nonempty string or path object without zero bytes), got {shown(value)}"
+        )
     return Path(value)
 
 
@@ -364,9 +366,8 @@ def as_generator(rng: RngLike, name: str = "rng") -> np.random.Generator:
     if rng is None:
         return np.random.default_rng()
     if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)) or rng < 0:
-        kind = type(rng).__name__
         raise ArgumentError(
-            f"{name} must be None, a nonnegative integer seed or a numpy Generator, got {kind}"
+            f"{name} must be None, a nonnegative integer seed or a numpy Generator, got {shown(rng)}"
         )
     return np.random.default_rng(int(rng))
 

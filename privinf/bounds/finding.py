@@ -43,8 +43,8 @@ MOST_BEYOND = 0.05
 POOLED_LEVEL = "other"  # name of the level as which rare levels are pooled
 ANOTHER = "another"  # the same where a column has a level of that name
 NO_COMMON_LEVEL = (
-    "column {!r}: no level has {:.0f} or more rows in the noisy counts, so nearly all levels are "
-    "pooled into one; spend more, or declare the levels in the schema"
+    "column {!r}: no level has {:.0f} or more rows in the noisy counts, so nearly all "
+    "levels are pooled into one; use a larger budget, or declare the levels in the schema"
 )
 BEYOND_ALL_BOUNDS = (
     "column {!r}: at least {:.0%} of its rows are outside the bounds that were found, "
@@ -340,11 +340,10 @@ def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, 
 def _check_signal(n: float, mu: float, columns: int) -> None:
     if n * mu < LEAST_SIGNAL:
         raise NotAvailableError(
-            f"{LABEL} has too few rows or too small a budget. For each of {columns} columns, n mu "
-            f"must be at least {LEAST_SIGNAL:g}, but it is {n * mu:.3g} (n = rows / max_rows, mu = "
-            "the budget of one column in Gaussian DP). List fewer columns, spend more, or "
-            "declare bounds. Nothing was "
-            "spent"
+            f"{LABEL} has too few rows or too small a budget for {columns} columns. The number of "
+            "people (rows / max_rows) times mu (the budget of one column in Gaussian differential "
+            f"privacy) is {n * mu:.3g}, but must be at least {LEAST_SIGNAL:g}. List fewer columns, use "
+            "a larger budget, or declare bounds. Nothing was spent"
         )
 
 
@@ -353,9 +352,9 @@ def _checked(name: str, column_range: Range, clip: float) -> Range:
         warn(BEYOND_ALL_BOUNDS.format(name, min(column_range.beyond, 1.0)), ChangedTargetWarning)
     elif column_range.hidden:
         warn(
-            f"column {name!r}: with the noise, all rows seem to have the same value; up to "
-            f"{column_range.most:.0%} of them may be outside the bounds that were found. Spend "
-            "more, or declare its bounds",
+            f"column {name!r}: as far as the noisy counts show, all rows have the same value. Up to "
+            f"{100.0 * column_range.most:.2g}% of the rows may be outside the bounds that were found: use a "
+            "larger budget, or declare the bounds",
             ChangedTargetWarning,
         )
     return column_range

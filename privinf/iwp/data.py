@@ -73,7 +73,9 @@ class Examples:
         if isinstance(label, LabelNoise):
             levels = label.levels
             if ((codes != np.floor(codes)) | (codes < 0) | (codes >= levels)).any():
-                raise ArgumentError(f"labels must be the codes 0, ..., {levels - 1} of the declared levels")
+                raise ArgumentError(
+                    f"labels must be integers from 0 to {levels - 1}, one integer for each declared level"
+                )
         else:
             check_number(label, "label", low=0.0)
         noisy_responses = tuple(response for response in responses if not response.clear)
@@ -161,11 +163,14 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
     columns = [column for response in responses for column in response.columns]
     if len(set(columns)) != len(columns) or any(not 0 <= column < X.shape[1] for column in columns):
         raise ArgumentError(
-            "the columns under randomized response must be distinct column indices from 0 to "
-            f"{X.shape[1] - 1}"
+            "columns sent by randomized response must be given by different column indices from 0 "
+            f"to {X.shape[1] - 1}"
         )
     if noise[columns].any():
-        raise ArgumentError("a column under randomized response must have noise variance 0")
+        raise ArgumentError(
+            "noise must be 0 for columns sent by randomized response, because it holds variances "
+            "of Gaussian noise"
+        )
     for block in X if isinstance(X, ReadRows) else [X]:
         for response in responses:
             response.check_sent(block)

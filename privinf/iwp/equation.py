@@ -30,12 +30,13 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
 }
 NO_CLEAN_CONDITIONAL = (
     "the standard error that the same data would have without noise cannot be estimated "
-    "for correction='conditional': its scores have mean zero under the model, but the "
-    "score of a single record cannot be recovered from them"
+    "with correction='conditional', because the score of a single record cannot be "
+    "recovered from its corrected score"
 )
-NO_CLEAN_SERIES = "the truncated series has no unbiased second moment, so its noise part cannot be computed"
+NO_CLEAN_SERIES = "with correction='series' the part of the standard error caused by noise cannot be computed"
 NO_CLEAN_NAIVE = (
-    "the naive fit ignores the noise, so the part of its error caused by noise cannot be computed"
+    "with correction='none' the part of the standard error caused by noise cannot be "
+    "computed, because the noise is ignored"
 )
 NO_CLEAN_MANY = (
     "the part of the standard error caused by noise is not computed for more than 64 "
@@ -288,7 +289,8 @@ def check_options(loss: str, correction: str, truncation: int | None) -> None:
         )
     if correction == "series" and truncation is None:
         raise ArgumentError(
-            "correction='series' needs truncation=: chosen_truncation(system) returns a suitable value"
+            "correction='series' needs truncation=, the number of terms of the series: "
+            "privinf.iwp.root.chosen_truncation() returns a suitable number"
         )
     if correction != "series" and truncation is not None:
         raise ArgumentError(f"truncation= is only for correction='series', not for {correction!r}")
@@ -309,5 +311,5 @@ def _check_label(loss: str, label: LabelNoise | float) -> None:
 def _penalized(mask: ArrayLike | None, columns: int) -> Flags:
     flags = np.ones(columns, dtype=np.bool_) if mask is None else np.asarray(mask)
     if flags.dtype != np.bool_ or flags.shape != (columns,):
-        raise ArgumentError(f"penalized must be {columns} booleans, one for each column")
+        raise ArgumentError(f"penalized must hold {columns} values True or False, one for each column")
     return flags

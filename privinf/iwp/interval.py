@@ -23,7 +23,10 @@ _FAR = 5.0  # T over its critical value beyond which no more of the set is sough
 _GROWTH = 1.5  # factor by which the distance from the center grows
 _LEVERAGE = 0.25  # `NullPoint` whose leverage is larger is outside the region where T is trusted
 
-EMPTY = "no coefficients near the estimate pass the score test, so the score set is empty"
+EMPTY = (
+    "the score interval is empty, because the score test rejects all coefficients near the "
+    "estimate: the model may not hold, or the normal approximation may be poor"
+)
 
 
 def score_interval(

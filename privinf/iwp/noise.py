@@ -211,5 +211,5 @@ def _check_response(levels: int, keep: float, other: float) -> None:
     if abs(keep + (levels - 1) * other - 1.0) > 1e-9 or keep <= other:
         raise ArgumentError(
             f"keep={keep:g} and other={other:g} do not define randomized response over {levels} "
-            "levels: keep must exceed other, and keep + (levels - 1) other must be 1"
+            "levels: keep must be larger than other, and keep + (levels - 1) * other must be 1"
         )

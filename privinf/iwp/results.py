@@ -58,9 +58,7 @@ from privinf.validation import check_array, check_choice, check_flag
 # Records times coefficients up to which a summary inverts the score test by default (about a second).
 QUICK = 20_000
 
-NO_SYSTEM = (
-    "score tests and score intervals need the released examples, and this result was saved without them"
-)
+NO_SYSTEM = "score tests and score intervals need the released rows, and this result was saved without them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,12 +333,12 @@ class ExamplePredictions(Predictions):
         """Mean of (y - mu)^2 over that of mu, and its standard error; see `IWPGLMResults.dispersion`."""
         system = self.inference.system
         if self.loss != "poisson" or system.correction != "exact":
-            raise NotAvailableError(
-                "dispersion: available only for loss='poisson' with counts corrected for the noise"
-            )
+            raise NotAvailableError("dispersion is available only for loss='poisson' with correction='exact'")
         ratio_and_se = count_dispersion(system.data, self.inference.scaled_params)
         if not math.isfinite(ratio_and_se[1]):
-            raise NotAvailableError("dispersion: the noise hides the variance of the counts")
+            raise NotAvailableError(
+                "dispersion is not available, because the noise hides the variance of the counts"
+            )
         return ratio_and_se
 
 

@@ -189,8 +189,8 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
         path = newton(_Nuisances(system, null), c)
         if path.reason:
             raise ConvergenceError(
-                "the equations for the coefficients that are not tested have no solution under this null "
-                "hypothesis"
+                "no solution was found for the coefficients that are not tested under this null "
+                "hypothesis: test all coefficients jointly, or use a less extreme null value"
             )
         c = path.point
     theta = null.at(c)
@@ -253,20 +253,22 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
         variance = noise_inflation(system, theta)
         if (variance + 3.0) * math.sqrt(variance) > LARGEST_SKEWNESS * math.sqrt(system.n):
             return (
-                f"loss={system.loss!r}: at these coefficients theta, the relative variance of the "
-                f"corrected scores is too large for a normal approximation with {system.n} records "
-                f"(exp(theta'S theta) - 1 = {variance:.3g}, where S is the covariance of the noise)"
+                f"loss={system.loss!r}: at these coefficients, the noise multiplies the term of each record "
+                f"by a random factor with mean 1 and variance {variance:.3g}. This is too large for a normal "
+                f"approximation with {system.n} records: test smaller coefficients, or use more records or "
+                "less noise"
             )
     if system.correction == "conditional":
         records = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
         if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
-                f"loss={system.loss!r}: at these coefficients only about {records:.3g} of {system.n} "
-                "records are informative despite the noise, too few for a test of some of the coefficients: "
-                "test all of them jointly"
+                f"loss={system.loss!r}: at these coefficients about {records:.3g} of {system.n} records "
+                "are informative despite the noise, but a test of some of the coefficients needs at least "
+                f"{FEWEST_RECORDS:g}: test all coefficients jointly, or use more records"
                 if nuisances
-                else f"loss={system.loss!r}: at these coefficients only about {records:.3g} of {system.n} "
-                "records are informative despite the noise, too few for a test"
+                else f"loss={system.loss!r}: at these coefficients about {records:.3g} of {system.n} "
+                f"records are informative despite the noise, but a test needs at least {FEWEST_ALONE:g}: "
+                "use more records"
             )
     return ""
 

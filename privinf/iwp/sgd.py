@@ -259,8 +259,8 @@ def theory_step(
     highest = float(values[-1])
     if not lowest > 0.0:
         raise ConvergenceError(
-            "step= is needed, because the corrected loss has no positive curvature at the starting "
-            "values: pass a step size"
+            "step= is needed, because no default can be computed: the corrected loss has no "
+            "positive curvature at the starting values"
         )
     steps = -(-n // batch)
     spread = max(float(np.trace(meat)) / batch, np.finfo(float).tiny)
@@ -273,8 +273,8 @@ def checked_radius(theta_radius: float | None) -> float:
     """Return the radius of the ball of coefficients; ArgumentError unless it is finite and positive."""
     if theta_radius is None or math.isinf(theta_radius):
         raise ArgumentError(
-            "theta_radius= is needed: stochastic gradient descent projects onto a ball of "
-            "coefficients (scaled units) and must not run without bound"
+            "theta_radius= is needed: stochastic gradient descent keeps the coefficients (in "
+            "scaled units) within a ball of this radius. Pass a finite positive number"
         )
     return check_positive(theta_radius, "theta_radius")
 

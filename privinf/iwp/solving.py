@@ -46,9 +46,10 @@ SINGULAR = (
 WEIGHTS = "would increase a record's influence on the fit: IWPGLM accepts no observation weights"
 EQUATION = """\
 cov = J^-1 [ sampling + noise of the examples ] J^-T / n
+n: number of records
 J: mean derivative of the corrected scores; the bracket is the covariance of these scores
 sampling: covariance that the scores would have without noise, estimated from the released scores
-noise of the examples: the rest of the covariance, of features and labels together
+noise of the examples: the rest of the covariance, due to the noise in features and labels
 sampling and noise: the total, where the two parts cannot be estimated separately"""
 # A noise part below this share of the covariance is rounding.
 NEGLIGIBLE_NOISE = 1e-9
@@ -143,7 +144,9 @@ def check_method(method: SolvingMethod, passes: Mapping[str, Any]) -> None:
     """Refuse options of the single pass where there is none, and bad ones."""
     if check_choice(method, SolvingMethod, "method") == "newton":
         if passes:
-            raise ArgumentError(f"{', '.join(passes)} can be used only with method='sgd'")
+            raise ArgumentError(
+                f"{', '.join(f'{name}=' for name in passes)} can be used only with method='sgd'"
+            )
         return
     checked_radius(passes.get("theta_radius"))
     if not isinstance(passes.get("average", False), bool):

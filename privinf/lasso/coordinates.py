@@ -39,11 +39,12 @@ from privinf.validation import check_array, check_count, check_fraction, check_n
 
 EQUATION = """\
 var_j = v_j / (n kappa_j^2) + s_s^2 / kappa_j^2 + (s_j s_kappa / kappa_j^2)^2 + column_j
-sampling: v_j / (n kappa_j^2); v_j is the mean square of the clipped scores of target j, kappa_j their slope
+sampling: v_j / (n kappa_j^2); n is the number of records, v_j the mean square of the clipped scores of
+target j, kappa_j their slope
 score noise: s_s^2 / kappa_j^2; s_s is the standard deviation of the noise in the score s_j
 slope noise: (s_j s_kappa / kappa_j^2)^2; s_kappa is the standard deviation of the noise in the slope
-precision columns: column_j = E (w_j' Z d)^2; w_j are the coefficients of the nodewise regression of target j,
-Z the noise of its Gram matrix, d the error of the initial estimate"""
+precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j are the coefficients of the
+nodewise regression of target j, Z the noise of its Gram matrix, d the error of the initial estimate"""
 SMALLEST = 1e-8  # eigenvalue that the projection leaves a correlation matrix, so that it stays invertible
 ETA = 0.01  # probability that the bound of `privacy_slack` fails, by default, for each target alone
 
@@ -153,8 +154,8 @@ class HiddenByNoise(NotAvailableError):
 
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
-    "the noise hides the slope or the variance of a score: pass fewer targets, a larger "
-    "budget, or other shares="
+    "the noise is too large relative to the slope or the variance of the score of a target: pass "
+    "fewer targets, a larger budget, or other shares="
 )
 
 

@@ -30,9 +30,10 @@ HEAVY_COLUMN = (
     "bounds or a larger budget."
 )
 MEAN_NOTE = (
-    "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold chosen from noisy "
-    "counts of their tail. About {:.2g}% of the records had larger scores. The tail beyond the threshold is "
-    "extrapolated: its total excess is taken as {:.2f} times (lambda) that of scores just below it."
+    "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold "
+    "chosen from noisy counts of large scores. About {:.2g}% of the records had larger "
+    "scores. The excess of scores over the threshold is extrapolated, as {:.2f} times the "
+    "excess just below the threshold (this factor is called lambda)."
 )
 ROBUST_NOTE = (
     "Target: a robust center. The clipping threshold of the scores is optimal for normal "

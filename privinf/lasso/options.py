@@ -147,8 +147,8 @@ class LassoOptions:
                 raise NotAvailableError(NO_MEAN.format(alone))
         if kind in {"joint", "binomial"} and self.accounting == "per-interval":
             raise NotAvailableError(
-                "accounting='per-interval' is available with heterogeneous=True and with "
-                "variant='paper' only: here one release serves all intervals"
+                "accounting='per-interval' is available only with heterogeneous=True or "
+                "variant='paper': in other fits, all intervals come from the same release"
             )
         for option in [candidate for candidate in fields(self) if candidate.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:

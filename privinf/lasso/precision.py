@@ -84,7 +84,8 @@ def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     for column, chosen in enumerate(members):
         if len(chosen) == 0 or len(set(chosen)) < len(chosen):
             raise ArgumentError(
-                f"members of target {column} must be distinct column indices, with the target first"
+                f"members must list, for target {column}, distinct column indices, starting with the "
+                "index of the target itself"
             )
         first = np.zeros(len(chosen))
         first[0] = 1.0

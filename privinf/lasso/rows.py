@@ -245,6 +245,7 @@ def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:
     scale = check_array(np.full(p, scale) if scale.ndim == 0 else scale, "x_scale", ndim=1)
     if len(scale) != p or not (scale > half * 1e-300).all():
         raise ArgumentError(
-            f"x_scale must be positive and of the size of the columns: one number, or {p} numbers"
+            "x_scale must hold typical sizes of the columns, one positive number for all columns "
+            f"or {p} positive numbers; a number must not be tiny relative to the column's bounds"
         )
     return np.where(bounded, scale, 1.0)

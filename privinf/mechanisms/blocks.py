@@ -183,7 +183,8 @@ def open_table(
     check_schema(schema, "a Schema of the party's columns")
     if id is None and (ids_sha256 is not None or roster is not None):
         raise SchemaError(
-            "pass id= with the name of the id column, so that the table can be compared with a roster"
+            "pass id= with the name of the id column, so that its ids can be compared with roster= "
+            "or ids_sha256="
         )
     source = source_of(data)
     refuse_unordered(source, ALIGNED)
@@ -202,7 +203,8 @@ def open_table(
     if ids_sha256 is not None and alignment.sha256 != ids_sha256:
         raise AlignmentError(
             f"the {alignment.n} ids of {source.name} are not the ids of the plan, because their "
-            "checksum differs: compare them with the roster that the parties agreed on"
+            "checksum differs: compare them with the list of ids (roster) that the parties agreed "
+            "on"
         )
     return TableRows(source, schema, alignment, state)
 
@@ -378,6 +380,7 @@ def _check_roster(source: Source, alignment: Alignment, id: str, roster: object)
         return
     missing, extra = compare(_reader(source, id), _reader(roster_source, id))
     raise AlignmentError(
-        f"the ids of {source.name} are not the ids of the roster: {missing} of the roster's ids "
-        f"are missing and {extra} ids are not on the roster"
+        f"the ids of {source.name} are not the ids of the roster (the agreed list of ids): "
+        f"{missing} of the roster's ids are missing in the table, and {extra} ids of the table "
+        "are not in the roster"
     )

@@ -30,7 +30,16 @@ from privinf.typing import (
     TrustModel,
 )
 from privinf.validation import check_choice, check_positive, check_words
-from privinf.wire import Assumptions, Derivations, Labels, Mechanisms, NoiseLaws, NoiseSources, Norms
+from privinf.wire import (
+    Assumptions,
+    Derivations,
+    Labels,
+    Mechanisms,
+    NoiseLaws,
+    NoiseSources,
+    Norms,
+    readable,
+)
 
 T = TypeVar("T")
 
@@ -138,8 +147,8 @@ class Line:
             grid = grid_step(scale) if source.secure else 0.0
             if source.secure and self.largest >= LARGEST_STEP * grid:
                 raise SensitivityError(
-                    f"{self.label}: the noise at mu={self.mu:.3g} is too small to be represented exactly. "
-                    "Use a smaller privacy budget, or pass epsilon=inf for no noise"
+                    f"release {readable(self.label)!r}: the noise at mu={self.mu:.3g} is too small to be "
+                    "represented exactly. Use a smaller privacy budget, or pass epsilon=inf for no noise"
                 )
             distribution = NoiseLaws.DISCRETE_GAUSSIAN if source.secure else NoiseLaws.GAUSSIAN
             noise = {"law": distribution, "scale": scale, "grid": grid}

@@ -146,7 +146,9 @@ class OpenedRows:
             if self._response is not None:
                 _numbers(self._response)
         except SchemaError as error:
-            raise SchemaError(f"the rows were changed after they were passed: {error}") from None
+            raise SchemaError(
+                f"the rows were changed after they were passed, so they are no longer valid. Now {error}"
+            ) from None
 
     def digest(self, key: bytes) -> str:
         """Return the HMAC-SHA256, under a key, of all declared columns that could be opened, row after row.

@@ -235,7 +235,9 @@ class ProductSums:
     def merge(self, other: ProductSums) -> None:
         """Add rows of another accumulator; ArgumentError for groups of other sizes."""
         if other._sizes != self._sizes:
-            raise ArgumentError("the two sums are of different products, so they cannot be merged")
+            raise ArgumentError(
+                "the two sums were made for different numbers of columns, so they cannot be merged"
+            )
         self.rows = added_rows(self.rows, other.rows)
         self._sum.merge(other.total)
 

@@ -537,4 +537,4 @@ def _method(joined: Release) -> str:
     parties = len(noise_model["parties"])
     if noise_model["method"] == "gaussian-rows":
         return f"all rows with noise, {parties} parties"
-    return f"{noise_model['k']} mixed rows ({noise_model['kind']}), {parties} parties"
+    return f"{noise_model['k']} random combinations of rows ({noise_model['kind']}), {parties} parties"

@@ -15,7 +15,7 @@ from privinf.validation import check_array, check_number
 
 EQUATION = """\
 cov = A^-1 [ mixing + (m s2 S + m q A + (q S + t t') + t2 (m A + S)) n k / N^2 + means + sampling ] A^-T / n
-k released rows are random combinations of n people's rows; a is the share of the row of means,
+the k released rows are random combinations of n people's rows; a is the weight of the row of means,
 N = (1 - a) n, m = N / k, A the second moments of the columns, s2 the residual variance, b the coefficients
 mixing: m s2 m A n k / N^2; other people's values in the same combination
 feature noise: m s2 S; S is the covariance of the noise in a combination's features x
@@ -177,11 +177,13 @@ def ones_means(
     row = check_array(ones_row, "ones_row", ndim=1)
     if row.shape != (p,) or ones_response is None:
         raise ArgumentError(
-            "ones_row must have one entry for each column, and ones_response must be passed with it"
+            "ones_row (released random sums of the columns, the constant included) must have one "
+            "entry for each column, and ones_response (the same for the response) must be passed "
+            "with it"
         )
     weight = float(row[constant])
     if not weight > 0.0:
-        raise ArgumentError("the entry of ones_row for the constant must be a positive number")
+        raise ArgumentError("the entry of ones_row that belongs to the constant must be a positive number")
     return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
 
 

@@ -604,12 +604,14 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         iterative = release.arrays["features"].ndim == 3
         if not iterative and estimator is not None:
             raise ArgumentError(
-                "estimator= belongs to iterative releases, but this release is one-shot: leave estimator= out"
+                "estimator= applies only to releases with method='iterative', but this release has "
+                "method='one-shot': leave estimator= out"
             )
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
             raise ArgumentError(
-                f"{', '.join(unused)} can be used on a finished release only with estimator='last'"
+                f"{', '.join(f'{name}=' for name in unused)} can be used on a finished release only "
+                "with estimator='last'"
             )
         results = self._solve(release, chosen if iterative else None, options.rule(), corrections)
         return with_covariance(results, covariance)

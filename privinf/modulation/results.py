@@ -225,7 +225,10 @@ class ModulatedOLSResults(Results):
     @property
     def _source_release(self) -> Any:
         if self.release is None:
-            raise NotAvailableError("the formula needs the release, and this result was saved without it")
+            raise NotAvailableError(
+                "this quantity is computed from the release, and this result was saved without its "
+                "release: load the release and fit again"
+            )
         return self.release
 
     def _client_average(self) -> CorrectedLeastSquares:

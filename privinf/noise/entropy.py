@@ -120,7 +120,7 @@ class Keystream:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-            raise ArgumentError(f"the key of a random stream must have {KEY_BYTES} bytes")
+            raise ArgumentError(f"the secret key of a noise generator must have {KEY_BYTES} bytes")
         self._cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
     def words(self, count: int) -> Words:
@@ -138,7 +138,7 @@ class Keystream:
         self._cipher.update_into(zeros, zeros)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a key stream is secret and cannot be pickled")
+        raise TypeError("a noise generator contains a secret key, so it cannot be pickled")
 
 
 class _Streams(threading.local):
@@ -159,7 +159,7 @@ class _Streams(threading.local):
         self.remaining = 0
 
     def __reduce__(self) -> Any:
-        raise TypeError("a key stream is secret and cannot be pickled")
+        raise TypeError("a noise generator contains a secret key, so it cannot be pickled")
 
 
 _streams = _Streams()
@@ -269,7 +269,7 @@ class NoiseKey:
     def __init__(self, secret: bytes | None = None) -> None:
         self._secret = SYSTEM.key() if secret is None else secret
         if not isinstance(self._secret, bytes) or len(self._secret) != KEY_BYTES:
-            raise ArgumentError(f"the secret of a noise key must have {KEY_BYTES} bytes")
+            raise ArgumentError(f"the secret key from which noise is drawn must have {KEY_BYTES} bytes")
         self.fingerprint = self._code("fingerprint").hex()[:16]
 
     def stream(self, query_digest: str, roster: Sequence[str], total: Floats) -> bytes:
@@ -306,7 +306,7 @@ class NoiseKey:
         return f"<NoiseKey {self.fingerprint}, secret not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a noise key is secret and cannot be pickled")
+        raise TypeError("a NoiseKey is secret, so it cannot be pickled")
 
 
 def _sum_parts(query_digest: str, roster: Sequence[str], total: Floats) -> list[bytes]:

@@ -284,7 +284,9 @@ class OpenDPNoise(LatticeNoise):
 
     def at(self, stream: bytes) -> NoiseSource:
         """Refuse (NotAvailableError)."""
-        raise NotAvailableError("source='opendp' cannot be used with a noise key: use the default source")
+        raise NotAvailableError(
+            "source='opendp' cannot draw noise from a stored secret key: use the default source"
+        )
 
     def gaussian_steps(self, steps: Integers, sigma: float) -> Integers:
         """Return integers plus discrete Gaussian noise, `sigma` in steps."""

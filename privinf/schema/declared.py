@@ -169,7 +169,7 @@ class Factor:
         Raises SchemaError if the levels are not numbers.
         """
         if self.categorical:
-            raise SchemaError("its levels are not numbers, so the column can only be used as a factor")
+            raise SchemaError("the column's levels are not numbers, so it can only be used as a factor")
         numbers = [float(level) for level in self.levels]
         return Interval(min(numbers), max(numbers))
 

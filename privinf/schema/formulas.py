@@ -319,8 +319,8 @@ def source_of(schema: Schema, code: str) -> Source:
         return coded(*coded_factor(schema, node, code))
     if called == "offset":
         raise SchemaError(
-            f"{code!r}: only Logit and Poisson accept + offset(column); for other models, "
-            "subtract it from the response, as in I(y - z)"
+            f"{code!r}: only Logit and Poisson accept + offset(column); for other models, subtract "
+            "the offset from the response, for example I(y - z) for + offset(z)"
         )
     if expressions.is_truth(node):
         (piece,) = numeric_pieces(schema, node, code)

@@ -356,10 +356,11 @@ class Response:
         """
         unknown = [name for name in column.inputs if name not in schema]
         if not public and unknown:
+            hint = nearest(unknown[0], schema.columns)
+            hint += "" if hint.endswith("?") else "."
             raise SchemaError(
-                f"response column {unknown[0]!r} is not in the schema; "
-                f"{nearest(unknown[0], schema.columns)}. Otherwise declare its bounds, or pass "
-                "response='public' to release it without protection"
+                f"response column {unknown[0]!r} is not in the schema; {hint} "
+                "Otherwise declare its bounds, or pass response='public' to release it without protection"
             )
         if public or column.is_public(schema):
             return cls(column, True, None)

@@ -270,7 +270,9 @@ def test_a_statistic_that_passes_its_bound_is_not_sent(monkeypatch):
     monkeypatch.setitem(SITE_OPS, "clipped_score", broken)
     federation = secure_federation()
     errors = refusals(federation, secure_query(federation))
-    assert all("exceeds its declared bound, so nothing was sent" in error for error in errors)
+    assert all(
+        "exceeds its declared bound on simulated rows, so nothing was sent" in error for error in errors
+    )
 
 
 def test_unregistered_statistics_and_those_that_the_policy_leaves_out():

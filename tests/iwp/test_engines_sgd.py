@@ -287,7 +287,7 @@ def test_averages_without_a_theory_have_no_intervals_and_say_why():
 
 BAD = {
     "no ball": ({"theta_radius": None}, "theta_radius"),
-    "unbounded": ({"theta_radius": math.inf}, "must not run without bound"),
+    "unbounded": ({"theta_radius": math.inf}, "within a ball of this radius"),
     "empty ball": ({"theta_radius": 0.0}, "theta_radius"),
     "not a number": ({"theta_radius": math.nan}, "theta_radius"),
     "batch": ({"batch": 0}, "batch"),

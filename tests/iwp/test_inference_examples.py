@@ -357,8 +357,11 @@ BAD = {
     "multinomial without levels": ({"loss": "multinomial"}, "declared levels"),
     "negative label variance": ({"loss": "squared", "correction": "exact", "label": -1.0}, "label"),
     "negative ridge": ({"ridge": -1.0}, "ridge"),
-    "penalized numbers": ({"penalized": [1.0]}, "booleans"),
-    "noise on a response": ({"noise": [1.0], "responses": (ResponseColumns((0,), 0.8, 0.2),)}, "variance 0"),
+    "penalized numbers": ({"penalized": [1.0]}, "True or False"),
+    "noise on a response": (
+        {"noise": [1.0], "responses": (ResponseColumns((0,), 0.8, 0.2),)},
+        "noise must be 0",
+    ),
     "response elsewhere": ({"responses": (ResponseColumns((3,), 0.8, 0.2),)}, "column indices"),
     "response of no indicator": (
         {"X": [[1.0], [0.3], [0.0], [1.0]], "responses": (ResponseColumns((0,), 0.8, 0.2),)},

@@ -191,7 +191,7 @@ def test_rounding_to_the_nearest_would_pass_the_ball():
 
 def test_wrong_things_are_refused_and_nothing_is_shown():
     one = ProductSums((1, 2))
-    with pytest.raises(ArgumentError, match="different products"):
+    with pytest.raises(ArgumentError, match="different numbers of columns"):
         one.merge(ProductSums((3,)))
     with pytest.raises(SensitivityError, match="8192 columns"):
         held_norms(np.zeros((1, BLOCK_ROWS + 1)), 1.0)

@@ -60,10 +60,10 @@ RATE_ALONE = (
 EQUATION = """\
 cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
 sampling: meat / n; meat is the shrunk mean outer product of the weighted scores, n the number of records
-score noise: s_S^2 I; s_S is the standard deviation of the noise in the score
+score noise: s_S^2 I; s_S is the standard deviation of the noise in the score, I the identity matrix
 Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for the Hessian, D the last step
-precision columns: column_j = E (w_j' Z d)^2; w_j is column j of the precision matrix L, Z the noise of its
-Gram matrix, d the error of the initial estimate"""
+precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j is column j of the matrix L
+(the estimated inverse Hessian), Z the noise of its Gram matrix, d the error of the initial estimate"""
 DOUBTFUL = (
     "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, pass fewer targets, "
     "or increase the budget."

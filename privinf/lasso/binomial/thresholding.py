@@ -211,7 +211,9 @@ def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
 def check_room(n: int, columns: int, budget: SparseFitPrices, blocks: int) -> None:
     """Raise NotAvailableError where not even a rate of one half would leave a fit: of public numbers."""
     if math.isfinite(budget.rate) and n * math.sqrt(2.0 * budget.rate) < 2.0 * FEWEST_SDS:
-        raise NotAvailableError(f"{n} rows are too few for this budget")
+        raise NotAvailableError(
+            f"{n} rows are too few for this budget: use more rows, or increase the budget"
+        )
     if reason := too_noisy(Spread(0.5), n, columns, last_step_price(budget, blocks)):
         raise NotAvailableError(reason)
 

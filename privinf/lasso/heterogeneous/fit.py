@@ -145,7 +145,8 @@ def check_site_plan(
     extra = extra_selections(own_sparsity)
     if sparsity + sum(extra) > p:
         raise ArgumentError(
-            f"sparsity={sparsity} is too large for {p} columns: {sum(extra)} additional columns are selected"
+            f"sparsity={sparsity} is too large for {p} columns: sparsity= plus {sum(extra)} "
+            "additional columns, which this fit also selects, must not exceed the number of columns"
         )
     joint = accounting == "joint"
     own_precision = precision == "machine"
@@ -338,8 +339,8 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(
-            "The noise is calibrated for one interval at a time: the guarantee for everything together is "
-            "the joint epsilon."
+            "The noise is calibrated for each interval separately. The privacy guarantee for all intervals "
+            "together is the joint epsilon."
         )
     score = planned.fits.differs[site]
     sites = len(planned.fits.differs)

@@ -72,8 +72,8 @@ OUTSIDE = (
     "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}, because the noise hides the slope of the score (its budget is "
-    "spent); pass fewer targets, a larger budget, or other shares="
+    "no interval for {}, because the noise is too large relative to the slope of its score, and "
+    "its budget is already spent; pass fewer targets, a larger budget, or other shares="
 )
 NONE_SELECTED = (
     "no column stands out from the noise, so none was selected and the budget for "
@@ -130,8 +130,8 @@ class TargetInference(Inference):
         """Tail of the scores beyond their clip, by noisy counts; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:
             raise NotAvailableError(
-                "this fit counted no scores: only debiased linear fits with target='mean' do, and "
-                "target='robust' has a fixed clipping threshold"
+                "this fit did not count large scores: only debiased linear fits with target='mean' "
+                "choose a clipping threshold from such counts"
             )
         return ScoreTail(*self.settings["tail"])
 

@@ -214,9 +214,10 @@ class JointResults(SparseResults):
     def _extra(self, name: str, option: str) -> Any:
         extras = self._settings.get("extras", {})
         if name in (reasons := extras.get("reasons", {})):
-            raise NotAvailableError(f"no {name.replace('_', ' ')}: {reasons[name]}")
+            raise NotAvailableError(f"this fit has no {name.replace('_', ' ')}, because {reasons[name]}")
         if name not in extras:
             raise NotAvailableError(
-                f"{name.replace('_', ' ')} was not released: pass fit({option}), which costs budget"
+                f"this fit did not release the {name.replace('_', ' ')}: pass {option} to fit(), which "
+                "costs budget"
             )
         return extras[name]

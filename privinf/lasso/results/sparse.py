@@ -295,7 +295,10 @@ class SparseResults(Results):
     def score_target(self) -> ScoreTarget:
         """What the scores of a linear fit aim at: the "mean", or the "robust" center of clipped errors."""
         if self.family == "binomial":
-            raise NotAvailableError("a logistic fit clips no residuals; its target is the logit")
+            raise NotAvailableError(
+                "score_target is not available for a logistic fit, which clips no residuals: its "
+                "coefficients are log odds ratios"
+            )
         return self._settings.get("target", "robust")
 
     @property

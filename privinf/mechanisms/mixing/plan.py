@@ -123,7 +123,8 @@ class MixingPlan:
             isinstance(self.ids_sha256, str) and len(self.ids_sha256) == 64
         ):
             raise ArgumentError(
-                "ids_sha256= must be the SHA-256 checksum of the roster, 64 hexadecimal digits"
+                "ids_sha256= must be the SHA-256 checksum of the roster (the list of the people's "
+                "ids), written as 64 hexadecimal digits"
             )
         check_number(self.share, "share", low=0.0, high=0.99)
         if self.method == "gaussian-rows":

@@ -347,7 +347,9 @@ def check_sizes(args: Args) -> None:
                 array.max(initial=0) <= LARGEST and array.min(initial=0) >= -LARGEST
             )
         if not fits:
-            raise ArgumentError(f"{name} must hold numbers of absolute value at most {LARGEST:g}")
+            raise ArgumentError(
+                f"argument {name} of the statistic must hold numbers of absolute value at most {LARGEST:g}"
+            )
 
 
 def vector(args: Args, name: str, size: int | None = None) -> Floats:
@@ -356,7 +358,9 @@ def vector(args: Args, name: str, size: int | None = None) -> Floats:
         raise ArgumentError(f"{name} is missing")
     entries = check_array(args[name], name, ndim=1)
     if size is not None and len(entries) != size:
-        raise ArgumentError(f"{name} has {len(entries)} entries, but {size} are needed")
+        raise ArgumentError(
+            f"argument {name} of the statistic has {len(entries)} entries, but it needs {size}"
+        )
     return entries
 
 
@@ -366,11 +370,15 @@ def positions(args: Args, name: str, columns: int) -> Integers:
         raise ArgumentError(f"{name} is missing")
     indices = np.asarray(args[name])
     if indices.ndim != 1 or indices.size > columns or (indices.size and indices.dtype.kind not in "iu"):
-        raise ArgumentError(f"{name} must be a list of column numbers, each given once")
+        raise ArgumentError(
+            f"argument {name} of the statistic must be a list of column numbers, each given once"
+        )
     if indices.size and (
         indices.min() < 0 or indices.max() >= columns or len(np.unique(indices)) < indices.size
     ):
-        raise ArgumentError(f"{name} must be distinct column numbers between 0 and {columns - 1}")
+        raise ArgumentError(
+            f"argument {name} of the statistic must hold distinct column numbers between 0 and {columns - 1}"
+        )
     return indices.astype(np.int64)
 
 
@@ -382,8 +390,13 @@ def check_common(args: Args, columns: int) -> None:
         positive_vector(args, "scale", columns)
     check_number(args.get("intercept", 0.0), "intercept")
     if "response" in args and whole_number(args, "response") >= columns:
-        raise ArgumentError(f"response must be a column number between 0 and {columns - 1}")
+        raise ArgumentError(
+            f"argument response of the statistic must be a column number between 0 and {columns - 1}"
+        )
     if ("support" in args) != ("beta" in args):
-        raise ArgumentError("support and beta must be passed together")
+        raise ArgumentError(
+            "the arguments support (column numbers) and beta (their coefficients) of the statistic "
+            "must be passed together"
+        )
     if "support" in args:
         vector(args, "beta", len(positions(args, "support", columns)))

@@ -249,14 +249,17 @@ def _check_model(args: Args, columns: int) -> int:
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
     widest = used + ("offset" in args)
     if transform.shape[0] != used or not 1 <= transform.shape[1] <= widest:
-        raise ArgumentError(f"transform must have {used} rows and at most {widest} columns")
+        raise ArgumentError(
+            f"argument transform of the statistic must be a matrix with {used} rows, one for each "
+            f"column, and with 1 to {widest} columns"
+        )
     if "offset" in args:
         vector(args, "offset", transform.shape[1])
     if "exposure" in args and args["family"] != "poisson":
-        raise ArgumentError("exposure can be used only with family='poisson'")
+        raise ArgumentError("argument exposure of the statistic can be used only with family='poisson'")
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
-            raise ArgumentError(f"{name} must be a column number below {columns}")
+            raise ArgumentError(f"argument {name} of the statistic must be a column number below {columns}")
     for name in {"score_bound", "curvature_bound", "weight_unit"} & set(args):
         positive(args, name)
     return int(transform.shape[1])
@@ -282,7 +285,7 @@ def _joint_sensitivity(size: int, args: Args, *, start: bool) -> RecordSensitivi
 
 def _start_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     if not len(chosen := positions(args, "block", columns)):
-        raise ArgumentError("block must contain at least one column number")
+        raise ArgumentError("argument block of the statistic must contain at least one column number")
     positive(args, "radius")
     return _joint_sensitivity(len(chosen), args, start=True)
 
@@ -306,7 +309,9 @@ def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _check_model(args, columns)
     low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
-        raise ArgumentError("high must be larger than low")
+        raise ArgumentError(
+            "argument high of the statistic (upper limit of the scores) must be larger than its argument low"
+        )
     return RecordSensitivity.ball((size,), top, Derivations.LAYER_OF_SCORES)
 
 
@@ -327,7 +332,10 @@ def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     for name in {"middle", "upper"} & set(args):
         positive(args, name)
     if _layers(args)[0] > float(args["high"]):
-        raise ArgumentError("middle must not be larger than high")
+        raise ArgumentError(
+            "argument middle of the statistic (a limit of the scores) must not be larger than its "
+            "argument high"
+        )
     top = _longest(args) ** 2
     return _matrix_sensitivity(size, top)
 

@@ -55,10 +55,14 @@ def check_glm(args: Args, columns: int) -> float:
     vector(args, "theta", columns)
     positive(args, "radius")
     if ("mean_cap" in args) != (family == "poisson"):
-        raise ArgumentError("mean_cap must be passed with family='poisson', and with no other family")
+        raise ArgumentError(
+            "argument mean_cap of the statistic (largest mean) must be passed with "
+            "family='poisson', and with no other family"
+        )
     if ("residual_clip" in args) != (family != "binomial"):
         raise ArgumentError(
-            "residual_clip must be passed with family='gaussian' or 'poisson', and with no other family"
+            "argument residual_clip of the statistic (largest residual) must be passed with "
+            "family='gaussian' or 'poisson', and with no other family"
         )
     if family == "poisson":
         positive(args, "mean_cap")

@@ -79,7 +79,9 @@ def layer_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     """Return how far a record moves a layer of scores."""
     low, high = ends(args)
     if not high > low:
-        raise ArgumentError("high must be larger than low")
+        raise ArgumentError(
+            "argument high of the statistic (upper limit of the scores) must be larger than its argument low"
+        )
     return RecordSensitivity.ball((columns,), high - low, Derivations.LAYER)
 
 
@@ -131,7 +133,10 @@ def width_of_forms(args: Args, columns: int) -> int:
     """Return m, the number of forms; checks their arguments."""
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
     if transform.shape[0] != len(positions(args, "columns", columns)):
-        raise ArgumentError("transform must have one row for each entry of columns")
+        raise ArgumentError(
+            "argument transform of the statistic must be a matrix with one row for each column "
+            "number in its argument columns"
+        )
     return int(transform.shape[1])
 
 
@@ -196,7 +201,10 @@ def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_layers(args)
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
-        raise ArgumentError(f"targets must contain {size} column numbers, one for each column of transform")
+        raise ArgumentError(
+            f"argument targets of the statistic must contain {size} column numbers, one for each "
+            "column of its matrix transform"
+        )
     return RecordSensitivity.ball((size,), positive(args, "norm"), Derivations.SHRUNK_PRODUCTS)
 
 

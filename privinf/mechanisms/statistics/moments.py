@@ -277,7 +277,8 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     positive(args, "norm")
     if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):
         raise ArgumentError(
-            f"constant must be a column number below {columns}, and at least one other column is needed"
+            f"argument constant of the statistic must be a column number below {columns}, and at "
+            "least one other column is needed"
         )
     if "public" in args:
         whole_number(args, "public")
@@ -287,10 +288,14 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         whole_number(args, "max_rows", default=1, minimum=1)
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
-            raise ArgumentError("public cannot be combined with constant or bits: leave them out")
+            raise ArgumentError(
+                "argument public of the statistic (number of public columns) cannot be combined with "
+                "constant or bits: leave constant and bits out"
+            )
     elif any(name in args for name in _UNITS):
         raise ArgumentError(
-            "arguments about public columns need the argument public, the number of public columns"
+            "the statistic has arguments about public columns, so it also needs its argument "
+            "public, the number of public columns"
         )
     return _public(args)
 

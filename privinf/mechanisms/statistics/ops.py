@@ -281,7 +281,10 @@ class SiteOp:
             raise ArgumentError(f"the query would return more than {MOST_NUMBERS} numbers: use fewer columns")
         if "client_rows" not in args:
             if "client_clip" in args:
-                raise ArgumentError("client_clip goes with client_rows: pass both arguments or neither")
+                raise ArgumentError(
+                    "the arguments client_clip and client_rows of the statistic belong together: pass both "
+                    "or neither"
+                )
             return record_sensitivity
         client_rows = whole_number(args, "client_rows", minimum=max(rows, 1))
         return record_sensitivity.of_clients(
@@ -328,7 +331,8 @@ class SiteOp:
             and not (np.abs(total) <= len(public) * record_sensitivity.bound * (1.0 + SUM_ROUNDING)).all()
         ):
             raise SensitivityError(
-                f"the sum of {self.name!r} exceeds its declared bound, so nothing was sent"
+                f"the sum of statistic {self.name!r} exceeds its declared bound on simulated rows, so "
+                "nothing was sent: check the arguments of the statistic"
             )
         return record_sensitivity
 
@@ -339,7 +343,10 @@ class SiteOp:
         except PrivinfError as error:
             problem = type(error)(str(error))
         except Exception as error:
-            problem = ArgumentError(f"the computation of {self.name!r} failed ({type(error).__name__})")
+            problem = ArgumentError(
+                f"statistic {self.name!r} cannot be computed with these arguments "
+                f"({type(error).__name__}): check their types and shapes"
+            )
         raise problem
 
     def total(

@@ -151,8 +151,8 @@ def forms_of(args: Args, size: int) -> int:
     transform = check_array(args["transform"], "transform", ndim=2)
     if transform.shape[0] != size:
         raise ArgumentError(
-            f"transform has {transform.shape[0]} rows, but {size} columns are used: transform needs "
-            "one row for each of these columns"
+            f"argument transform of the statistic has {transform.shape[0]} rows, but {size} columns "
+            "are used: the matrix transform needs one row for each of these columns"
         )
     return int(transform.shape[1])
 
@@ -252,7 +252,10 @@ def slopes(block: SiteBlock, args: Args) -> Floats:
 def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = _targets_of(args, columns)
     if len(positions(args, "targets", columns)) != size:
-        raise ArgumentError(f"targets must contain {size} column numbers, one for each column of transform")
+        raise ArgumentError(
+            f"argument targets of the statistic must contain {size} column numbers, one for each "
+            "column of its matrix transform"
+        )
     positive(args, "residual_clip")
     bound = positive(args, "clip") * positive(args, "column_clip")
     if args.get("norm") is not None:
@@ -290,7 +293,7 @@ def residual_histogram(block: SiteBlock, args: Args) -> Floats:
 def _histogram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
-        raise ArgumentError("edges must be positive numbers in increasing order")
+        raise ArgumentError("argument edges of the statistic must hold positive numbers in increasing order")
     return RecordSensitivity(
         shape=(len(edges) + 1,), l2=math.sqrt(2.0), linf=1.0, bound=1.0, derivation=Derivations.HISTOGRAM
     )

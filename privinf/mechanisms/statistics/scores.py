@@ -115,7 +115,10 @@ def _largest(args: Args) -> float:
 def _scores_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
-        raise ArgumentError(f"targets must contain {size} column numbers, one for each column of transform")
+        raise ArgumentError(
+            f"argument targets of the statistic must contain {size} column numbers, one for each "
+            "column of its matrix transform"
+        )
     vector(args, "weights", size)
     for name in ("bound", "slope_clip", "average_clip"):
         positive(args, name)
@@ -218,9 +221,9 @@ def _multiplier_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     check_choice(args.get("law"), MULTIPLIERS, "law")
     draws = whole_number(args, "draws", minimum=1)
     if draws > MOST_DRAWS:
-        raise ArgumentError(f"draws must be at most {MOST_DRAWS}")
+        raise ArgumentError(f"argument draws of the statistic must be at most {MOST_DRAWS}")
     if whole_number(args, "seed") >= 2**64:
-        raise ArgumentError("seed must be smaller than 2^64")
+        raise ArgumentError("argument seed of the statistic must be smaller than 2^64")
     top = positive(args, "clip") * positive(args, "residual_clip")
     if args["law"] == "gaussian":
         top *= positive(args, "multiplier_bound")

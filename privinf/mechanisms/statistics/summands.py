@@ -123,7 +123,8 @@ def counted_sensitivity(args: Args) -> RecordSensitivity:
     thresholds = vector(args, "thresholds")
     if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not (np.diff(thresholds) > 0.0).all():
         raise ArgumentError(
-            f"thresholds must hold between 1 and {MOST_CELLS} nonnegative numbers in increasing order"
+            f"argument thresholds of the statistic must hold between 1 and {MOST_CELLS} nonnegative "
+            "numbers in increasing order"
         )
     cells = len(thresholds)
     l2 = root_sensitivity(cells)
