@@ -242,7 +242,8 @@ def _chosen_names(result: Any, requested: list[str] | None) -> list[str]:
         unknown = [name for name in requested if name not in result.names]
         if unknown or not requested:
             raise ArgumentError(
-                f"there is no coefficient {unknown}; coefficients are: {', '.join(result.names)}"
+                f"the coefficients to plot must be one or more of {', '.join(result.names)}, not "
+                f"{', '.join(map(repr, unknown)) or 'none'}"
             )
         return list(requested)
     design = result._context.design

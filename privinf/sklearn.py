@@ -368,7 +368,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         second = values == labels[1]
         is_class = np.isin(values, labels)
         if not is_class.all():
-            raise SchemaError("y holds a missing value or a label that is not in classes=")
+            raise SchemaError("y contains a missing value or a label that is not in classes=")
         self.classes_ = np.array(labels)
         return self._fitted(Logit, second.astype(np.float64), X, {})
 

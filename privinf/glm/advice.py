@@ -32,26 +32,29 @@ MISFIT_FAR_OUT = (
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
-    "the counts vary {:.0f} times as much as a Poisson model allows, so a few records decide the "
-    "coefficients, which omit what the noisy counts miss of those records; pass exposure=, or model a "
-    "smaller range of the counts or their logarithm"
+    "the counts vary {:.0f} times as much as a Poisson model allows, so a few records may "
+    "determine the coefficients, and the correction for clipped records may miss some of "
+    "them; pass exposure=, or model a smaller range of the counts or their logarithm"
 )
 CUT = (
-    "About {:.0f} of {} records had scores beyond the clipping threshold, which were "
-    "shortened to it. The intervals allow for a bias of up to {:.2f} standard errors from "
-    "scores beyond the threshold. If all these records moved one coefficient in the same "
-    "direction, its bias would be {:.1f} standard errors. The noisy counts may miss up to "
-    "about {:.0f} such records."
+    "By noisy counts, about {:.0f} of {} records had scores longer than the clipping "
+    "threshold; these scores were shortened to the threshold. The intervals allow for a "
+    "bias of up to {:.2f} standard errors from this clipping. If all these records moved "
+    "one coefficient in the same direction, the bias would be {:.1f} standard errors. The "
+    "noisy counts may miss up to about {:.0f} such records."
 )
-STEP = "The last step was {:.1f} standard errors long (root mean square)."
+STEP = "The last Newton step changed the coefficients by {:.1f} standard errors (root mean square)."
 FEW_RECORDS = (
-    "few records (about {1:.0f}) have the rarer value of {0}: counted outliers may shift the coefficient "
-    "of {0} by up to {2:.1f} standard errors, and the noisy counts may miss others; use more rows, a "
-    'larger budget or residual_clip="bounds"'
+    "few records (about {1:.0f}) have the rarer value of {0}. Records with scores beyond "
+    "the clipping threshold may shift the coefficient of {0} by up to {2:.1f} standard "
+    "errors, and the noisy counts may miss some of them; use more rows, a larger budget or "
+    'residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
-    "the last step began far from the solution: clipped records would move {} by {:.0f} standard errors; use "
-    'tighter bounds, logarithms of columns with long tails, more budget or residual_clip="bounds"'
+    "the initial estimate was far from the solution: if clipped records were kept in the "
+    "Hessian, the coefficient of {} would change by about {:.0f} standard errors. Use "
+    "tighter bounds, logarithms of columns with long tails, more budget or "
+    'residual_clip="bounds"'
 )
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
@@ -99,9 +102,10 @@ POSTERIOR_NOTE = (
     "deviation {:g}) on slopes of columns scaled to [-1, 1]."
 )
 PRIOR_NOTE = (
-    "The prior of the constant has standard deviation {:g}. The posterior averages over "
-    "the noise of the Hessian. Intervals can miss slopes that are large relative to this "
-    "prior; score_test() and conf_int(method='score') use no prior."
+    "The model is weakly identified, so its coefficients have normal priors; the prior of "
+    "the constant has standard deviation {:g}. The posterior averages over the noise of "
+    "the Hessian. Intervals can miss slopes that are large relative to their prior; "
+    "score_test() and conf_int(method='score') use no prior."
 )
 OF_A_PRIOR = (
     "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
@@ -109,8 +113,8 @@ OF_A_PRIOR = (
     "slopes that are large relative to this prior; score_test() and conf_int(method='score') use no prior"
 )
 DRAWN_NOTE = (
-    "Intervals are quantiles of draws of the coefficients given the noisy score and "
-    "Hessian, and are not symmetric around the estimate."
+    "Intervals are quantiles of simulated draws from the distribution of the coefficients "
+    "given the noisy score and Hessian; they are not symmetric around the estimate."
 )
 DIVERGED = (
     "the fit did not converge: the last step moved linear predictors by {:.1f} (root mean square), or {:.1f} "

@@ -32,7 +32,7 @@ NO_CONSTANT = "marginal effects require a model with a constant"
 NO_OFFSET = (
     "average marginal effects are not available for a logistic model with an offset, "
     "because their covariance with the coefficients is not released; get_margeff('mean') "
-    "is free, at offset 0"
+    "returns effects at the means and at offset 0, without further cost"
 )
 # Largest variance of a predictor, or width of a term, that is worked with: beyond it standard errors say
 # nothing anyway.

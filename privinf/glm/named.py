@@ -42,7 +42,7 @@ NO_ROLES = {
 }
 OF_OTHER_FAMILIES = {
     "exposure": "can be used only with the Poisson model: use offset= with other models",
-    "residual_clip": "cannot be used with Logit, where |y - p| <= 1",
+    "residual_clip": "cannot be used with Logit, whose residuals are at most 1 in absolute value",
     "y_bounds": "cannot be used with Logit, whose response is 0 or 1",
 }
 # Why `without_intervals` has no rng.

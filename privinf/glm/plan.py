@@ -45,11 +45,15 @@ ONE_STEP_FIT_ALONE = (
     "optimizer=, radius=, unit= and targets= cannot be combined with them"
 )
 NO_ONE_STEP_FIT = (
-    'target="robust" and adapt_bounds=True require the one-step estimator of least '
-    "squares, whose Hessian the noise would hide here: use fewer coefficients, a larger "
+    'target="robust" and adapt_bounds=True are not available here, because the noise would '
+    "hide the Hessian of their one-step estimator: use fewer coefficients, a larger "
     "budget, or more rows"
 )
-NO_MARGINS = "margins=True requires the default fit of a logistic or Poisson model"
+NO_MARGINS = (
+    "margins=True is available only for a logistic or Poisson model fitted without "
+    "optimizer=, unit=, targets= and residual_clip=, and with enough rows and budget for "
+    "its coefficients"
+)
 REFUSED = '{}. Nothing was charged. {}fit(intervals="optional") returns coefficients without intervals'
 MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, but they are wide here; "
 
@@ -166,7 +170,8 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     one_step_possible = alone and rows.family == "gaussian" and rows.default_radius
     if not robust and rows.family == "gaussian" and not one_step_possible:
         raise ArgumentError(
-            'cov_type="nonrobust" requires a family with a known variance function: use cov_type="HC0"'
+            'cov_type="nonrobust" is not available for least squares with optimizer=, unit=, '
+            'targets= or radius=: use cov_type="HC0"'
         )
     # Replacing a site is like replacing its records, one after the other.
     units = rows.total / (1 if clients is None else clients.rows)
@@ -280,9 +285,9 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """
     if rows.family != "binomial":
         raise NotAvailableError(
-            "targets= with so many coefficients is available only for family='binomial': p^1.5 > "
-            "0.1 n mu_H, where p is the number of coefficients, n that of records, and mu_H the "
-            "budget of the Hessian"
+            "targets= is available only for family='binomial' if the noise would hide the Hessian "
+            "of all coefficients: p^1.5 > 0.1 n mu_H, where p is the number of coefficients, n the "
+            "number of records, and mu_H the budget of the Hessian"
         )
     if not math.sqrt(rows.p) * rows.radius <= RADIUS_LIMIT * units * mu:
         raise NotAvailableError(
@@ -293,8 +298,8 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
         )
     if not intervals_possible(len(block.columns), units, final):
         raise NotAvailableError(
-            f"targets=, nuisance= and the constant have {len(block.columns)} columns, whose Hessian "
-            "the noise would hide: name fewer columns"
+            f"the noise would hide the Hessian of the {len(block.columns)} columns of targets=, "
+            "nuisance= and the constant: pass fewer columns"
         )
 
 

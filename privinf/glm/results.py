@@ -58,9 +58,17 @@ FLOORED = (
     "This file was saved by a version that stored the Hessian with raised eigenvalues. Score tests and score "
     "intervals use that Hessian, and they can miss the true values of weakly identified coefficients."
 )
-NO_DISPERSION = "a weighted fit releases squares of weighted scores, which do not show how the counts vary"
+NO_DISPERSION = (
+    "the fit is weighted, and the variance of a new count does not follow from its squared weighted scores"
+)
+NO_MEANS = (
+    "marginal effects need second moments of the columns, which this fit did not release: use the default "
+    "fit of a logistic or Poisson model"
+)
 NO_SQUARES = "this model releases no squared residuals"
-NAMED_TARGETS = "predictions need all coefficients, and this fit reports only its targets"
+NAMED_TARGETS = (
+    "predictions need all coefficients, and this fit reports only its targets: fit without targets="
+)
 APART = (
     "Intervals of named targets assume that, given the nuisance columns, each target's "
     "column is uncorrelated with all other columns (weighted by the second derivative of "
@@ -332,7 +340,7 @@ class GLMResults(Results):
         settings = self._settings
         constant = self._inference.constant
         if "second" not in settings or constant is None:
-            raise NotAvailableError(NO_CONSTANT if "second" in settings else "this fit released no means")
+            raise NotAvailableError(NO_CONSTANT if "second" in settings else NO_MEANS)
         second = np.array(settings["second"])
         if at == "mean":
             return at_means(self.family, self._estimate, second, constant).table(alpha)

@@ -165,7 +165,9 @@ class GlmRows:
         constant = _constant_name(self.design)
         for argument, has_names in (("targets", targets), ("nuisance", nuisance)):
             if isinstance(has_names, str) or not set(has_names) <= set(names) - {constant}:
-                raise ArgumentError(f"{argument}= must be a list of coefficients without the constant")
+                raise ArgumentError(
+                    f"{argument}= must be a list of names of coefficients, without the constant"
+                )
         members = [*targets, *nuisance]
         if not targets or len(set(members)) < len(members):
             raise ArgumentError(
@@ -296,7 +298,9 @@ def _check_roles(design: Design, family: Family, roles: Roles) -> None:
     for positive in (roles.exposure, roles.weights):
         low = math.inf if positive is None else float(design.low[design.names.index(positive)])
         if low < 0.0 or (low == 0.0 and positive == roles.exposure):
-            raise ArgumentError(f"the bounds of {positive!r} must be positive")
+            raise ArgumentError(
+                f"the bounds of {positive!r} must be positive, because it is passed as exposure= or weights="
+            )
 
 
 def _basis_without(design: Design, roles: Roles) -> Design:
@@ -359,7 +363,10 @@ def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRu
         check_choice(residual_clip, ClipRule, "residual_clip")
     if family == "binomial":
         if residual_clip != "auto":
-            raise ArgumentError('residual_clip= cannot be used with family="binomial", where |y - p| <= 1')
+            raise ArgumentError(
+                'residual_clip= cannot be used with family="binomial", whose residuals are at most 1 in '
+                "absolute value"
+            )
         return None
     if not isinstance(residual_clip, str):
         return check_positive(residual_clip, "residual_clip")

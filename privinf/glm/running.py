@@ -68,8 +68,8 @@ from privinf.wire import readable
 
 ROLES = (
     "offset=, exposure= and weights= can be used only in the default fit of a logistic or "
-    "Poisson model, without optimizer=, unit=, targets= or residual_clip=, and with enough "
-    "rows and budget for its coefficients"
+    "Poisson model: leave out optimizer=, unit=, targets= and residual_clip=. The fit also "
+    "needs enough rows and budget for its coefficients"
 )
 NO_CURVATURE = (
     "the noise hides the first Hessian in every direction; the rest of the budget was not "
@@ -79,7 +79,7 @@ ONE_MEAN = (
     "the model has no column besides the constant, whose coefficient follows from the mean of the "
     "response: use pi.stats.mean(), or GLM(...).fit(optimizer=Newton()) to fit the constant alone"
 )
-TOO_FEW_ROWS = "{} rows are too few to identify {} coefficients"
+TOO_FEW_ROWS = "{} rows are too few to identify {} coefficients: use fewer columns or more rows"
 HIDDEN = "the noise hides the Hessian: increase the budget, use fewer coefficients, or declare tighter bounds"
 
 

@@ -214,7 +214,9 @@ class Estimate:
             else "only the total covariance was estimated, see `variance_formula`"
         )
         reason = self.weak_reason or unknown
-        raise NotAvailableError(f"the noise part of the covariance is not available: {reason}")
+        raise NotAvailableError(
+            f"the noise part of the covariance is not available. {reason[:1].upper()}{reason[1:]}"
+        )
 
     @property
     def covariance(self) -> Floats:
@@ -340,7 +342,7 @@ def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(label, str) for label in labels):
         raise ArgumentError("names must be a sequence of strings")
     if len(labels) != p:
-        raise ArgumentError(f"names must have one label for each of the {p} coefficients, got {len(labels)}")
+        raise ArgumentError(f"names must have {p} labels, one for each coefficient, got {len(labels)}")
     if len(set(labels)) != p:
         raise ArgumentError(f"names must not repeat: {', '.join(labels)}")
     return labels

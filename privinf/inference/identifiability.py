@@ -17,8 +17,12 @@ LEAST_PART = 0.05
 # 1 or more: one outcome of each kind, or one count, along the direction.
 LEAST_INFORMATION = 1e-4
 ALIKE = {
-    "binomial": "coefficients may be infinite, because all outcomes are equal",
-    "poisson": "coefficients may be infinite, because all counts are zero",
+    "binomial": (
+        "coefficients may be infinite, because all outcomes are equal: use more rows, or another response"
+    ),
+    "poisson": (
+        "coefficients may be infinite, because all counts are zero: use more rows, or another response"
+    ),
 }
 SEPARATED = {
     "binomial": (

@@ -197,4 +197,6 @@ def _correlation_root(cov: Floats, count: int) -> Floats:
 def _check_spread(spread: Floats) -> None:
     if not (spread > 0.0).all():
         place = int(np.flatnonzero(~(spread > 0.0))[0])
-        raise ArgumentError(f"quantity {place} has no sampling error: leave it out of the joint inference")
+        raise ArgumentError(
+            f"quantity {place} (counted from 0) has no sampling error: leave it out of the joint inference"
+        )

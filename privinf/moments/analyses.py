@@ -142,8 +142,8 @@ class Analyses:
         if formula is None:
             if self._release.design.formula is None and self._release.design.schema is not None:
                 raise ArgumentError(
-                    "this release serves many regressions: pass a formula of its columns, as in "
-                    "release.regress('a ~ b') "
+                    "this release serves many regressions: pass a formula, as in "
+                    "release.regress('a ~ b'). The columns are "
                     + ", ".join(column.name for column in all_columns(self._release.design))
                 )
             return MomentOLS.from_release(self._release).fit(

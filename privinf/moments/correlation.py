@@ -88,7 +88,7 @@ class MeanMoments:
         design = release.design
         if design.constant is None:
             raise NotAvailableError(
-                "the release has no constant, so means and correlations are not available"
+                "means and correlations are not available, because the released model has no constant"
             )
         if design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(

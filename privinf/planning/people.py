@@ -139,7 +139,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
     distributions = tuple(distribution_of(schema, name, guesses) for name in inputs)
     refuse_strange(
-        "residual spread that depends on a numeric column",
+        "change of the residual spread",
         guesses.spreads,
         [distribution.name for distribution in distributions if distribution.cuts is None],
     )

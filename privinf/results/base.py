@@ -345,7 +345,10 @@ class Results(FittedResult, UnavailableAttributes):
         """
         loaded = storage.load_results(path, default=Results, key=key)
         if not isinstance(loaded, cls):
-            raise ArgumentError(f"the file {path} contains {type(loaded).__name__}, not {cls.__name__}")
+            raise ArgumentError(
+                f"the file {path} contains an object of class {type(loaded).__name__}, not "
+                f"{cls.__name__}: load it with the class {type(loaded).__name__}"
+            )
         return loaded
 
     # ---- the object

@@ -192,7 +192,9 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     named = results if isinstance(results, Mapping) else _numbered(results)
     for name, result in named.items():
         if not isinstance(getattr(result, "params", None), pd.Series):
-            raise ArgumentError(f"{name!r} is not a result with labeled params")
+            raise ArgumentError(
+                f"{name!r} must be a result of a fit, with params that are labeled by coefficient names"
+            )
     return Comparison(MappingProxyType(dict(named)))
 
 

@@ -65,12 +65,16 @@ def linear_constraints(restrictions: ConstraintLike, names: Sequence[str]) -> Co
     """
     if not names:
         raise NotAvailableError(
-            "this result contains no coefficients to restrict: its summary gives the reason"
+            "this result contains no estimated coefficients, so no restrictions can be tested: its "
+            "summary() gives the reason"
         )
     R, q = _matrices(restrictions, tuple(names))
     empty = ~R.any(axis=1)
     if empty.any():
-        raise ArgumentError(f"restriction {int(np.flatnonzero(empty)[0])} involves no coefficient")
+        raise ArgumentError(
+            f"restriction {int(np.flatnonzero(empty)[0])} (counted from 0) involves no coefficient: "
+            "leave it out"
+        )
     return Constraints(R, q, tuple(_label(row, names) for row in R))
 
 
@@ -103,11 +107,14 @@ def _matrices(restrictions: ConstraintLike, names: tuple[str, ...]) -> tuple[Flo
         raise ArgumentError("no restriction given")
     if matrix.shape[1] != len(names):
         raise ArgumentError(
-            f"R has {matrix.shape[1]} columns for {len(names)} coefficients: {', '.join(names)}"
+            f"R has {matrix.shape[1]} columns, but it must have one for each of the {len(names)} "
+            f"coefficients: {', '.join(names)}"
         )
     values = check_array(q, "q", ndim=np.ndim(q)).ravel()
     if values.size not in (1, len(matrix)):
-        raise ArgumentError(f"q has {values.size} entries for {len(matrix)} restrictions")
+        raise ArgumentError(
+            f"q has {values.size} entries, but it must have one for each of the {len(matrix)} restrictions"
+        )
     return matrix, np.broadcast_to(values, (len(matrix),)).copy()
 
 
@@ -121,7 +128,10 @@ def _is_text(restrictions: Any) -> bool:
 
 def _parsed(restrictions: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     if len(set(names)) != len(names):
-        raise ArgumentError("restrictions written as text require coefficient names without repeats")
+        raise ArgumentError(
+            "restrictions cannot be written as text, because several coefficients have the same "
+            "name: pass a matrix R with one column for each coefficient"
+        )
     if not restrictions or (isinstance(restrictions, str) and not restrictions.strip()):
         raise ArgumentError("no restriction given")
     text = (
@@ -212,7 +222,9 @@ def pairwise_contrasts(
     factor = _single_factor(pieces)
     declared = None if factor is None else design.schema[factor]
     if not isinstance(declared, Factor):
-        raise ArgumentError(f"term {shown(term)} is not the main effect of one factor")
+        raise ArgumentError(
+            f"term {shown(term)} is not the main effect of one factor: pass the name of such a term"
+        )
     levels = _levels_in_order(pieces, declared)
     coding = np.array([[_value_at(piece[0], level) for piece in pieces] for level in levels])
     pairs = list(itertools.combinations(range(len(levels)), 2))
@@ -221,7 +233,9 @@ def pairwise_contrasts(
         contrasts[row, positions] = coding[second] - coding[first]
     labels = levels if factor_labels is None else tuple(factor_labels)
     if len(labels) != len(levels):
-        raise ArgumentError(f"factor_labels contains {len(labels)} labels for {len(levels)} levels")
+        raise ArgumentError(
+            f"factor_labels contains {len(labels)} labels, but the factor has {len(levels)} levels"
+        )
     return contrasts, [f"{labels[b]}-{labels[a]}" for a, b in pairs], coding, levels
 
 
@@ -263,7 +277,7 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
     Raises ArgumentError unless the fits are nested, of one response and of one release.
     """
     if full.report.entries != restricted.report.entries:
-        raise ArgumentError("the two fits come from different releases: compare fits of one release")
+        raise ArgumentError("the two fits come from different releases: compare two fits of the same release")
     responses = [
         None if context.design is None else context.design.response for context in (full, restricted)
     ]

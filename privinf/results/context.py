@@ -32,9 +32,9 @@ from privinf.schema import Design
 from privinf.typing import Floats
 
 ROWS_ALONE = (
-    "standard errors assume independent rows, but one {!r} has up to {}; if its rows are "
-    "correlated, standard errors are too small. MomentOLS and ModulatedOLS of one table "
-    "have cov_type='cluster'"
+    "standard errors assume independent rows, but one {!r} may have up to {} rows; if "
+    "these rows are correlated, standard errors are too small. MomentOLS and ModulatedOLS "
+    "of one table have cov_type='cluster'"
 )
 
 
@@ -170,7 +170,7 @@ class Context:
         """Return the context itself if it fits the estimate, else raise ArgumentError."""
         p = len(estimate.params)
         if self.design is not None and self.reported != estimate.names:
-            raise ArgumentError("the design's columns are not those of the estimate")
+            raise ArgumentError("the columns of the design differ from the coefficients of the estimate")
         if self.sampling_cov is not None and np.shape(self.sampling_cov) != (p, p):
             raise ArgumentError(f"sampling_cov must have shape {(p, p)}, got {np.shape(self.sampling_cov)}")
         if self.point is not None and np.shape(self.point) != (p,):

@@ -25,7 +25,7 @@ MOST_COLUMNS = 120
 # intervals of columns that are correlated with the effects covered .76 (benchmarks/results/effects.md).
 LEAST_STRENGTH = 0.6
 NOTHING_LEFT = (
-    "no column is left after the effects of {} are absorbed: write at least one column before the |"
+    "the formula has no column besides the absorbed effects of {}: write at least one column before the |"
 )
 ResultsT = TypeVar("ResultsT", bound=Results)
 

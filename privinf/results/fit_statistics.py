@@ -33,10 +33,11 @@ class FitStatistics:
         if self.inference.context.rsquared is None:
             reason = self.no_moments
             outside = (
-                "the corrected moments give a value outside 0 to 1: the noise is too strong, the response "
-                "does not vary, or the estimate is not a least squares one"
+                "R-squared computed from noise-corrected moments is outside 0 to 1, because the noise "
+                "is too strong, the response does not vary, or the estimate is not a least squares "
+                "estimate"
             )
-            raise NotAvailableError(f"rsquared: {reason or outside}")
+            raise NotAvailableError(f"rsquared is not available: {reason or outside}")
         return self.inference.context.rsquared
 
     @property
@@ -45,8 +46,8 @@ class FitStatistics:
         if self.inference.context.scale is None:
             reason = self.no_moments
             raise NotAvailableError(
-                "scale: "
-                f"{reason or 'the noise is too strong: the corrected residual variance is not positive'}"
+                "scale is not available: "
+                f"{reason or 'the noise is so strong that the corrected residual variance is not positive'}"
             )
         return self.inference.context.scale
 
@@ -54,7 +55,9 @@ class FitStatistics:
     def rsquared_adj(self) -> float:
         """R-squared adjusted for the number of coefficients, as statsmodels has it."""
         if self.inference.nobs <= self.inference.columns:
-            raise NotAvailableError("rsquared_adj: the model has as many coefficients as rows, or more")
+            raise NotAvailableError(
+                "rsquared_adj is not available: the model has as many coefficients as rows, or more"
+            )
         n = self.inference.nobs
         return 1.0 - (n - self.inference.k_constant) / (n - self.inference.columns) * (1.0 - self.rsquared)
 
@@ -77,7 +80,8 @@ class FitStatistics:
         """Restrictions that leave nothing but the constant, one row each."""
         if self.no_moments is not None:
             raise NotAvailableError(
-                f"fvalue: {self.no_moments}; use f_test() or wald_test() to test restrictions"
+                f"fvalue is not available: {self.no_moments}; use f_test() or wald_test() to test "
+                "restrictions"
             )
         p = len(self.inference.names)
         design = self.inference.context.design
@@ -85,7 +89,9 @@ class FitStatistics:
         if constant is None or self.inference.context.absorbed:
             return np.eye(p)
         if p == 1:
-            raise NotAvailableError("fvalue: the model has no coefficient besides the constant")
+            raise NotAvailableError(
+                "fvalue is not available: the model has no coefficient besides the constant"
+            )
         first = int(np.flatnonzero(constant)[0])  # what v selects equals its first entry, the rest is zero
         return np.delete(np.eye(p) - np.outer(constant, np.eye(p)[first]), first, axis=0)
 
@@ -116,7 +122,9 @@ class FitStatistics:
     def mse_model(self) -> float:
         """`ess` over `df_model`."""
         if not self.inference.df_model:
-            raise NotAvailableError("mse_model: the model has no coefficient besides the constant")
+            raise NotAvailableError(
+                "mse_model is not available: the model has no coefficient besides the constant"
+            )
         return self.ess / self.inference.df_model
 
     @property
@@ -128,11 +136,13 @@ class FitStatistics:
     def centered_tss(self) -> float:
         """Sum of squares of the response about its mean, from `ssr` and `rsquared`."""
         if not self.inference.k_constant:
-            raise NotAvailableError("centered_tss: the model has no constant")
+            raise NotAvailableError("centered_tss is not available: the model has no constant")
         return self._total_squares
 
     @property
     def _total_squares(self) -> float:
         if self.rsquared == 1.0:
-            raise NotAvailableError("sums of squares: the columns explain all of the response")
+            raise NotAvailableError(
+                "sums of squares are not available: the columns explain all of the response"
+            )
         return self.ssr / (1.0 - self.rsquared)

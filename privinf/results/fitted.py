@@ -114,7 +114,10 @@ class FittedResult(Cautious):
         """How much signal the noise left, and whether it is enough for Wald intervals."""
         strength = self._context.identification
         if strength is None:
-            raise NotAvailableError("identification: this estimator has no such statistic")
+            raise NotAvailableError(
+                "identification is not available: this estimator has no statistic of the strength of "
+                "identification"
+            )
         return strength
 
     @property

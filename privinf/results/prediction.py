@@ -33,7 +33,7 @@ NO_SCATTER = (
     "no residual variance was released, so prediction intervals for new observations cannot be computed"
 )
 TWO_VALUES = (
-    "a new observation is 0 or 1: use the predicted mean, which is its probability, and "
+    "a new observation is 0 or 1. Use the predicted mean, which is its probability, and "
     "mean_ci, the interval of that probability"
 )
 
@@ -135,7 +135,7 @@ class Prediction:
     @property
     def _observed(self) -> Observation:
         if self.observation is None:
-            raise NotAvailableError(f"intervals of new observations are not available: {self.reason}")
+            raise NotAvailableError(f"intervals of new observations are not available, because {self.reason}")
         return self.observation
 
 
@@ -319,8 +319,8 @@ def prediction_rows(
         if not isinstance(table, pd.DataFrame):
             needed = f"a table with the columns {', '.join(columns)}" if columns else "a table"
             raise SchemaError(
-                f"the model was made from a formula: pass {needed}, or its design matrix with "
-                f"transform=False, not {shown(exog)}"
+                f"the model was made from a formula: pass {needed}, not {shown(exog)}. To pass rows of "
+                "the design matrix instead, set transform=False"
             )
         return formula_rows(table, columns, design), table.index
     if isinstance(table, pd.DataFrame):

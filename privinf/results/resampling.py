@@ -192,7 +192,8 @@ def resampled_solution(
         transform @ start + shift, estimate.params, rtol=1e-6, atol=1e-6 * float(estimate.bse.min())
     ):
         raise NotAvailableError(
-            "method='pairs' is available only for estimates that solve released moment equations"
+            "method='pairs' is available only for estimates that solve released moment equations: use "
+            "method='parametric'"
         )
     flat = stack.reshape(units, -1)
 

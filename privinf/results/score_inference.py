@@ -217,7 +217,9 @@ class ScoreTests:
         names = self.inference.context.reported
         null = np.zeros(len(names)) if beta0 is None else check_array(beta0, "beta0", ndim=1)
         if null.shape != (len(names),):
-            raise ArgumentError(f"beta0 must hold {len(names)} coefficients ({', '.join(names)})")
+            raise ArgumentError(
+                f"beta0 must contain {len(names)} values, one for each coefficient ({', '.join(names)})"
+            )
         return self.restricted_test(Constraints(np.eye(len(names)), null, names))
 
     @property
@@ -313,6 +315,7 @@ def _private_slopes(beta0: Any, design: Design) -> Floats:
     values = check_array(beta0, "beta0", ndim=1)
     if values.shape != (len(names),):
         raise ArgumentError(
-            f"beta0 must hold {len(names)} private slopes ({', '.join(names)}), got {len(values)}"
+            f"beta0 must contain {len(names)} values, one for each private column "
+            f"({', '.join(names)}), got {len(values)}"
         )
     return values

@@ -69,8 +69,8 @@ _FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
 # Values of options that a summary leaves out, since they are the usual ones.
 USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}
 SLOW_SETS = (
-    "Score intervals take hundreds of passes over the records here: conf_int(method='score') computes them, "
-    "and later summaries show them."
+    "Score intervals are not shown, because they need hundreds of passes over the records "
+    "here: conf_int(method='score') computes them, and later summaries show them."
 )
 SCORE_NOTE = (
     "Score intervals are valid however strong the noise is; they are conservative, and an "
@@ -85,10 +85,12 @@ EQUAL_VARIANCE_NOTE = "Intervals and tests, including the score test, assume equ
 ROBUST_INSTRUMENTS = "; two-stage least squares on a release has no robust covariance."
 ROBUST_FIT = "; pass cov_type='HC0' where the variance may depend on the columns."
 # Of a fit from a release of totals, whose covariance cannot be chosen any more.
-ROBUST_RELEASE = "; robust ones need a new release of the rows by OLS or MomentOLS with cov_type='HC0'."
+ROBUST_RELEASE = (
+    "; robust standard errors need a new release of the rows by OLS or MomentOLS with cov_type='HC0'."
+)
 T_NOTE = (
-    "P-values and intervals use t quantiles. Sampling error has {:d} degrees of freedom, "
-    "and the total has more if part of the error is noise of known variance "
+    "P-values and intervals use t quantiles. The sampling error has {:d} degrees of "
+    "freedom; the total error has more if part of it is noise of known variance "
     "(Satterthwaite)."
 )
 ALLOWED_BIAS = (

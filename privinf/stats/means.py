@@ -53,10 +53,10 @@ SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also
 DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
-    "clipping may have changed {:.0f} values below and {:.0f} values above the limits, of "
-    "{} values; the interval extrapolates the tails. It does not cover a few extreme "
-    "values, which could move the mean by {:.3g} down or {:.3g} up. Tighter bounds make "
-    "the interval rely less on this assumption"
+    "clipping may have changed up to {:.0f} values below the limits and {:.0f} values "
+    "above them, of {} values; the interval extrapolates the tails. It does not cover a "
+    "few extreme values, which could move the mean by {:.3g} down or {:.3g} up. Tighter "
+    "bounds make the interval rely less on this assumption"
 )
 POPMEAN_BEYOND = (
     "popmean is outside the bounds to which values are clipped, so the test rejects it for any "

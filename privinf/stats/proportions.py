@@ -380,7 +380,7 @@ def _exact(model: ShareModel, method: ShareMethod) -> bool:
 
 def _method_notes(model: ShareModel, method: ShareMethod) -> tuple[str | Note, ...]:
     method_text = (
-        "Exact method, by the distribution of a binomial count plus the noise."
+        "The method is exact: it uses the distribution of a binomial count plus the noise."
         if _exact(model, method)
         else "Score interval."
     )

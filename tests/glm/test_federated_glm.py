@@ -91,7 +91,7 @@ def test_without_a_meat_its_share_goes_to_the_others():
     final = np.array([line.loss.mu**2 for line in noisy.privacy.entries[-2:]])
     np.testing.assert_allclose(final, np.array([7.0, 2.0]) / 9.0 * 0.8 * noisy.privacy.mu**2, rtol=1e-9)
     assert (np.abs(noisy.params - TRUE) < 4.0 * noisy.bse).all()
-    with pytest.raises(ArgumentError, match="known variance function"):
+    with pytest.raises(ArgumentError, match="not available for least squares"):
         model_of("gaussian", *draw("gaussian", 100)).fit(
             epsilon=1.0, delta=1e-6, cov_type="nonrobust", optimizer=pi.Newton()
         )

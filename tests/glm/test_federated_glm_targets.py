@@ -181,7 +181,7 @@ def test_bad_targets_spend_nothing():
             model.fit(epsilon=2.0, delta=1e-6, rng=0, **wrong)
     for wrong, reason in (
         ({"epsilon": 0.2, "targets": ["x1"]}, "noise of the other coefficients"),
-        ({"epsilon": 2.0, "targets": NAMES[:50]}, "name fewer"),
+        ({"epsilon": 2.0, "targets": NAMES[:50]}, "pass fewer columns"),
         ({"epsilon": 2.0, "targets": ["x1"], "optimizer": pi.Newton()}, "hide the Hessian"),
     ):
         with pytest.raises(NotAvailableError, match=reason):

@@ -342,7 +342,7 @@ def test_the_plot_shows_every_estimator_and_the_floor(few):
         ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "omit either these correlations"),
         ({"coefficients": {"educ": 50.0}}, "imply that the response has an sd"),
         ({"coefficients": {"educ": 1.0}, "rsquared": 0.2, "residual_sd": 1.0}, "omit one"),
-        ({"spreads": {"region": 1.0}}, "spread that depends on a numeric column"),
+        ({"spreads": {"region": 1.0}}, "change of the residual spread"),
     ],
 )
 def test_guesses_that_cannot_be_are_refused(guesses, said):

@@ -44,7 +44,7 @@ def test_an_equal_variance_note_advises_what_the_result_could_have_had(rows, rel
     assert "pass cov_type='HC0'" in notes
     for read in (release.regress("y ~ x"), release.regress()):
         notes = " ".join(str(read.summary()).split())
-        assert "robust ones need" in notes
+        assert "robust standard errors need" in notes
         assert "a new release of the rows" in notes
 
 

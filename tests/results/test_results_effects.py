@@ -110,7 +110,7 @@ def test_what_cannot_be_absorbed_is_refused_with_the_reason(data):
     }.items():
         with pytest.raises(pi.errors.PrivinfError, match=reason.replace("|", r"\|")):
             pi.MomentOLS.from_formula(formula, data, schema=schema)
-    with pytest.raises(SchemaError, match="no column is left after the effects"):
+    with pytest.raises(SchemaError, match="no column besides the absorbed effects"):
         pi.OLS.from_formula("y ~ 1 | firm", data, schema=schema)
     for model in (pi.Logit, pi.Poisson, pi.ModulatedOLS):
         with pytest.raises(SchemaError, match=r"write \+ C\(firm\) for other models"):

@@ -163,7 +163,7 @@ def test_the_summary_says_what_intervals_rest_on(frame):
     text = " ".join(str(fitted(frame, FULL, 17, bias=np.full(4, 0.01))[0].summary(notes="all")).split())
     for words in (
         "P>|t|",
-        "Sampling error has 13 degrees of freedom",
+        "sampling error has 13 degrees of freedom",
         "standard errors, which the release",
         "F-statistic",
         "Adj. R-sq",

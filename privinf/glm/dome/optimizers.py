@@ -250,14 +250,15 @@ class DOME(DPSGD):
         DPSGD.__post_init__(self)
         if check_count(self.most_learned, "most_learned", least=0) >= check_count(self.k, "k"):
             raise ArgumentError(
-                "most_learned= must be less than k=, so that some probes can find new directions"
+                "most_learned= (directions kept from earlier rounds) must be less than k= (all "
+                "directions of a round), so that some directions of each round are new"
             )
         check_fraction(self.energy, "energy")
         variant = dome_variant(check_choice(self.variant, OptimizerVariant, "variant"))
         for name in ("centre", "precondition", "adam"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
-                raise ArgumentError(f"{name} must be True or False")
+                raise ArgumentError(f"{name}= must be True or False")
             object.__setattr__(self, name, variant.moments if value is None else value)
         object.__setattr__(self, "probes", check_choice(self.probes or variant.probes, Probes, "probes"))
         if not variant.averages:

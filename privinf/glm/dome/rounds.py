@@ -73,7 +73,7 @@ class _OptimizerRounds:
 
     def __init__(self, options: Optimizer, d: int, seed: int) -> None:
         if isinstance(options, (RandomSketch, DOME)) and options.k > d:
-            raise ArgumentError(f"k={options.k} is larger than the number of coefficients, {d}")
+            raise ArgumentError(f"k={options.k} must be at most {d}, the number of coefficients")
         self.options = options
         self.seed = seed
         self.moments = RunningMoments.start(d)
