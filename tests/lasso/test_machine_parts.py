@@ -47,7 +47,7 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
     units = SparseUnits(
         center=np.zeros(p),
         scale=np.ones(p),
-        reach=np.full(p, 6.0),
+        max_abs=np.full(p, 6.0),
         intercept=0.0,
         y_max_abs=5.0,
         y_limit=5.0,

@@ -37,7 +37,7 @@ def scores_of(y, X, rho, rng, start):
     units = SparseUnits(
         center=np.zeros(P),
         scale=np.ones(P),
-        reach=np.full(P, 4.0),
+        max_abs=np.full(P, 4.0),
         intercept=0.0,
         y_max_abs=6.0,
         y_limit=96.0,

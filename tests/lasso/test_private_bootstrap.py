@@ -39,7 +39,7 @@ def sums_of(seed=0, n=3_000, rng=0, ledger=None):
         units=SparseUnits(
             center=np.zeros(P),
             scale=np.ones(P),
-            reach=np.full(P, 6.0),
+            max_abs=np.full(P, 6.0),
             intercept=0.0,
             y_max_abs=9.0,
             y_limit=9.0,

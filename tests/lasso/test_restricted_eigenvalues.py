@@ -45,7 +45,7 @@ def sums_of(y, X, rng=None, ledger=None):
     units = SparseUnits(
         center=np.zeros(P),
         scale=np.ones(P),
-        reach=np.full(P, 8.0),
+        max_abs=np.full(P, 8.0),
         intercept=0.0,
         y_max_abs=20.0,
         y_limit=20.0,

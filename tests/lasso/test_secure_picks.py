@@ -31,7 +31,7 @@ def server_of(y, X, rng, **options):
     return SparseSums(
         server=vectors,
         units=SparseUnits(
-            center=np.zeros(P), scale=np.ones(P), reach=high, intercept=0.0, y_max_abs=8.0, y_limit=8.0
+            center=np.zeros(P), scale=np.ones(P), max_abs=high, intercept=0.0, y_max_abs=8.0, y_limit=8.0
         ),
         n=N,
     ), vectors
