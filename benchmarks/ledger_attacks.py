@@ -356,7 +356,7 @@ def noticed_by(text: str) -> str:
     """Return which words of an error tell who noticed."""
     told = {
         "has shown two different ledgers": "asker or peers",
-        "lacks lines": "asker or peers",
+        "lacks entries": "asker or peers",
         "that this process had read": "the living process",
         "nothing is charged and no query": "the living site",
         "in use by another process": "the lock",

@@ -48,10 +48,11 @@ OF_FOLDERS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) 
 FORBIDDEN: dict[SecretKind, int] = {"key": 0o077, "ledger": 0o022}
 # How often a file is opened again that another process replaced at this very moment.
 ATTEMPTS = 100
-OWN_FOLDER = "keep secret files in a folder of your own: mkdir -m 700 FOLDER"
+OWN_FOLDER = "keep secret files in a new folder of your own, made with 'mkdir -m 700 FOLDER'"
 NO_PERMISSIONS = (
-    "the file system of {} has no permissions, so privinf cannot check whether other accounts can "
-    "read or change keys and ledgers there: keep them on a file system with permissions"
+    "the file system of {} has no permissions, so privinf cannot check whether other "
+    "accounts can read or change keys and ledgers there; keep them on a file system with "
+    "permissions"
 )
 
 
@@ -67,7 +68,7 @@ class FileFault:
     of_permissions: bool = True
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.remedy}"
+        return f"{self.what}; {self.remedy}"
 
 
 def own_path(path: str | PathLike[str]) -> Path:
@@ -109,8 +110,8 @@ def open_secret(path: Path, subject: str, kind: SecretKind, flags: int = os.O_RD
                 raise
             os.close(handle)  # it was replaced by a new one after it was opened
     raise StorageError(
-        f"{path} is being replaced repeatedly by another process, so {subject} cannot be read: stop that "
-        "process"
+        f"{path} is being replaced repeatedly by another process, so {subject} cannot be read; "
+        "stop that process"
     )
 
 
@@ -181,14 +182,14 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
     if stat.S_ISLNK(status.st_mode):
         yield FileFault(
             f"{path} is a symbolic link, which another account may have created",
-            f"pass the path of the file itself, or remove the link: rm {name}",
+            f"pass the path of the file itself, or remove the link with 'rm {name}'",
             of_permissions=False,
         )
         return
     if not stat.S_ISREG(status.st_mode):
         yield FileFault(
             f"{path} is not a regular file, but {subject} must be one",
-            f"remove it: rm {name}",
+            f"remove it with 'rm {name}' (rm -r for a folder), or pass another path",
             of_permissions=False,
         )
         return
@@ -197,19 +198,25 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
     if status.st_uid != (uid := os.geteuid()):
         yield FileFault(
             f"{path} belongs to account {status.st_uid}, not to your account {uid}",
-            "run the command as that account. If you trust the content of the file, make it yours: "
-            f"sudo chown {uid} {name}; otherwise remove it: rm {name}",
+            "run the command as that account. If you trust the content of the file, make it yours "
+            f"with 'sudo chown {uid} {name}'; otherwise remove it with 'rm {name}'",
         )
     if status.st_nlink > 1:
         yield FileFault(
             (f"{path} is one of {status.st_nlink} hard links to the same file, but must be the only one"),
-            (f"remove the other links, or make a copy: cp -p {name} {name}.copy && mv {name}.copy {name}"),
+            (
+                f"remove the other links, or make a copy with 'cp -p {name} {name}.copy && mv "
+                f"{name}.copy {name}'"
+            ),
             of_permissions=False,
         )
     if status.st_mode & FORBIDDEN[kind]:
         yield FileFault(
-            f"{path} is open to other accounts (mode {stat.S_IMODE(status.st_mode):o})",
-            (f"if you trust all accounts that could use it, run chmod 600 {name}; otherwise make a new file"),
+            f"{path} is accessible to other accounts (mode {stat.S_IMODE(status.st_mode):o})",
+            (
+                f"if you trust all accounts that could use it, run 'chmod 600 {name}'; otherwise make a "
+                "new file"
+            ),
         )
 
 
@@ -223,8 +230,8 @@ def _folder_faults(status: os.stat_result, folder: Path, subject: str = "files i
     if mode & 0o002 or (mode & 0o020 and not _is_own_group(status.st_gid, folder)):
         is_owner = status.st_uid == os.geteuid() and not mode & stat.S_ISVTX
         yield FileFault(
-            f"{folder} can be changed by other accounts (mode {mode:o}), which could replace {subject}",
-            f"chmod go-w {shlex.quote(str(folder))}" if is_owner else OWN_FOLDER,
+            (f"other accounts can change the folder {folder} (mode {mode:o}) and so could replace {subject}"),
+            f"run 'chmod go-w {shlex.quote(str(folder))}'" if is_owner else OWN_FOLDER,
         )
 
 

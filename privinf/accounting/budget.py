@@ -46,7 +46,7 @@ DEFAULT_DELTA = 1e-6  # at which epsilon is stated where no delta was given
 _CONVERSION_SLACK = 1 + Fraction(1, 10**12)
 PURE_LIMIT = (
     "delta=0 declares a limit in pure epsilon, which no release with Gaussian noise "
-    "satisfies: pass a positive delta to allow Gaussian noise"
+    "satisfies; pass a positive delta to allow Gaussian noise"
 )
 _FRACTION = "[0-9]{1,2000}(/0*[1-9][0-9]{0,2000})?"
 _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
@@ -116,10 +116,10 @@ class Budget:
             )
         ((name, level),) = stated_levels.items()
         if isinstance(level, float) and math.isinf(level):
-            raise ArgumentError(f"{name} must be finite: for a ledger without a limit, pass no budget")
+            raise ArgumentError(f"{name} must be finite; for a ledger without a limit, pass no budget")
         amount = exact(check_cost(check_positive(level, name), name))
         if delta is not None and name != "epsilon":
-            raise ArgumentError(f"delta= can only be combined with epsilon=, not with a limit in {name}")
+            raise ArgumentError(f"delta= can be combined only with epsilon=, not with {name}=; omit delta=")
         if name == "mu":
             self._set("mu2", amount**2, None)
         elif name == "rho":
@@ -155,8 +155,8 @@ class Budget:
         """The largest mu of one Gaussian release that fits; NotAvailableError under a pure limit."""
         if self.currency == "pure":
             raise NotAvailableError(
-                "this limit in pure epsilon does not allow a Gaussian release, whose pure epsilon is "
-                "infinite: declare the limit with a delta, or in mu or rho"
+                "this ledger's limit is a pure epsilon (delta=0), which no release with Gaussian noise "
+                "satisfies; declare the limit with a positive delta, or as mu or rho"
             )
         return sqrt_down(self.limit if self.currency == "mu2" else 2 * self.limit)
 
@@ -165,7 +165,8 @@ class Budget:
         """The limit in zCDP, rounded down; NotAvailableError under a pure limit."""
         if self.currency == "pure":
             raise NotAvailableError(
-                "this limit in pure epsilon has no rho: declare the limit as Budget(rho=...) to spend zCDP"
+                "this limit in pure epsilon cannot be converted to rho of zCDP; declare the limit as "
+                "Budget(rho=...) to spend rho"
             )
         return float_down(self.limit if self.currency == "rho" else self.limit / 2)
 
@@ -192,7 +193,7 @@ class Budget:
         delta = self.delta if delta is None else delta
         if delta is None:
             raise ArgumentError(
-                "delta= is missing: a limit in mu or rho has an epsilon only at a given delta"
+                "delta= is missing; a limit in mu or rho corresponds to an epsilon only for a given delta"
             )
         if self.currency == "mu2":
             return gaussian_epsilon(math.sqrt(self.limit), delta)
@@ -285,7 +286,9 @@ class Budget:
             currency = record["currency"]
             delta = record["delta"]
         except (KeyError, TypeError):
-            raise ArgumentError("a stored budget must have a currency, a limit and a delta") from None
+            raise ArgumentError(
+                "a stored budget must have the fields currency (epsilon, mu or rho), limit and delta"
+            ) from None
         limit = _read_limit(limit)
         check_choice(currency, Currency, "currency")
         return cls._of(currency, limit, delta if delta is None else check_fraction(delta, "delta"))
@@ -333,8 +336,8 @@ def cost_in(currency: Currency, loss: Loss) -> Fraction:
 def _finite(value: float) -> Fraction:
     if math.isinf(value):
         raise BudgetExceededError(
-            "a release without noise has infinite cost and exceeds every limit; nothing was "
-            "recorded or released"
+            "a release without noise has infinite privacy loss and exceeds every limit; nothing "
+            "was recorded or released"
         )
     return exact(value)
 
@@ -343,23 +346,26 @@ def _reason(currency: Currency, loss: Loss) -> str:
     if isinstance(loss, ApproximateLoss):
         return (
             "a release under an (epsilon, delta) guarantee can reveal everything with probability "
-            "delta, so its cost in mu, rho or pure epsilon is infinite and exceeds every limit: "
+            "delta, so its cost in mu, rho or pure epsilon is infinite and exceeds every limit; "
             "use a ledger without a limit"
         )
     if isinstance(loss, ThresholdLoss):
         return (
-            "noisy counts of undeclared levels can reveal a single record's level with "
-            "probability delta, so their cost in mu, rho or pure epsilon is infinite: declare the "
-            "levels, or use a ledger without a limit"
+            "noisy counts of undeclared levels can reveal one person's level with probability "
+            "delta, so their cost in mu, rho or pure epsilon is infinite; declare the levels, or "
+            "use a ledger without a limit"
         )
     if currency == "mu2":
         return (
-            "a release that is only known to satisfy zCDP has no finite mu (zCDP does not imply "
-            "Gaussian DP): declare the limit as Budget(rho=...)"
+            "a release that is known only to satisfy zCDP has no finite mu, because zCDP does not "
+            "imply Gaussian DP; declare the limit as Budget(rho=...)"
         )
     kind = (
         "a Gaussian release"
         if isinstance(loss, GaussianLoss)
         else "a release that is only known to satisfy zCDP"
     )
-    return f"{kind} has no finite pure epsilon: declare the limit in rho or mu, or with a delta"
+    return (
+        f"{kind} does not satisfy any limit in pure epsilon (delta=0); declare the limit in rho "
+        "or mu, or with a positive delta"
+    )

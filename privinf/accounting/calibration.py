@@ -221,7 +221,7 @@ def calibrate_mu(
         check_fraction(delta, "delta")
     if epsilon is None and calibration == "classic":
         raise ArgumentError(
-            "calibration='classic' is a formula for epsilon and delta: pass epsilon= and delta="
+            "calibration='classic' is a formula for epsilon and delta; pass epsilon= and delta="
         )
     if mu is not None:
         return check_cost(check_positive(mu, "mu", infinite=True), "mu")
@@ -266,7 +266,7 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     if isinstance(shares, Sequence):
         weights = [exact(check_positive(weight, "shares")) for weight in shares]
         if not weights:
-            raise ArgumentError("shares must hold at least one weight")
+            raise ArgumentError("shares must have at least one weight")
     else:
         weights = [exact(1.0)] * check_count(shares, "shares")
     if math.isinf(mu):

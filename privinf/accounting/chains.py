@@ -22,10 +22,10 @@ from privinf.storage.checksummed import read_bytes
 # A clock of files moves in steps: a change within this many nanoseconds of another may show the same time.
 CLOCK_STEP = 200_000_000
 WAIT = 0.002  # seconds between two checks of a lock
-SECOND_NAME = "was given a second name (a hard link)"
+SECOND_NAME = "received a second name (a hard link)"
 IN_USE = (
-    "the ledger {} is in use by another process, or already open in this one: close it there and try again. "
-    "Only one process at a time may run a site"
+    "the ledger {} is in use by another process, or already open in this one; close it "
+    "there and try again. Only one process at a time may run a site"
 )
 
 
@@ -108,13 +108,13 @@ class Chain:
     def watch(self) -> None:
         """Raise StorageError if the journal is closed, or was changed by others."""
         if self._file is None:
-            raise StorageError(f"the ledger {self.path} is closed")
+            raise StorageError(f"the ledger {self.path} is closed; open it again")
         if reason := self._changed():
             remedy = (
                 "delete the second name" if reason == SECOND_NAME else "restore its latest copy and reopen it"
             )
             raise StorageError(
-                f"the ledger {self.path} {reason} while it was open: nothing is charged and no query is "
+                f"the ledger {self.path} {reason} while it was open; nothing is charged and no query is "
                 f"answered until you {remedy}"
             )
 
@@ -149,7 +149,7 @@ class Chain:
         """Open the file; make it where there is none, and a header."""
         if not self.path.parent.is_dir():
             raise StorageError(
-                f"{self.path.parent} is not a folder: create it before you create a ledger there"
+                f"{self.path.parent} is not a folder; create it before you create a ledger there"
             )
         flags = os.O_RDWR | os.O_APPEND
         with suppress(FileNotFoundError):
@@ -158,7 +158,7 @@ class Chain:
         refuse_lost(self.path, self.anchor)
         if header is None:
             raise FileMissingError(
-                f"there is no ledger at {self.path}: create it with 'privinf ledger create'"
+                f"there is no ledger at {self.path}; create it with 'privinf ledger create'"
             )
         try:
             self._file = open_secret(self.path, "a ledger", "ledger", flags | os.O_CREAT | os.O_EXCL)
@@ -180,8 +180,8 @@ class Chain:
         opened = os.fstat(self._file)
         if opened.st_nlink != 1:
             raise StorageError(
-                f"the ledger {self.path} has {opened.st_nlink} names (hard links), and must have only "
-                "one: delete the other names"
+                f"the ledger {self.path} has {opened.st_nlink} names (hard links), but must have only "
+                "one; delete the other names"
             )
 
     def _begin(self, header: Mapping[str, Any]) -> None:
@@ -229,8 +229,8 @@ class Chain:
                 self.anchor.record(lines[0]["id"], self.head)
             except OSError as problem:
                 raise StorageError(
-                    f"the anchor file {self.anchor.path}, which protects the ledger from being replaced by "
-                    f"an old copy, cannot be written ({problem.strerror})"
+                    f"the file {self.anchor.path}, by which a ledger that was replaced by an old copy is "
+                    f"detected, cannot be written ({problem.strerror})"
                 ) from None
 
     def _after_anchor(
@@ -239,25 +239,25 @@ class Chain:
         """Return whether the journal has one line more than its anchor; StorageError if it lost one."""
         if remembered is None:
             raise StorageError(
-                f"the ledger {self.path} has no anchor file at {self.anchor.path}, so privinf cannot "
-                "check that it is the latest copy. If you know that it is, create the anchor file by "
-                f"'privinf ledger anchor {self.path}'"
+                f"the ledger {self.path} may be an old copy, because its file {self.anchor.path}, which "
+                "records the last entry, is missing. If you know that the ledger is the latest copy, "
+                f"run 'privinf ledger anchor {self.path}'"
             )
         anchored, head = remembered
         if anchored != identity:
             raise StorageError(
-                f"the ledger {self.path} was replaced by another ledger: restore the latest copy"
+                f"the ledger {self.path} was replaced by another ledger; restore the latest copy"
             )
         ahead = len(tags) - head.count
         if ahead < 0 or (head.count and tags[head.count - 1] != head.tag):
             raise StorageError(
-                f"the ledger {self.path} has lost lines that were charged (the file was cut, or "
-                "replaced by an older copy): restore the latest copy"
+                f"the ledger {self.path} has lost entries that were charged, because the file was cut "
+                "or replaced by an older copy; restore the latest copy"
             )
         if ahead > 1 or (torn and ahead):
             raise StorageError(
-                f"the anchor file {self.anchor.path} is older than the ledger {self.path}: restore the "
-                "latest copies of both files"
+                f"the file {self.anchor.path}, which records the last entry of a ledger, is older than "
+                f"the ledger {self.path}; restore the latest copies of both files"
             )
         return ahead == 1
 
@@ -287,8 +287,8 @@ class Chain:
             self.close()
             reason = str(problem) if isinstance(problem, StorageError) else problem.strerror
             raise StorageError(
-                f"the ledger {self.path}, or its anchor file {self.anchor.path}, cannot be written "
-                f"({reason}): nothing was recorded or sent"
+                f"the ledger {self.path}, or the file {self.anchor.path} that records its last entry, "
+                f"cannot be written ({reason}); nothing was recorded or sent"
             ) from None
         self._tags.append(tag)
         self._size += len(content)
@@ -309,7 +309,7 @@ def refuse_lost(path: Path, anchor: Anchor) -> None:
     """Raise StorageError if there was a journal where there is none now."""
     if (remembered := anchor.read()) is not None and remembered[1].count:
         raise StorageError(
-            f"the ledger at {path} was removed: restore its latest copy. A new ledger would not "
+            f"the ledger {path} was removed; restore its latest copy. A new ledger would not "
             "include the privacy already spent; if you want a new ledger anyway, delete "
             f"{anchor.path}"
         )
@@ -327,14 +327,14 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, kind)
     if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
         raise StorageError(
-            f"the anchor file {anchor.path} belongs to another ledger that was at {path}: if that "
-            "ledger is lost, delete the anchor file first"
+            f"the file {anchor.path} records the last entry of another ledger that was at {path}; "
+            "if that ledger is lost, delete the file first"
         )
     if remembered is not None and remembered[1].count > len(tags):
         raise StorageError(
-            f"the anchor file {anchor.path} records {remembered[1].count} lines of the ledger "
-            f"{path}, which has only {len(tags)}: restore the latest copy of the ledger. If that "
-            "copy is lost, delete the anchor file first"
+            f"the ledger {path} has only {len(tags)} of the {remembered[1].count} entries that "
+            f"{anchor.path} records; restore the latest copy of the ledger. If that copy is lost, "
+            f"delete {anchor.path} first"
         )
     try:
         anchor.record(lines[0]["id"], Head(len(tags), tags[-1]))
@@ -345,8 +345,8 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
         if isinstance(problem, StorageError):
             raise
         raise StorageError(
-            f"the anchor file {anchor.path}, which protects the ledger from being replaced by an "
-            f"old copy, cannot be written ({problem.strerror})"
+            f"the file {anchor.path}, by which a ledger that was replaced by an old copy is "
+            f"detected, cannot be written ({problem.strerror})"
         ) from None
     return with_anchor.head
 

@@ -149,8 +149,8 @@ class Total:
         self._refuse_approximate("mu")
         if self.concentrated > 0.0:
             raise NotAvailableError(
-                "mu is not available, because one release is only known to satisfy zCDP, which "
-                "does not imply Gaussian DP; use rho or epsilon(delta)"
+                "mu is not available, because at least one release is known only to satisfy zCDP, "
+                "which does not imply Gaussian DP; use rho or epsilon(delta)"
             )
         return math.sqrt(self.mu2 + math.fsum(pure_mu(epsilon) ** 2 for epsilon in self.pure))
 
@@ -219,8 +219,8 @@ class Total:
     def _refuse_approximate(self, quantity: str) -> None:
         if self.approximate or self.thresholded:
             raise NotAvailableError(
-                f"{quantity} is not available, because one release has only an (epsilon, delta) "
-                "guarantee; use epsilon(delta)"
+                f"{quantity} is not available, because at least one release has only an (epsilon, "
+                "delta) guarantee; use epsilon(delta)"
             )
 
 
@@ -331,7 +331,10 @@ def compose(losses: Iterable[Loss]) -> Total:
             case ThresholdLoss(mu, delta):
                 thresholded.append((mu, delta))
             case _:
-                raise ArgumentError(f"losses= must contain privacy losses, got {type(loss).__name__}")
+                raise ArgumentError(
+                    "losses= must contain privacy loss objects, such as GaussianLoss(mu=1.0), got "
+                    f"{type(loss).__name__}"
+                )
     if math.inf in pure or math.inf in concentrated:  # something went out in clear: nothing else matters
         return Total(mu2=math.inf)
     return Total(

@@ -139,7 +139,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu = check_number(mu, "mu", low=0.0, infinite=True)
     delta = check_fraction(delta, "delta")
     if mu > _LARGEST_MU and not math.isinf(mu):
-        raise ArgumentError(f"mu={mu:g} is too large to convert: it must be at most {_LARGEST_MU:g}")
+        raise ArgumentError(f"mu={mu:g} is too large to convert; it must be at most {_LARGEST_MU:g}")
     return math.inf if math.isinf(mu) else _gaussian_epsilon(mu, delta)
 
 
@@ -189,7 +189,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return math.inf
     if epsilon > _LARGEST_EPSILON:
         raise ArgumentError(
-            f"epsilon={epsilon:g} is too large to convert: it must be at most {_LARGEST_EPSILON:g}"
+            f"epsilon={epsilon:g} is too large to convert; it must be at most {_LARGEST_EPSILON:g}"
         )
 
     def delta_of(mu: float) -> float:

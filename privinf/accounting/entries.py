@@ -167,11 +167,14 @@ class LedgerEntry:
         check_relation(self.relation)
         check_choice(self.trust, TrustModel, "trust")
         if not isinstance(self.loss, Loss):
-            raise ArgumentError(f"loss must be a privacy loss, got {type(self.loss).__name__}")
+            raise ArgumentError(
+                "loss must be a privacy loss object, such as GaussianLoss(mu=1.0), got "
+                f"{type(self.loss).__name__}"
+            )
         if not isinstance(self.secure, (bool, np.bool_)):
             raise ArgumentError("secure must be True or False")
         if not (self.sensitivity is None or isinstance(self.sensitivity, Sensitivity)):
-            raise ArgumentError("sensitivity must be a Sensitivity or None")
+            raise ArgumentError("sensitivity must be a Sensitivity object or None")
         if isinstance(self.assumptions, str):
             raise ArgumentError("assumptions must be a sequence of strings, not one string")
         for assumption in self.assumptions:
@@ -305,8 +308,9 @@ def check_relation(relation: object) -> Relation:
     words = str(relation).lower()
     if "add" in words or "remove" in words:
         raise ArgumentError(
-            f"relation={shown(relation)} is not supported, because the number of records is public: "
-            "use relation='replace-one', for which the sensitivity is twice the radius"
+            f"relation={shown(relation)} is not supported, because the number of records is public; "
+            "use relation='replace-one', for which the sensitivity is twice the largest norm of a "
+            "record"
         )
     checked: Relation = check_choice(relation, Relation, "relation")
     return checked
@@ -321,7 +325,7 @@ def check_joined(relations: Iterable[str]) -> None:
     if "zero-out" in names and len(names) > 1:
         raise ArgumentError(
             "one ledger cannot add privacy losses under different neighboring relations "
-            f"({' and '.join(names)}): use a separate ledger for zero-out releases"
+            f"({' and '.join(names)}); use a separate ledger for each relation"
         )
 
 
@@ -333,8 +337,8 @@ def check_units(first: str, entries: Iterable[LedgerEntry]) -> None:
     """
     if units := [entry.unit for entry in entries if first not in ("record", "client", entry.unit)]:
         raise ArgumentError(
-            f"the limit of this ledger is for one {first!r}, but this release protects one "
-            f"{units[0]!r}, and its cost cannot be converted: use a separate ledger for this release"
+            f"the limit of this ledger is for one {first}, but this release protects one "
+            f"{units[0]}, and its cost cannot be converted; use a separate ledger for this release"
         )
 
 
@@ -354,14 +358,16 @@ def _check_time(value: str) -> None:
 
 def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(noise, Mapping):
-        raise ArgumentError("noise must be a mapping that describes the distribution of the noise")
+        raise ArgumentError(
+            "noise must be a mapping that describes the distribution of the noise, such as its scale"
+        )
     checked: dict[str, Any] = {}
     for name, value in noise.items():
         _check_text(name, "a key of noise")
         if _forbidden(name):
             raise ArgumentError(
-                "noise must describe only the public distribution of the noise: remove the entry "
-                f"noise[{name!r}]"
+                "noise must describe only the public distribution of the noise, not the noise itself; "
+                f"remove the entry noise[{name!r}]"
             )
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, bool, int, float)) or plain != plain:

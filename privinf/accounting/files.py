@@ -85,7 +85,7 @@ class LedgerFile(Ledger):
     ) -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name must be a non-empty string")
+            raise ArgumentError("name, the privacy unit that the limit protects, must be a non-empty string")
         place = own_path(path)
         account = FileAccount(place, budget, name, Anchor.for_journal(place, anchor))
         enlist(account)
@@ -151,11 +151,11 @@ class FileAccount(RereadAccount):
         refuse_lost(path, anchor)
         if budget is None:
             raise FileMissingError(
-                f"there is no ledger at {path}: create it with 'privinf ledger create', or pass the "
+                f"there is no ledger at {path}; create it with 'privinf ledger create', or pass the "
                 "budget of a new ledger"
             )
         if not path.parent.is_dir():
-            raise StorageError(f"{path.parent} is not a folder: create it before you create a ledger there")
+            raise StorageError(f"{path.parent} is not a folder; create it before you create a ledger there")
 
     def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
@@ -197,13 +197,13 @@ class FileAccount(RereadAccount):
             account = _account_of(chain.lines, self.path)
             if self._latest is not None and not chain.knows(self._latest):
                 raise StorageError(
-                    f"the ledger {self.path} has lost lines that this process had read, because an older "
-                    "copy replaced the file: restore the latest copy"
+                    f"the ledger {self.path} has lost entries that this process had read, because an older "
+                    "copy replaced the file; restore the latest copy"
                 )
             if self.budget is not None and account.budget != self.budget:
                 raise StorageError(
-                    f"the ledger {self.path} has the limit {account.budget or 'none'}, not "
-                    f"{self.budget}: the limit of a ledger cannot be changed"
+                    f"the ledger {self.path} has the limit {account.budget or 'none'}, not {self.budget}, "
+                    "and the limit of a ledger cannot be changed; pass the ledger's own limit, or omit it"
                 )
             self._exists = True
             self._latest = chain.head
@@ -229,7 +229,7 @@ def _account_of(lines: list[dict[str, Any]], path: Path) -> MemoryAccount:
         account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
         return account
     except (AttributeError, ArgumentError, KeyError, TypeError, ValueError):
-        raise StorageError(f"the ledger {path} is damaged: restore its latest copy") from None
+        raise StorageError(f"the ledger {path} is damaged; restore its latest copy") from None
 
 
 def _reopen(path: str, budget: dict[str, Any] | None, name: str, anchor: str, scope: Scope) -> Ledger:

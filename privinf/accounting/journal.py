@@ -72,15 +72,18 @@ class Anchor:
         if path is not None:
             place = own_path(path)
             if place.parent == journal.parent:
-                raise StorageError(f"the anchor file {place} must be in a different folder than the ledger")
+                raise StorageError(
+                    f"the file {place}, which records the last entry of a ledger, must be in a different "
+                    "folder than the ledger"
+                )
             return cls(place, journal)
         name = hashlib.sha256(os.fsencode(journal)).hexdigest()[:32]
         with suppress(RuntimeError):
             state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
             return cls(Path(state) / "privinf" / "anchors" / f"{name}.json", journal)
         raise StorageError(
-            "this user has no home folder, where the anchor file of a ledger is created: pass the "
-            "path of the anchor file"
+            "this user has no home folder, where the file that records a ledger's last entry is "
+            "created; pass the path of that file as anchor="
         )
 
     def read(self) -> tuple[str, Head] | None:
@@ -94,7 +97,10 @@ class Anchor:
         tag = content["tag"]
         is_ours = content["format"] == ANCHOR and content["path"] == str(self.journal)
         if not is_ours or type(count) is not int or not isinstance(identity, str) or not isinstance(tag, str):
-            raise StorageError(f"{self.path} is not the anchor file of the ledger {self.journal}")
+            raise StorageError(
+                f"{self.path} does not record the last entry of the ledger {self.journal}, but of "
+                "another ledger"
+            )
         return identity, Head(count, tag)
 
     def record(self, identity: str, head: Head) -> None:
@@ -152,9 +158,12 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
     old = f'"{kind}"'.encode() in content[:400] and b'"version": 1' in content[:400]
     if old:
         raise StorageError(
-            f"the ledger {path} has the old format 1: convert it once by 'privinf ledger upgrade {path}'"
+            f"the ledger {path} has the old format 1; convert it once with 'privinf ledger upgrade {path}'"
         )
-    raise StorageError(f"the ledger {path} is damaged, or is not a privinf ledger of the expected kind")
+    raise StorageError(
+        f"the ledger {path} is damaged, or is not a privinf ledger of the expected kind (with "
+        "or without 'privinf ledger create --site')"
+    )
 
 
 def tag_after(secret: str, before: str, text: str) -> str:

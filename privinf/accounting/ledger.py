@@ -70,7 +70,7 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name must be a non-empty string")
+            raise ArgumentError("name, the privacy unit that the limit protects, must be a non-empty string")
         self._account: Account = enlist(MemoryAccount(budget, name, str(uuid4())))
         self._scope: Scope = ()
 
@@ -113,7 +113,9 @@ class Ledger:
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
-                raise ArgumentError(f"entries must be LedgerEntry objects, got {type(entry).__name__}")
+                raise ArgumentError(
+                    f"entries must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
+                )
         placed = tuple(entry.within(self._scope) for entry in entries)
         self._account.record(placed)
         return placed
@@ -171,7 +173,10 @@ class Ledger:
         checked = (losses,) if isinstance(losses, Loss) else tuple(losses)
         for loss in checked:
             if not isinstance(loss, Loss):
-                raise ArgumentError(f"losses= must contain privacy losses, got {type(loss).__name__}")
+                raise ArgumentError(
+                    "losses= must contain privacy loss objects, such as GaussianLoss(mu=1.0), got "
+                    f"{type(loss).__name__}"
+                )
         path = self._scope + check_scope(scope)
         self._account.check([(path, loss) for loss in checked], "these releases")
 
@@ -440,7 +445,7 @@ class MemoryAccount(Account):
             self._require_open()
             if len(set(identities)) < len(identities) or any(key in self._entries for key in identities):
                 raise ArgumentError(
-                    "an entry with this id is already in the ledger: create a new entry for every release"
+                    "an entry with this id is already in the ledger; create a new entry for every release"
                 )
             relations = self._relations | {entry.relation for entry in entries}
             check_joined(relations)
@@ -486,10 +491,10 @@ class MemoryAccount(Account):
     def _require_open(self) -> None:
         if self.read_only:
             raise ArgumentError(
-                "this ledger is read-only, because it was loaded from a pickle or a JSON text, or "
-                "copied by a fork, and another copy may be charged too. If no other copy is charged and this "
-                "is the latest one, open it by Ledger.from_json(text, resume=True). To keep a ledger across "
-                "processes, use a LedgerFile. Nothing was recorded or released"
+                "this ledger is a copy that cannot be charged, because the original may be charged "
+                "too. If this is the latest copy and no other is in use, open it with "
+                "Ledger.from_json(text, resume=True). To share a ledger between processes, use a "
+                "LedgerFile. Nothing was recorded or released"
             )
 
     def remaining(self, scope: Scope) -> Budget | None:
@@ -604,7 +609,7 @@ def read_account(text: str) -> MemoryAccount:
         account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
         if account.to_dict()["spent"] == record["spent"]:
             return account
-        reason = "the sum of its entries differs from the recorded total"
+        reason = "the sum of the privacy losses of its entries differs from the recorded total"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error)
     raise StorageError(f"the text is not a privinf ledger: {reason}")

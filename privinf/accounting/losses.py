@@ -29,8 +29,8 @@ def check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
     cost = check_number(value, name, low=0.0, infinite=infinite)
     if 0.0 < cost < _SMALLEST or _LARGEST < cost < math.inf:
         raise ArgumentError(
-            f"{name}={shown(cost)} is not a plausible privacy cost: use a number from 1e-100 to 1e100, or "
-            "math.inf for no noise"
+            f"{name}={shown(cost)} is not a plausible privacy loss; pass a number from 1e-100 to "
+            "1e100, or math.inf for no noise"
         )
     return cost
 

@@ -199,8 +199,8 @@ def _line(release: Mapping[str, Any] | LedgerEntry | Loss, delta: float) -> Plan
         return PlannedRelease(str(release.to_dict()["kind"]), release, 1, ())
     if not isinstance(release, Mapping):
         raise ArgumentError(
-            "each item of releases= must be a mapping, a ledger entry or a privacy loss, not "
-            f"{type(release).__name__}"
+            "each item of releases= must be a mapping, a ledger entry or a privacy loss object, "
+            f"not {type(release).__name__}"
         )
     fields = dict(release)
     mechanism = check_choice(fields.pop("mechanism", None), tuple(_READERS), "mechanism")
@@ -214,7 +214,8 @@ def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
     if set(fields) != set(names):
         received = ", ".join(map(repr, fields)) or "none"
         raise ArgumentError(
-            f"a planned release of this kind needs the fields {', '.join(map(repr, names))}, got {received}"
+            f"a planned release of this kind needs the fields {', '.join(map(repr, names))}, got "
+            f"only {received}"
         )
     return [fields[name] for name in names]
 
@@ -226,7 +227,8 @@ def _gaussian(fields: Mapping[str, Any], delta: float) -> Loss:
     unknown = set(fields) - {"mu", "rho", "epsilon", "delta"}
     if unknown:
         raise ArgumentError(
-            f"a planned Gaussian release has no field {', '.join(sorted(map(repr, unknown)))}"
+            f"a planned Gaussian release has no field {', '.join(sorted(map(repr, unknown)))}; pass "
+            "its sensitivity and scale"
         )
     return GaussianLoss(calibrate_mu(**({"delta": delta} | dict(fields))))
 

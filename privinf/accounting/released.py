@@ -140,8 +140,8 @@ def check_charged(entries: Sequence[LedgerEntry], noun: str) -> None:
     """Raise UnchargedError for a release without ledger lines, which would state epsilon 0."""
     if not entries:
         raise UnchargedError(
-            f"this {noun} has no ledger line, so its privacy loss is unknown and nothing is "
-            "released. Its ledger may be damaged, or may not record charges: check it with "
+            f"this {noun} has no entry in its ledger, so its privacy loss is unknown and nothing is "
+            "released. The ledger may be damaged, or may not record charges; check it with "
             "'privinf ledger show'"
         )
 

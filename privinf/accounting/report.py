@@ -123,7 +123,9 @@ class PrivacyReport:
         check_choice(subject, ReportSubject, "subject")
         for entry in lines:
             if not isinstance(entry, LedgerEntry):
-                raise ArgumentError(f"entries must be LedgerEntry objects, got {type(entry).__name__}")
+                raise ArgumentError(
+                    f"entries must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
+                )
         check_joined(entry.relation for entry in lines)
         budget = None if ledger is None else ledger.budget
         if delta is None:

@@ -29,14 +29,20 @@ def scope_component(name: str, disjoint: str | None = None) -> str:
     """Return the path component of a scope; raises ArgumentError for an empty name or one with ``=``."""
     for text in (name,) if disjoint is None else (name, disjoint):
         if not isinstance(text, str) or not text.strip() or "=" in text:
-            raise ArgumentError("the name and the partition of a scope must be non-empty strings without '='")
+            raise ArgumentError(
+                "the name and the partition of a part of a ledger (scope) must be non-empty strings "
+                "without '='"
+            )
     return name if disjoint is None else f"{disjoint}={name}"
 
 
 def check_scope(scope: Iterable[str]) -> Scope:
     """Return `scope` as a tuple of valid path components."""
     if isinstance(scope, str):
-        raise ArgumentError("scope must be a sequence of strings, not one string")
+        raise ArgumentError(
+            "scope, the part of a ledger to which an entry belongs, must be a sequence of strings, "
+            "not one string"
+        )
     path = tuple(scope)
     for component in path:
         if not isinstance(component, str):
@@ -255,11 +261,11 @@ class Tally:
 
     def _refusal(self, subject: str, amount: Fraction) -> BudgetExceededError:
         remaining = self.budget.described(max(self.budget.limit - self.cost, Fraction(0)))
-        reserved = " in addition to reserved amounts" if self._reserved else ""
+        reserved = " (not counting amounts reserved for running fits)" if self._reserved else ""
         return BudgetExceededError(
             f"{subject} would exceed the limit of {self.whose}, {self.budget}: the cost is "
-            f"{self.budget.described(amount)}, and {remaining} is left{reserved}; nothing "
-            "was recorded or released"
+            f"{self.budget.described(amount)}, but only {remaining} is left{reserved}; nothing was "
+            "recorded or released"
         )
 
 

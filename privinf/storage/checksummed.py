@@ -62,14 +62,14 @@ def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
         raise StorageError(
-            f"the text is not {subject} that this version of privinf can read: update privinf, or "
+            f"the text is not {subject} that this version of privinf can read; update privinf, or "
             "use another file"
         )
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(
             f"the text of {subject} was changed after it was written, because its checksum does not "
-            "match: use the original text"
+            "match; use the original text"
         )
     return content
 
@@ -208,7 +208,7 @@ def _open_private(path: str, flags: int) -> int:
 def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:
     """Return the error for a file that the system does not give."""
     if isinstance(problem, FileNotFoundError):
-        return FileMissingError(f"{Path(path)}: there is no such file")
+        return FileMissingError(f"the file {Path(path)} does not exist")
     return StorageError(f"{Path(path)} cannot be read ({problem.strerror or type(problem).__name__})")
 
 

@@ -205,9 +205,11 @@ def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
     """Refuse members that are compressed, or that declare more bytes than the file has."""
     members = archive.infolist()
     if MANIFEST not in archive.namelist():
-        raise StorageError(f"{path} is not a privinf file, because it has no manifest (list of contents)")
+        raise StorageError(f"{path} is not a privinf file, because it has no list of contents (manifest)")
     if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
-        raise StorageError(f"{path} was compressed again by another program: ask for the original file")
+        raise StorageError(
+            f"{path} was compressed again by another program and cannot be read; use the original file"
+        )
     if sum(max(member.file_size, member.compress_size) for member in members) > length:
         raise StorageError(f"{path} is truncated or corrupted, because its parts are larger than the file")
 
@@ -216,21 +218,21 @@ def _checked_manifest(text: bytes, path: Any) -> dict[str, Any]:
     manifest = parse_json(text, f"the manifest of {path}", constants=True)
     if not isinstance(manifest, dict) or manifest.get("container") != CONTAINER:
         raise StorageError(
-            f"{path} is not a privinf file, because its manifest was written by another program"
+            f"{path} is not a privinf file, because another program wrote its list of contents (manifest)"
         )
     return manifest
 
 
 def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: int) -> None:
     if manifest.get("container_version") != CONTAINER_VERSION:
-        raise StorageError(f"{path} was written by a newer version of privinf: update privinf to read it")
+        raise StorageError(f"{path} was written by a newer version of privinf; update privinf to read it")
     if manifest.get("format") != format:
         raise StorageError(f"{path} contains a {manifest.get('format')!r}, but a {format!r} is needed")
     number = manifest.get("version")
     if not isinstance(number, int) or number > version:
         raise StorageError(
             f"{path} is a {format!r} of version {number}, but this privinf reads versions up to "
-            f"{version}: update privinf"
+            f"{version}; update privinf"
         )
 
 
@@ -240,19 +242,24 @@ def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[s
     header = manifest.get("header")
     digests = manifest.get("arrays")
     if not (isinstance(integrity, dict) and isinstance(header, dict) and isinstance(digests, dict)):
-        raise StorageError(f"{path} is corrupted: its manifest is incomplete")
+        raise StorageError(
+            f"{path} is corrupted, because its list of contents (manifest) is incomplete; use an intact copy"
+        )
     method, tag = _tag(_canonical(manifest), key)
     if integrity.get("method") != method:
         raise StorageError(
-            f"{path} was written with a key: pass key="
+            f"{path} was written with a key; pass the same key as key="
             if key is None
-            else f"{path} was written without a key, so key= cannot prove who wrote it: leave key= out"
+            else f"{path} was written without a key, so key= cannot prove who wrote it; omit key="
         )
     if not hmac.compare_digest(str(integrity.get("tag")).encode(), tag.encode()):
         raise StorageError(
-            f"{path} is corrupted: its checksum does not match"
+            f"{path} is corrupted, because its checksum does not match; use an intact copy"
             if key is None
-            else f"{path} was changed, or was written with another key: pass the right key="
+            else (
+                f"{path} was changed, or was written with another key; pass the key with which it was "
+                "written as key="
+            )
         )
     return digests
 
@@ -261,7 +268,9 @@ def _read_arrays(
     archive: zipfile.ZipFile, digests: Mapping[str, str], path: Any
 ) -> dict[str, np.ndarray[Any, Any]]:
     if sorted(archive.namelist()) != sorted([*(name + ".npy" for name in digests), MANIFEST]):
-        raise StorageError(f"{path} is corrupted: it lacks arrays, or has arrays that were added")
+        raise StorageError(
+            f"{path} is corrupted, because arrays are missing or were added; use an intact copy"
+        )
     return {name: _read_array(archive, name, digest, path) for name, digest in digests.items()}
 
 
@@ -272,7 +281,9 @@ def _read_array(archive: zipfile.ZipFile, name: str, digest: str, path: Any) -> 
     except DAMAGE:
         content = b""
     if hashlib.sha256(content).hexdigest() != digest:
-        raise StorageError(f"{path} is corrupted: array {name!r} does not match its checksum")
+        raise StorageError(
+            f"{path} is corrupted, because array {name!r} does not match its checksum; use an intact copy"
+        )
     return _parsed_array(content, name, path)
 
 
@@ -362,7 +373,7 @@ def _member(name: str) -> zipfile.ZipInfo:
 def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.\-/]+", name):
         raise ArgumentError(
-            f"array name {name!r} is not valid: use only letters, digits and the characters _ . - /"
+            f"array name {name!r} is not valid; use only letters, digits and the characters _ . - /"
         )
     return name
 
@@ -371,5 +382,8 @@ def _plain(name: str, array: Any) -> np.ndarray[Any, Any]:
     """Return the array little-endian and in C order, so that equal content is equal bytes."""
     plain = np.asarray(array)
     if plain.dtype.kind not in STORED_KINDS:
-        raise ArgumentError(f"array {name!r} of type {plain.dtype} cannot be stored without pickle")
+        raise ArgumentError(
+            f"array {name!r} has the type {plain.dtype}, which cannot be stored; convert it to "
+            "numbers, booleans or texts"
+        )
     return np.asarray(plain, dtype=plain.dtype.newbyteorder("<"), order="C")

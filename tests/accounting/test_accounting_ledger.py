@@ -194,8 +194,8 @@ def test_costs_in_each_currency():
     assert rho.cost(PureLoss(1.0)) == exact(pure_rho(1.0))
     assert rho.cost(GaussianLoss(1.0)) == Fraction(1, 2)
     for budget, loss, reason in [
-        (pure, GaussianLoss(0.1), "a Gaussian release has no finite pure epsilon"),
-        (pure, ConcentratedLoss(0.1), "no finite pure epsilon"),
+        (pure, GaussianLoss(0.1), "a Gaussian release does not satisfy"),
+        (pure, ConcentratedLoss(0.1), "any limit in pure epsilon"),
         (mu2, ConcentratedLoss(0.1), "does not imply"),
         (mu2, ApproximateLoss(0.1, 1e-9), "reveal everything"),
         (rho, ApproximateLoss(0.1, 1e-9), "reveal everything"),

@@ -156,7 +156,7 @@ def test_damaged_foreign_and_vanished_files(path, make_entry):
             ledger.spend(make_entry(GaussianLoss(0.1)))
         assert path.read_text() == text
     path.write_bytes(b"\xff")
-    with pytest.raises(StorageError, match=r"lost lines|damaged"):
+    with pytest.raises(StorageError, match=r"lost entries|damaged"):
         ledger.check([GaussianLoss(0.1)])
     path.unlink()
     with pytest.raises(StorageError, match="was removed"):
@@ -176,10 +176,10 @@ def test_an_older_copy_is_refused_and_by_a_living_process_even_with_its_anchor(p
     ledger.spend(make_entry(GaussianLoss(0.1)))
     latest = place.read_bytes(), anchor.read_bytes()
     place.write_bytes(older[0])
-    with pytest.raises(StorageError, match="lost lines that were charged"):
+    with pytest.raises(StorageError, match="lost entries that were charged"):
         LedgerFile(place, anchor=anchor)
     anchor.write_bytes(older[1])
-    with pytest.raises(StorageError, match="lines that this process had read"):
+    with pytest.raises(StorageError, match="entries that this process had read"):
         ledger.spend(make_entry(GaussianLoss(0.1)))
     assert len(LedgerFile(place, anchor=anchor)) == 1  # what nobody remembers: docs/explain/trust.md
     place.write_bytes(latest[0])

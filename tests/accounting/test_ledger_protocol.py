@@ -71,7 +71,7 @@ def check_spend(bench):
         bench.spent(0.5, 0.7)
     with pytest.raises(ArgumentError, match="under different neighboring relations"):
         bench.ledger.spend(bench.entry(GaussianLoss(0.1), relation="zero-out"))
-    with pytest.raises(ArgumentError, match="must be LedgerEntry"):
+    with pytest.raises(ArgumentError, match="must be a sequence of LedgerEntry"):
         bench.ledger.spend("line")
     assert bench.ledger.entries == (line,)
     bench.spent(0.8)
@@ -269,7 +269,7 @@ def check_resume(bench):
     if not loaded.shared:
         loaded.read_only = True
         assert repr(bench.ledger).endswith("read-only>")
-        with pytest.raises(ArgumentError, match="this ledger is read-only"):
+        with pytest.raises(ArgumentError, match="this ledger is a copy"):
             bench.spent(0.1)
     bench.account.resume()
     bench.spent(0.1)

@@ -101,7 +101,7 @@ LEVELS = {
 def test_levels_that_are_no_budget_are_refused_by_their_own_name(name, level):
     given = {name: level} | ({"delta": 1e-6} if name == "epsilon" else {})
     for refused in (lambda: Budget(**given), lambda: calibrate_mu(**given)):
-        with pytest.raises(ArgumentError, match=rf"^{name}=.*is not a plausible privacy cost: use a number"):
+        with pytest.raises(ArgumentError, match=rf"^{name}=.*is not a plausible privacy loss; pass a number"):
             refused()
     model = pi.MomentOLS(np.zeros(50), np.zeros((50, 1)), bounds=[(-1, 1)], y_bounds=(-1, 1))
     with pytest.raises(ArgumentError, match=f"^{name}="):

@@ -416,8 +416,8 @@ def spoil(what):
 
 
 FINDINGS = {
-    "key": "is open to other accounts",
-    "ledger": "is open to other accounts",
+    "key": "is accessible to other accounts",
+    "ledger": "is accessible to other accounts",
     "gone": "is missing",
     "policy": "allows no queries",
     "few": "secure sums of at least 4 sites",
@@ -457,7 +457,7 @@ def test_the_doctor_warns(folder):
     os.chmod("north.csv", 0o644)
     os.chmod("north/north.ledger", 0o644)  # it may be read, and is
     told = run("site", "doctor", "north").output
-    opened = [f"{name} is open to other accounts" for name in ("north.csv", "north/north.ledger")]
+    opened = ["north.csv can be read by other accounts", "north/north.ledger is accessible to other accounts"]
     for word in ("sums without noise", "releases without noise", *opened):
         assert f"warning: {word}" in told or word in told
 

@@ -102,14 +102,14 @@ def test_each_policy_rule():
         (charge(mu=0.49), "is too small for its noise"),
         (charge(noise={"scale": 0.0}), "is too small for its noise"),
         (charge(mechanism="magic"), "magic"),
-        (charge() | {"sensitivity": None}, "no sensitivity"),
+        (charge() | {"sensitivity": None}, "must state the sensitivity"),
     ],
 )
 def test_charges_are_recomputed_by_the_site(entry, match):
     site = site_of()
     with pytest.raises(ArgumentError, match=match):
         site.answer(query_of([entry]), "north")
-    with pytest.raises(ArgumentError, match="no ledger line"):
+    with pytest.raises(ArgumentError, match="states no privacy loss"):
         site.answer(query_of([]), "north")
     assert len(site.ledger) == 0
 
@@ -293,7 +293,7 @@ def test_a_table_takes_its_design_from_the_server_and_only_over_its_own_schema()
     wider = pi.Design.from_formula(
         "y ~ u + g", pi.Schema({"y": (-3.0, 3.0), "u": (-9.0, 9.0), "g": ["r", "s", "t"]})
     )
-    with pytest.raises(AlignmentError, match="site '0': the columns or bounds of the design"):
+    with pytest.raises(AlignmentError, match="site '0': the columns or bounds of the regression"):
         TrustedServer(federation, design=wider)
     # a later design takes nothing from a server with an earlier one, and gives it no other columns
     other = TrustedServer(

@@ -143,7 +143,7 @@ class Forgetful(Ledger):
 @pytest.mark.parametrize("sites", [["north"], None], ids=["some sites", "all sites"])
 def test_noise_without_a_line_is_an_error(sites):
     server = TrustedServer(federation_of(), ledger=Forgetful())
-    with pytest.raises(UnchargedError, match="no ledger line"):
+    with pytest.raises(UnchargedError, match="no entry in its ledger"):
         server.vector_sum("column_sums", ARGS, mu=0.5, label="sums", sites=sites)
 
 

@@ -392,7 +392,7 @@ def test_signed_ends(tmp_path):
         score(signed(listed), roster=roster)
     forged, other = pinned_keys(SIZES)
     impostor = {"south": {"key": forged["south"], "roster": other}}
-    with pytest.raises(AlignmentError, match="site 'south': the reply is not signed by the key"):
+    with pytest.raises(AlignmentError, match="site 'south': the reply is not signed with"):
         score(signed(listed, **impostor), **ends)
 
 

@@ -99,7 +99,7 @@ def test_an_older_copy_is_refused_and_so_is_a_new_ledger(place, make_entry):
     older = place.read_bytes()
     spent(place, make_entry, 2)
     place.write_bytes(older)
-    with pytest.raises(StorageError, match="lost lines"):
+    with pytest.raises(StorageError, match="lost entries"):
         opened(place)
     place.unlink()
     for budget in (None, Budget(mu=1.0)):

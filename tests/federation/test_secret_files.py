@@ -320,7 +320,7 @@ def test_the_doctor_looks_at_checkpoints(tmp_path):
         (folder / name).chmod(0o664)
         found = run("site", "doctor", folder)
         assert found.exit_code == 2
-        assert f"error: {folder / name} is open to other accounts (mode 664)" in found.output
+        assert f"error: {folder / name} is accessible to other accounts (mode 664)" in found.output
         assert f"chmod 600 {folder / name}" in found.output
         (folder / name).chmod(0o600)
     folder.chmod(0o777)

@@ -543,7 +543,7 @@ def test_the_bounds_of_a_design_are_the_sites_own():
 def test_a_design_needs_an_introduction():
     site = Site(table(), SCHEMA, policy=OPEN)
     digest = pi.Design.from_formula("y ~ age", SCHEMA).digest
-    with pytest.raises(NotAvailableError, match="has no design"):
+    with pytest.raises(NotAvailableError, match="has not received a regression"):
         site.answer(
             Query(
                 "residual_sum",

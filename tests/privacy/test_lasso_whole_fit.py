@@ -423,7 +423,7 @@ def mutant_fits(name, count=None, **options):
 
 
 def test_a_ledger_that_forgets_lines_stops_the_fit():
-    with pytest.raises(UnchargedError, match="no ledger line"):
+    with pytest.raises(UnchargedError, match="no entry in its ledger"):
         mutant_fits(FORGETFUL, 3)
 
 

@@ -80,7 +80,7 @@ def test_foreign_files(path):
     with pytest.raises(StorageError, match="not a privinf file"):
         read_container(path, format="test")
     np.savez(path, a=np.ones(2))
-    with pytest.raises(StorageError, match="no manifest"):
+    with pytest.raises(StorageError, match="no list of contents"):
         read_container(path, format="test")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(MANIFEST, json.dumps({"container": "else"}))
