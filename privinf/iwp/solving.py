@@ -135,8 +135,8 @@ def check_release(release: Release) -> None:
     for part, scale in scales.items():
         if not noise_model["noise_free"] and not scale > 0.0:
             raise ArgumentError(
-                f"the release declares Gaussian noise on its {part}, of scale {scale:g}: the scale "
-                "must be positive, or the release must be declared noise_free"
+                f"the noise model of the release states Gaussian noise of scale {scale:g} for its {part}: "
+                "the scale must be positive, or the noise model must have noise_free=True"
             )
 
 

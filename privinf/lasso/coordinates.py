@@ -312,8 +312,8 @@ def privacy_slack(
     sizes = np.asarray(members)
     if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
         raise ArgumentError(
-            "column must be an array of variances, and members an array of the same length with "
-            "numbers of at least 1"
+            "column must hold nonnegative variances, and members numbers of columns (at least 1), "
+            "one of each for every target"
         )
     check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
     check_number(ratio, "ratio", low=1.0)

@@ -147,7 +147,8 @@ def _shares(extra_shares: Mapping[str, float] | None, requested: Mapping[str, bo
         if not requested.get(name, False):
             names = ", ".join(name for name, is_requested in requested.items() if is_requested) or "none"
             raise ArgumentError(
-                f"extra_shares contains {name}, which this fit does not release; it releases {names}"
+                f"extra_shares contains {name}, which this fit does not release; extra releases of "
+                f"this fit: {names}"
             )
     shares = EXTRA_SHARES | dict(extra_shares or {})
     checked = {

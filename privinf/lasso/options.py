@@ -76,7 +76,10 @@ NOT_GAUSSIAN = (
 PAPER_LEVEL = (
     "the paper's algorithms divide an epsilon and a delta: pass epsilon= and delta=, not mu= or rho="
 )
-NO_MEAN = "target='mean' is available only for a few named or selected targets: with {} use target='robust'"
+NO_MEAN = (
+    "target='mean' is not available with {}: use target='robust'. It is available with "
+    "variant='default' and heterogeneous=False, for named or selected targets"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -305,4 +305,7 @@ def _position(target: Any, names: Sequence[str]) -> int:
     is_integer = hasattr(target, "__index__") and not isinstance(target, bool)
     if is_integer and 0 <= int(target) < len(names):
         return int(target)
-    raise ArgumentError(f"target {shown(target)} is not one of the {len(names)} columns")
+    raise ArgumentError(
+        f"target {shown(target)} is not a column: pass the name of a column, or an index from 0 "
+        f"to {len(names) - 1}"
+    )

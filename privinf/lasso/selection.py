@@ -201,7 +201,7 @@ class VectorServer:
         """
         if op not in VECTORS or values or rho is None or candidates is None:
             raise NotAvailableError(
-                f"{op} requires a trusted server, which selects columns from sums without noise"
+                f"statistic {op!r} requires a trusted server, which selects columns from sums without noise"
             )
         rows, residual = (len(candidates), False) if "targets" in args else (1, True)
         entries = rows * len(self.low)

@@ -278,12 +278,12 @@ def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
         parts.append(
-            f"in {saturated} coordinate(s) the signs of all sites are equal, or the noise does not exclude it"
+            f"in {saturated} coordinate(s) the signs of all sites are equal, or may be equal but for the noise"
         )
     if unknown:
         parts.append(f"no site released a sign for {unknown} coordinate(s)")
     warn(
-        f"{'; '.join(parts)}: standard errors are infinite or estimates missing there, and "
-        "exact intervals can be unbounded; use more sites, or fewer rows per site",
+        f"{'; '.join(parts)}. In these coordinates, standard errors may be infinite, estimates "
+        "missing and exact intervals unbounded: use more sites, or fewer rows per site",
         WeakIdentificationWarning,
     )

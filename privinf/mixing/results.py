@@ -289,7 +289,7 @@ class MixingResults(Results):
         bias = mixing_settings(self._context)["bias"]
         if bias is None:
             raise NotAvailableError(
-                "bias: only a plain fit (debias=False) reports it, and only if the release identifies "
+                "bias is available only for a plain fit (debias=False) of a release that identifies "
                 "the coefficients"
             )
         return self._inference.labelled(np.asarray(bias, dtype=np.float64), "bias")

@@ -187,7 +187,11 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
     try:
         description = patsy.ModelDesc.from_formula(formula)
     except Exception as error:  # patsy's tokenizer also fails by assertions and Python's own errors
-        reason = error.message if isinstance(error, patsy.PatsyError) else "it is not a valid formula"
+        reason = (
+            error.message.replace("a noun", "a term")
+            if isinstance(error, patsy.PatsyError)
+            else "it is not a valid formula"
+        )
         raise SchemaError(f"formula {shown(formula)} cannot be read: {reason}") from None
     responses = description.lhs_termlist
     right = description.rhs_termlist

@@ -45,14 +45,14 @@ from privinf.validation import check_array, check_choice, check_fraction
 
 SELECTED_NOTE = (
     "Targets were selected on the same rows, and intervals are not corrected for this "
-    "selection. Coefficients of weak columns may be overestimated and covered less often "
-    "than stated; those of strong columns are hardly affected."
+    "selection. Coefficients of weak columns may be overestimated, and their intervals "
+    "may cover less often than stated; intervals of strong columns are hardly affected."
 )
 
 THROUGH_MIDDLE = (
     "The model has no constant: columns and response are centered at the middle of their "
-    "bounds. Where their means lie elsewhere, coefficients are not those of a regression with "
-    "a constant; center='released' centers at noisy means."
+    "bounds. If their means differ from the middle, coefficients are not those of a regression "
+    "with a constant; pass center='released' to center at noisy means."
 )
 DIVERGED_NOTE = (
     "Not reliable: the sparse fit did not converge (large residuals or a large last step); keep fewer "

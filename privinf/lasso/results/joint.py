@@ -197,7 +197,10 @@ class JointResults(SparseResults):
         names = list(self.names) if which is None else list(which)
         values = np.asarray(b0, dtype=np.float64)
         if values.shape not in ((), (len(names),)) or not names:
-            raise ArgumentError(f"b0 must be one number, or one for each of the {len(names)} coefficients")
+            raise ArgumentError(
+                f"b0 must be one number, or one number for each of the {len(names)} coefficients in "
+                "which=, and which= must not be empty"
+            )
         values = np.broadcast_to(values, (len(names),))
         rows = np.eye(len(self.names))[[self._inference.position(name) for name in names]]
         joint = self.simultaneous(alpha, (rows, values), method, rng=rng)

@@ -20,20 +20,20 @@ from privinf.schema import Design
 from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget, Which
 
 SPARSE_INSTEAD = (
-    "predict_sparse(rows) returns point predictions of the sparse fit, without intervals, "
-    "because their error is unknown if weak columns were left out"
+    "predict_sparse(rows) returns point predictions of the sparse fit without intervals, because weak "
+    "columns that were left out add an unknown error"
 )
 MIDDLE = (
     "predictions need the mean, but this fit estimates a robust center (target='robust', "
-    "or targets='all'): pass all columns as targets= with target='mean'; " + SPARSE_INSTEAD
+    "or targets='all'): pass all columns as targets= with target='mean'. " + SPARSE_INSTEAD
 )
 NOT_ALL = (
     "predictions need a debiased coefficient of every column and of the constant, and this fit has none for "
-    "{}; " + SPARSE_INSTEAD
+    "{}. " + SPARSE_INSTEAD
 )
 CENTRED = (
     "predictions need the constant's coefficient, and this fit has none, since columns and response are "
-    "centered; " + SPARSE_INSTEAD
+    "centered. " + SPARSE_INSTEAD
 )
 
 NO_LEVEL_OF_ODDS = (
@@ -287,7 +287,8 @@ class SparseResults(Results):
         detection = self._settings.get("sight")
         if detection is None:
             raise NotAvailableError(
-                "a trusted server selects columns from sums without noise and does not release these sums"
+                "detection limits are available only for fits with trust='secure-sum': a trusted server "
+                "selects columns from sums without noise"
             )
         return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
 
