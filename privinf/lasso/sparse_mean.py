@@ -278,7 +278,7 @@ def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
         parts.append(
-            f"in {saturated} coordinate(s) the signs of all sites are equal, or may be equal but for the noise"
+            f"in {saturated} coordinate(s) the signs of all sites are equal, or may be without noise"
         )
     if unknown:
         parts.append(f"no site released a sign for {unknown} coordinate(s)")
