@@ -397,7 +397,8 @@ def lasso_results(
     if detection is not None:
         settings["sight"] = detection.settings()
         notes += cost_notes(detection.releases, len(names))
-        notes += (*must_read(detection.warning), *detection.details) * detection.weak
+        if detection.weak:
+            notes += (*must_read(detection.warning), *detection.details)
     return LassoResults(
         estimate,
         Context(
