@@ -289,28 +289,31 @@ def check_kind(
         raise StorageError(f"this version of privinf cannot read a release of kind {kind!r}: update privinf")
     entries = _entries(expected.noise_model)
     if "ids_sha256" in entries and design.schema is None:
-        raise StorageError("the file is not a valid release: the release of a party has no schema")
+        raise StorageError("the file is damaged or not a valid release: the release of a party has no schema")
     private = int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)
     for name, hint in entries.items():
         if name in noise_model and not _check_of(hint)(noise_model[name]):
             raise StorageError(
-                f"the file is not a valid release: its noise model has an invalid entry {name!r}"
+                f"the file is damaged or not a valid release: its noise model has an invalid entry {name!r}"
             )
         if name not in noise_model and _is_required(hint):
-            raise StorageError(f"the file is not a valid release: its noise model lacks {name!r}")
+            raise StorageError(f"the file is damaged or not a valid release: its noise model lacks {name!r}")
     _check_lengths(kind, noise_model, arrays, sizes | {"noise": sizes[expected.noise]})
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, sizes: dict[str, int]) -> None:
     shapes = {**expected.arrays, **expected.more_arrays}
     if not expected.arrays.keys() <= arrays.keys() <= shapes.keys():
-        raise StorageError("the file is not a valid release: it lacks an array, or has one array too many")
+        raise StorageError(
+            "the file is damaged or not a valid release: it lacks an array, or has one array too many"
+        )
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf" or not _finite(array):
             raise StorageError(
-                f"the file is not a valid release: array {name!r} has entries that are not finite numbers"
+                f"the file is damaged or not a valid release: array {name!r} has entries "
+                "that are not finite numbers"
             )
         axes = next(
             (names for names in map(str.split, shapes[name].split("|")) if len(names) == array.ndim), []
@@ -319,7 +322,9 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
         if not axes or any(
             sizes.setdefault(axis, size) != size for axis, size in zip(axes, array.shape, strict=True)
         ):
-            raise StorageError(f"the file is not a valid release: array {name!r} has a wrong shape")
+            raise StorageError(
+                f"the file is damaged or not a valid release: array {name!r} has a wrong shape"
+            )
 
 
 def _finite(array: np.ndarray[Any, Any]) -> bool:
@@ -365,7 +370,7 @@ def _check_lengths(
         wrong += _misplaced(noise_model, d)
     if wrong:
         raise StorageError(
-            f"the file is not a valid release: its entry {wrong[0]!r} does not fit its design or "
+            f"the file is damaged or not a valid release: its entry {wrong[0]!r} does not fit its design or "
             "its number of records"
         )
 

@@ -140,7 +140,8 @@ class MixedLeastSquares:
         if response.shape != (k,) or variances.shape != (p,):
             raise ArgumentError(
                 f"X of shape {features.shape}, y of shape {response.shape} and noise of shape "
-                f"{variances.shape} do not match"
+                f"{variances.shape} do not match: y needs one entry for each row of X, and noise one entry "
+                "for each column"
             )
         if (variances < 0.0).any():
             raise ArgumentError("noise must hold variances, that is numbers of at least 0")

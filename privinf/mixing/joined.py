@@ -141,8 +141,8 @@ def _check_agreement(first: Release, second: Release) -> None:
             names = party_noise_model(first)["party"] or 1, party_noise_model(second)["party"] or 2
             parties = f"parties {names[0]!r} and {names[1]!r}"
             raise AlignmentError(
-                f"{parties} do not agree in {WORDS.get(key, key)}, so they did not follow the same plan: "
-                "release again with one plan"
+                f"{parties} do not agree in {WORDS.get(key, key)}, so their releases were not made with "
+                "the same plan: all parties must release again with one plan"
             )
     if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], second.arrays["ones"]):
         name = party_noise_model(second)["party"]

@@ -697,7 +697,8 @@ def _check_declared(design: Design) -> None:
         column.check_declared(schema, design.low[j], design.high[j], private=bool(design.private[j]))
     if design.constant is not None and design.columns[design.constant].pieces:
         raise SchemaError(
-            "the stored design is damaged: its constant column must not depend on other columns"
+            "the stored design is damaged: its constant column depends on other columns; "
+            "create the design again from its formula"
         )
     if outcome.bounds is not None:
         outcome.column.check_declared(schema, outcome.bounds.low, outcome.bounds.high, private=True)

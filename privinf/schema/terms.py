@@ -251,12 +251,13 @@ class Column:
         if private == self.is_public(schema):
             raise SchemaError(
                 f"the stored design is damaged: column {self.name!r} is public in the design and "
-                "private in its schema, or the reverse"
+                "private in its schema, or the reverse; create the design again from its formula"
             )
         slack = BOUND_TOLERANCE * max(bounds.largest, bounds.high - bounds.low)
         if not (abs(low - bounds.low) <= slack and abs(high - bounds.high) <= slack):
             raise SchemaError(
-                f"the stored design is damaged: the bounds of {self.name!r} do not follow from its schema"
+                f"the stored design is damaged: the bounds of {self.name!r} do not follow from its "
+                "schema; create the design again from its formula"
             )
 
     def values(self, rows: Reader, *, clip: bool) -> Floats:

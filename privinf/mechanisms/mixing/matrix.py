@@ -216,7 +216,10 @@ class Mixer:
             The mixers have different matrices or widths, or more than n records together.
         """
         if other.matrix != self.matrix or other.width != self.width:
-            raise AlignmentError("mixers can be merged only if they have the same matrix and the same width")
+            raise AlignmentError(
+                "the two mixers (sums of random combinations of rows) have different matrices or widths, "
+                "so they cannot be merged"
+            )
         if self.records + other.records > self.matrix.n:
             raise AlignmentError(
                 f"the two mixers together contain more than n={self.matrix.n} records: add every record "

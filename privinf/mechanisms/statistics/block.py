@@ -245,7 +245,7 @@ def clip_norms(rows: Floats, bound: float, unit: float = 0.0) -> Floats:
     room = bound - 0.5 * unit * math.sqrt(rows.shape[1])
     if room <= 0.0:
         raise SensitivityError(
-            f"the norm {bound:g} is too small for vectors of {rows.shape[1]} entries, since the "
+            f"a clipping norm of {bound:g} is too small for vectors of {rows.shape[1]} entries, since the "
             "entries are rounded: use a larger norm or fewer columns"
         )
     made_finite(rows)
