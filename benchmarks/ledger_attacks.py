@@ -361,7 +361,7 @@ def noticed_by(text: str) -> str:
         "nothing is charged and no query": "the living site",
         "in use by another process": "the lock",
         "hard link": "the file's second name",
-        "has no anchor": "no anchor",
+        "may be an old copy": "no anchor",
     }
     for words, who in told.items():
         if words in text:

@@ -332,7 +332,7 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
         )
     if remembered is not None and remembered[1].count > len(tags):
         raise StorageError(
-            f"the ledger {path} has only {len(tags)} of the {remembered[1].count} entries that "
+            f"the ledger {path} has only {len(tags)} of the {remembered[1].count} lines that "
             f"{anchor.path} records; restore the latest copy of the ledger. If that copy is lost, "
             f"delete {anchor.path} first"
         )

@@ -208,7 +208,7 @@ def init_command(
 def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
     """Check a site's files, then answer queries until the site is stopped (SIGTERM).
 
-    Put federation.json, made by 'privinf federation init', into the site's folder before. The first start
+    First put federation.json, made by 'privinf federation init', into the site's folder. The first start
     records the sites' public keys in that file; compare their printed digest with the other sites, for
     example by telephone. In a federation that uses Flower, a Flower node runs under the same account, so
     code that is sent to the node can read everything that this account can read. To prevent this, run
@@ -254,8 +254,8 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
 @click.command("rebase")
 @click.argument("folder", type=FOLDER, required=False)
 @click.option("--data", type=click.Path(path_type=Path), help="File of the site's rows after the change.")
-@click.option("--schema", "schema_file", type=FILE, help="Present schema.")
-@click.option("--policy", "policy_file", type=FILE, help="Present policy.")
+@click.option("--schema", "schema_file", type=FILE, help="File of the site's schema after the change.")
+@click.option("--policy", "policy_file", type=FILE, help="File of the site's policy after the change.")
 @click.option(
     "--ledger",
     "ledger_file",
@@ -280,9 +280,11 @@ def rebase_command(
     this command is run. Stop the site before this command. All charges are kept, because the people may be
     the same. Queries that were charged before the change are not answered from the new rows.
 
+    For a site that was not made by 'privinf site init', pass --data, --schema, --policy and --ledger instead
+    of a folder.
+
     \b
-    Example for a site made by 'privinf site init': privinf site rebase north
-    For other sites, replace the folder by --data, --schema, --policy and --ledger with their files.
+    Example: privinf site rebase north
     """  # noqa: D301
     parts = [data, schema_file, policy_file, ledger_file]
     if folder is not None:

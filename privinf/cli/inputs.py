@@ -48,7 +48,7 @@ def spending_options(command: Command) -> Command:
         click.option(
             "--epsilon",
             type=float,
-            help="epsilon of the (epsilon, delta) privacy budget that this command may spend.",
+            help="epsilon of the (epsilon, delta) privacy budget.",
         ),
     ):
         command = option(command)

@@ -136,18 +136,18 @@ def show_command(path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, allow_nan=False))
         return
-    limit = f" of {facts['limit']}" if facts["limit"] else ", no limit"
-    spent = f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:g} spent{limit}"
+    limit = f"the limit is {facts['limit']}" if facts["limit"] else "there is no limit"
+    spent = f"spent is epsilon {facts['epsilon']:.4g} at delta {facts['delta']:g}, {limit}"
     click.echo(f"{path}: {spent}{appended(facts['stamp'])}")
     if facts["left"]:
-        click.echo(f"left: {facts['left']}")
+        click.echo(f"budget left: {facts['left']}")
     click.echo(
-        f"{facts['releases']} release(s); privacy unit: one "
+        f"{facts['releases']} release(s); the limit is for one "
         f"{' or one '.join(facts['units']) or facts['name']}"
     )
     for label, releases in facts["by_label"].items():
         plain = "".join(sign if sign.isprintable() else " " for sign in label)  # chosen by the caller
-        click.echo(f"  {plain}: {releases['releases']}, epsilon {releases['epsilon']:.4g}")
+        click.echo(f"  {plain}: {releases['releases']} release(s), epsilon {releases['epsilon']:.4g}")
     for line in analyst_lines(facts):
         click.echo(line)
     for pin in facts.get("bound", ()):
@@ -287,8 +287,8 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
         facts,
         as_json,
         (
-            f"{path}: this ledger with {head.count} entries is accepted as up to date; its last "
-            f"entry is recorded in {witness.path}"
+            f"{path}: this ledger with {head.count} lines is accepted as up to date; its last "
+            f"line is recorded in {witness.path}"
         ),
     )
 

@@ -22,7 +22,10 @@ NO_LEDGER = (
     "the same people add up, so the total would be unknown."
 )
 # Of --delta.
-DELTA_HELP = "delta of the (epsilon, delta) guarantee, for n people well below 1/n, such as 1e-6."
+DELTA_HELP = (
+    "delta of the (epsilon, delta) guarantee, such as 1e-6; choose it well below 1/n, "
+    "where n is the number of people."
+)
 # Of --alpha.
 ALPHA_HELP = "Significance level; intervals have confidence level 1 - alpha."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -63,7 +66,7 @@ def report_line(report: PrivacyReport) -> str:
     """Return the budget spent, in one line, epsilon first."""
     noise = report.stamp or "secure noise"
     spent = f"epsilon {report.epsilon():.4g} at delta {report.default_delta:g}"
-    return f"{spent}, {report.relation}, trust {report.trust}; {noise}"
+    return f"{spent} (neighboring relation {report.relation}, trust model {report.trust}, {noise})"
 
 
 def ledger_line(ledger: Ledger, path: Path) -> str:
@@ -72,7 +75,7 @@ def ledger_line(ledger: Ledger, path: Path) -> str:
     spent = PrivacyReport.from_entries(ledger.entries, delta=ledger.budget.delta)
     delta = spent.default_delta
     return (
-        f"ledger {path}: {len(ledger)} release(s), epsilon {spent.epsilon():.4g} of "
+        f"ledger {path}: {len(ledger)} release(s) spent epsilon {spent.epsilon():.4g} of "
         f"{ledger.budget.epsilon(delta):.4g} at delta {delta:g}{appended(spent.stamp)}"
     )
 

@@ -213,7 +213,7 @@ def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
     rows = open_rows(options["data"], progress=False if options["quiet"] else None)
     release = moments.release(rows, ledger=ledger, **spending_of(options))
     report = PrivacyReport.from_entries(release.entries, delta=options["delta"])
-    return release, f"privacy of one {report.unit}: {report_line(report)}"
+    return release, f"privacy loss of one {report.unit}: {report_line(report)}"
 
 
 def _released(
@@ -255,9 +255,10 @@ def _privacy_line(plan: MixingPlan, party: str, release: Release) -> str:
     noise = f"{release.noise_source} noise, secure" if release.secure else release.stamp
     width = release.arrays["rows"].shape[1]
     return (
-        f"privacy of {party}: epsilon {report.epsilon():.4g} at delta {report.default_delta:g} "
-        f"(mu {report.mu:.4g}) for one person's row of {width} column(s), {release.nobs} people; {noise}\n"
-        f"privacy of one person over all {len(plan.parties)} parties of the plan: epsilon "
+        f"privacy loss of one person by the release of party {party}: epsilon {report.epsilon():.4g} at "
+        f"delta {report.default_delta:g} (mu {report.mu:.4g}); {width} column(s), {release.nobs} people, "
+        f"{noise}\n"
+        f"privacy loss of one person by the releases of all {len(plan.parties)} parties of the plan: epsilon "
         f"{check.epsilon:.4g} at delta {check.delta:g}"
     )
 

@@ -200,7 +200,7 @@ def _bought(options: SuggestOptions) -> Schema:
         **spending_of(options),
     )
     click.echo(repr(schema))
-    click.echo(f"privacy of one {schema.privacy.unit}: {report_line(schema.privacy)}", err=True)
+    click.echo(f"privacy loss of one {schema.privacy.unit}: {report_line(schema.privacy)}", err=True)
     click.echo(NO_LEDGER if ledger is None or path is None else ledger_line(ledger, path), err=True)
     return blank.fill(schema)
 

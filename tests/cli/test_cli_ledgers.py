@@ -39,7 +39,9 @@ def entry():
 
 
 def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
-    assert "new ledger a.ledger" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6")
+    assert "the ledger a.ledger was created" in run(
+        "create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6"
+    )
     with SiteLedger("a.ledger") as ledger:
         ledger.spend(entry())
         told = json.loads(run("show", "a.ledger", "--json"))  # while it is open
@@ -47,12 +49,12 @@ def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
     assert 0 < told["epsilon"] < 4
     assert told["stamp"] == ""
     assert "left: " in (shown := run("show", "a.ledger"))
-    assert "1 release(s); privacy unit: one record" in shown
+    assert "1 release(s); the limit is for one record" in shown
     (tmp_path / "a.ledger").rename("b.ledger")
     assert "was removed" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
     with pytest.raises(StorageError, match="privinf ledger anchor"):
         SiteLedger("b.ledger")
-    assert "b.ledger: 3 lines" in run("anchor", "b.ledger")
+    assert "ledger with 3 lines" in run("anchor", "b.ledger")
     with SiteLedger.open("b.ledger") as ledger:
         assert len(ledger) == 1
 
@@ -63,12 +65,12 @@ def test_an_older_copy_is_not_anchored_and_version_2_not_upgraded(run, tmp_path)
     with SiteLedger("a.ledger") as ledger:
         ledger.spend(entry())
     (tmp_path / "a.ledger").write_bytes(older)
-    assert "records 2 lines" in run("anchor", "a.ledger", code=2)
+    assert "of the 2 lines" in run("anchor", "a.ledger", code=2)
     assert "a.ledger already has version 2" in run("upgrade", "a.ledger", code=2)
     assert "--site" in run("create", "c.ledger", "--mu", "2", "--anchor", "d", code=2)
 
 
 def test_a_ledger_of_one_curator_is_shown_too(run):
     run("create", "l.json", "--epsilon", "2", "--delta", "1e-6")
-    assert "0 release(s); privacy unit: one person" in run("show", "l.json")
+    assert "0 release(s); the limit is for one person" in run("show", "l.json")
     assert Budget(epsilon=2.0, delta=1e-6).delta == json.loads(run("show", "l.json", "--json"))["delta"]

@@ -27,9 +27,9 @@ def test_a_release_its_privacy_line_and_its_ledger(planned):
     release, plan = pi.load_release("a.npz"), pi.MixingPlan.load("plan.json")
     assert (release.nobs, release.secure, release.noise_model["plan"]) == (3000, True, plan.digest)
     assert release.noise_model["ids_sha256"] == plan.ids_sha256
-    assert "privacy of a: epsilon 40 at delta 1e-06" in result.output
+    assert "by the release of party a: epsilon 40 at delta 1e-06" in result.output
     assert f"epsilon {plan.check().epsilon:.4g}" in result.output
-    assert "ledger a.ledger: 1 release(s), epsilon 40 of 50 at delta 1e-06" in result.output
+    assert "ledger a.ledger: 1 release(s) spent epsilon 40 of 50 at delta 1e-06" in result.output
     assert LedgerFile("a.ledger").entries == release.entries
     assert LedgerFile("a.ledger").budget == Budget(epsilon=50.0, delta=1e-6)
 
@@ -331,7 +331,7 @@ def test_of_two_releases_started_together_one_is_refused(planned):
         ended.append((process.returncode, out, err))
     (won, lost) = sorted(ended)
     assert (won[0], lost[0]) == (0, 2)
-    assert "privacy of a" in won[1]
+    assert "release of party a" in won[1]
     assert (lost[1], lost[2].count("\n")) == ("", 1)
     assert lost[2].startswith("Error: ")
     assert "would exceed the limit" in lost[2]

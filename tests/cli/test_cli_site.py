@@ -181,7 +181,8 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
     keys = {"north": own.public, "south": other.public}
     roster = Roster(keys, {"north": own.verifying, "south": other.verifying})
     assert Roster.from_json((folder / "roster.json").read_text()) == roster
-    assert f"2 sites, digest {roster.digest}" in written.output
+    assert "lists 2 sites" in written.output
+    assert roster.digest in written.output
     with running(policy="keyed.json", key="north.key", roster="roster.json"):
         facts = RemoteSite("north.sock").handle(Query("describe"), "north").facts
     assert facts["roster"] == roster.digest

@@ -182,9 +182,9 @@ def test_a_site_takes_no_units_from_the_server():
             "the unknown field 'factor'",
         ),
         ({"sensitivity": {"value": 0.9 * record_sensitivity.linf}}, "is too small for the statistic"),
-        ({"noise": {"picks": 0}}, "must select 1 to 4"),
-        ({"noise": {"picks": 5}}, "must select 1 to 4"),
-        ({"noise": {"picks": 1.0}}, "must select 1 to 4"),
+        ({"noise": {"picks": 0}}, "that 1 to 4 columns"),
+        ({"noise": {"picks": 5}}, "that 1 to 4 columns"),
+        ({"noise": {"picks": 1.0}}, "that 1 to 4 columns"),
     ):
         with pytest.raises(ArgumentError, match=reason):
             site.answer(replace(peeled(**lie), session="another"), "north")

@@ -219,7 +219,7 @@ def test_a_ledger_is_opened_once_by_any_name(place, make_entry):
                 opened(path)
     second.unlink()
     shutil.copy(place, second)
-    with pytest.raises(StorageError, match="no anchor"):
+    with pytest.raises(StorageError, match="may be an old copy"):
         SiteLedger(second)
     opened(place).close()
 

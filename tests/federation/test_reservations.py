@@ -491,7 +491,7 @@ def test_a_fit_that_dies_leaves_its_reservation_to_expire():
         site.journal.clock = clock
     killed_fit(sites, after=2)
     other = moments(InProcessFederation(sites), "secure-sum")
-    with pytest.raises(BudgetExceededError, match="in addition to reserved amounts"):
+    with pytest.raises(BudgetExceededError, match="not counting amounts reserved"):
         other.fit(epsilon=2.0, delta=1e-5)
     clock.now += LASTING
     other.fit(epsilon=2.0, delta=1e-5)
@@ -600,7 +600,7 @@ def test_a_reservation_counts_against_the_analyst_too_and_is_nobody_elses(world)
     assert said(BOB, "end", 3) == {""}  # his own of this name, and there is none
     for name in ("north", "south", "west"):
         world.restarted(name)
-    with pytest.raises(BudgetExceededError, match="in addition to reserved amounts"):
+    with pytest.raises(BudgetExceededError, match="not counting amounts reserved"):
         asked(world.federation(key=ANALYST))
     asked(world.federation(key=BOB))
     assert said(ANALYST, "end", 4) == {""}

@@ -121,7 +121,7 @@ def test_keys(path):
     write(path, key=b"secret")
     with pytest.raises(StorageError, match="another key"):
         read_container(path, format="test", key=b"guess")
-    with pytest.raises(StorageError, match="pass key="):
+    with pytest.raises(StorageError, match="as key="):
         read_container(path, format="test")
     arrays, _ = read_container(path, format="test", key=b"secret")
     assert arrays.keys() == ARRAYS.keys()

@@ -84,7 +84,7 @@ def test_what_is_no_schema_is_named(text, words, tmp_path):
 
 
 def test_a_file_that_is_missing_or_no_text(tmp_path):
-    with pytest.raises(StorageError, match="no such file"):
+    with pytest.raises(StorageError, match="does not exist"):
         pi.load_schema(tmp_path / "none.toml")
     (tmp_path / "s.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(StorageError, match="UTF-8"):

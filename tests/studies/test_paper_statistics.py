@@ -35,7 +35,9 @@ def test_the_package_ships_none_of_them():
 
 
 def test_all_that_is_allowed_by_default_is_the_packages():
-    with pytest.raises(NotAvailableError, match=r"'paper_gradient'; the site's holder must list it"):
+    with pytest.raises(
+        NotAvailableError, match=r"'paper_gradient'; the person who runs the site must list it"
+    ):
         server_of(OPEN).vector_sum("paper_gradient", ARGS, rho=1.0, label="gradient")
 
 

@@ -227,16 +227,16 @@ def folder_of_another(path: Path, kind: str) -> None:
 
 
 FAULTS = {
-    mode_too_open: (r"open to other accounts \(mode 6[24]0\)", "chmod 600 {path}"),
+    mode_too_open: (r"accessible to other accounts \(mode 6[24]0\)", "chmod 600 {path}"),
     symbolic_link: ("symbolic link", "rm {path}"),
     dangling_link: ("symbolic link", "rm {path}"),
     hard_link: ("one of 2 hard links", "cp -p {path}"),
     pipe: ("not a regular file", "rm {path}"),
     directory: ("not a regular file", "rm {path}"),
     other_owner: (f"belongs to account {OTHER}", "chown [0-9]+ {path}"),
-    open_folder: (r"can be changed by other accounts \(mode 757\)", "chmod go-w {folder}"),
-    sticky_folder: (r"can be changed by other accounts \(mode 1777\)", "mkdir -m 700"),
-    folder_of_a_group: (r"can be changed by other accounts \(mode 770\)", "chmod go-w {folder}"),
+    open_folder: (r"other accounts can change the folder .*\(mode 757\)", "chmod go-w {folder}"),
+    sticky_folder: (r"other accounts can change the folder .*\(mode 1777\)", "mkdir -m 700"),
+    folder_of_a_group: (r"other accounts can change the folder .*\(mode 770\)", "chmod go-w {folder}"),
     folder_of_another: (f"belongs to account {OTHER}", "mkdir -m 700"),
 }
 GIVEN_AWAY = {other_owner, folder_of_a_group, folder_of_another}
