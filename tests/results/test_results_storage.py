@@ -107,7 +107,7 @@ def test_keys_and_classes(results, tmp_path, registry):
     with pytest.raises(StorageError, match="another key"):
         Results.load(tmp_path / "r.npz", key=b"other")
     same(Results.load(tmp_path / "r.npz", key=b"k"), results)
-    with pytest.raises(ArgumentError, match="contains Results, not OtherResults"):
+    with pytest.raises(ArgumentError, match="contains an object of class Results, not OtherResults"):
         OtherResults.load(tmp_path / "r.npz", key=b"k")
     register_model("TestOLS", results=OtherResults, system=lambda release, settings: None)
     assert type(OtherResults.load(tmp_path / "r.npz", key=b"k")) is OtherResults

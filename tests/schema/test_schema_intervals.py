@@ -45,7 +45,7 @@ def test_interval_contains_every_value(source, first, second, seed):
     }
     mesh = dict(zip("ab", map(np.ravel, np.meshgrid(grid["a"], grid["b"])), strict=True))
     found = expressions.values(source, mesh.__getitem__)
-    slack = 1e-9 * max(claimed.reach, 1e-300)
+    slack = 1e-9 * max(claimed.largest, 1e-300)
     assert np.isfinite(found).all()
     assert found.min() >= claimed.low - slack
     assert found.max() <= claimed.high + slack
