@@ -147,7 +147,8 @@ def test_what_does_not_warn_says_it_in_what_it_returns(name):
 def test_silent_members_ask_nothing_of_normal_inference(name, monkeypatch):
     """Members that do not warn never come to the functions that make half-lengths and p-values."""
     came = []
-    for kind, words in ((Precision, ("half_length", "pvalues", "half_width")), (JointDistribution, ("pvalue",))):
+    members = ((Precision, ("half_length", "pvalues", "half_width")), (JointDistribution, ("pvalue",)))
+    for kind, words in members:
         for word in words:
             plain = getattr(kind, word)
 
