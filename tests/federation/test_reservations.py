@@ -217,7 +217,7 @@ def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
     assert site.ledger.remaining().mu == pytest.approx(0.6)
     refused = site.handle(squares(0.7), "north").error
     assert refused.startswith("BudgetExceededError")
-    assert "left in addition to reserved amounts" in refused
+    assert "left (not counting amounts reserved for running fits)" in refused
     assert not site.handle(squares(0.6), "north").error
     assert "Budget" in site.handle(squares(0.01), "north").error
     assert not site.handle(squares(0.6, reservation="r"), "north").error  # on the reservation
