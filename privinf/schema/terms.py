@@ -361,7 +361,8 @@ class Response:
             hint += "" if hint.endswith("?") else "."
             raise SchemaError(
                 f"response column {unknown[0]!r} is not in the schema; {hint} "
-                "Otherwise declare its bounds, or pass response='public' to release it without protection"
+                "Otherwise declare its bounds. Design and ModulatedOLS also accept response='public', which "
+                "releases the response without protection"
             )
         if public or column.is_public(schema):
             return cls(column, True, None)

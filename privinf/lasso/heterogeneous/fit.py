@@ -339,7 +339,7 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     notes += [] if planned.plan.means else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(
-            "The noise is calibrated for each interval separately. The privacy guarantee for all intervals "
+            "The noise is calibrated for each interval separately; the privacy guarantee for all intervals "
             "together is the joint epsilon."
         )
     score = planned.fits.differs[site]

@@ -72,8 +72,8 @@ OUTSIDE = (
     "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}, because the noise is too large relative to the slope of its score, and "
-    "its budget is already spent; pass fewer targets, a larger budget, or other shares="
+    "no interval for {}, because the noise hides the slope of the score; pass fewer targets, a "
+    "larger budget, or other shares= (this fit's budget is spent)"
 )
 NONE_SELECTED = (
     "no column stands out from the noise, so none was selected and the budget for "
