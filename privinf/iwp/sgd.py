@@ -259,8 +259,8 @@ def theory_step(
     highest = float(values[-1])
     if not lowest > 0.0:
         raise ConvergenceError(
-            "step= is needed, because no default can be computed: the corrected loss has no "
-            "positive curvature at the starting values"
+            "step= is needed, because the corrected loss has no positive curvature at the starting "
+            "values: pass a step size"
         )
     steps = -(-n // batch)
     spread = max(float(np.trace(meat)) / batch, np.finfo(float).tiny)

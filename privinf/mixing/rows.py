@@ -15,7 +15,7 @@ from privinf.validation import check_array, check_number
 
 EQUATION = """\
 cov = A^-1 [ mixing + (m s2 S + m q A + (q S + t t') + t2 (m A + S)) n k / N^2 + means + sampling ] A^-T / n
-the k released rows are random combinations of n people's rows; a is the weight of the row of means,
+k released rows are random combinations of n people's rows; a is the share of the row of means,
 N = (1 - a) n, m = N / k, A the second moments of the columns, s2 the residual variance, b the coefficients
 mixing: m s2 m A n k / N^2; other people's values in the same combination
 feature noise: m s2 S; S is the covariance of the noise in a combination's features x
