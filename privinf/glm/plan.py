@@ -285,16 +285,15 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """
     if rows.family != "binomial":
         raise NotAvailableError(
-            "targets= is available only for family='binomial' if the noise would hide the Hessian "
-            "of all coefficients: p^1.5 > 0.1 n mu_H, where p is the number of coefficients, n the "
-            "number of records, and mu_H the budget of the Hessian"
+            "targets= is available only for family='binomial' here, because the noise would hide the "
+            "Hessian of all coefficients: use more rows, a larger budget or fewer columns"
         )
     if not math.sqrt(rows.p) * rows.radius <= RADIUS_LIMIT * units * mu:
         raise NotAvailableError(
             f"targets= is not available in a model with {rows.p} coefficients: the noise of the "
-            f"other coefficients would bias the targets (R sqrt(p) > {RADIUS_LIMIT:g} n mu for radius R, p "
-            "coefficients, n records and budget mu). Increase the budget, use more rows, or pass a "
-            "smaller radius="
+            "other coefficients would bias the targets. (The limit is R sqrt(p) = "
+            f"{RADIUS_LIMIT:g} n mu for radius R, p coefficients, n records and budget mu.) Increase the "
+            "budget, use more rows, or pass a smaller radius="
         )
     if not intervals_possible(len(block.columns), units, final):
         raise NotAvailableError(
@@ -309,8 +308,8 @@ def _check_optimizer(
     if not possible and isinstance(chosen, Newton):
         raise NotAvailableError(
             f"Newton's method with {rows.p} coefficients and {rows.total} rows is not possible at "
-            "this budget, because the noise would hide the Hessian (p^1.5 > 0.1 n mu_H for p "
-            "coefficients, n rows and budget mu_H of the Hessian): use DPSGD() or DOME()"
+            "this budget, because the noise would hide the Hessian: use DPSGD() or DOME(), more rows or a "
+            "larger budget"
         )
     if clients is not None and clients.clip is None and not isinstance(chosen, Newton):
         raise ArgumentError(

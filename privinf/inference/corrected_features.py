@@ -381,5 +381,7 @@ def _response_part(response: ArrayLike | None, count: int) -> Floats:
         return np.zeros(count)
     parts = check_array(response, "fourth_response", ndim=1)
     if parts.shape != (count,):
-        raise ArgumentError(f"fourth_response must have {count} entries, got {len(parts)}")
+        raise ArgumentError(
+            f"fourth_response must have {count} entries, one for each fourth cumulant, got {len(parts)}"
+        )
     return parts

@@ -272,7 +272,10 @@ class Estimate:
         """
         matrix = _linear_map(T, "T", self.params.shape[0])
         if matrix.shape[0] > matrix.shape[1]:
-            raise ArgumentError(f"T must have at most {matrix.shape[1]} rows; use linear(R) for more")
+            raise ArgumentError(
+                f"T must have at most {matrix.shape[1]} rows, one for each coefficient; for more linear "
+                "combinations, use linear(R)"
+            )
         params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
         scores, bread = self._transformed_scores(matrix)
         cov, noise_cov = (None if V is None else matrix @ V @ matrix.T for V in (self.cov, self.noise_cov))

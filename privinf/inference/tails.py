@@ -40,8 +40,8 @@ LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the upper part, 
 TRIED_CLIPS = 400  # clips that are tried
 HEAVY = 0.7  # lambda from which on intervals rest on an assumption about the tail
 HEAVY_TAIL = (
-    "heavy tail (lambda {:.2f}): much of the sum of the scores may be beyond the range of the noisy "
-    "counts, so intervals extrapolate the tail; use more rows, more budget or tighter bounds"
+    "heavy tail: the part of the scores beyond the clipping threshold is estimated at {:.2f} times the part "
+    "just below it, so intervals depend on an extrapolated tail; use more rows, more budget or tighter bounds"
 )
 LEAST_EIGENVALUE = 0.05  # of a shrunk meat, relative to the mean of all
 
