@@ -102,7 +102,7 @@ class Comparison:
                 assumptions.setdefault(text, []).append(name)
         for text, names in assumptions.items():
             whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
-            summary.add_text(f"The privacy claim{whose} assumes: {readable(text)}.")
+            summary.add_text(f"The privacy guarantee{whose} assumes: {readable(text)}.")
         return summary
 
     def __str__(self) -> str:

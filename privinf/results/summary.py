@@ -102,7 +102,7 @@ FLOORED_NOTE = (
     "value that the noisy moments allow."
 )
 DELTA_CAUTION = (
-    "the privacy claim is weak: delta = {:g} is at least 1/n, so publishing one whole record at random would "
+    "the privacy guarantee is weak: delta = {:g} is at least 1/n, so publishing one record at random would "
     "satisfy it; choose a delta far below 1/n"
 )
 WEAK_NOTE = (
@@ -483,7 +483,7 @@ def _floored(result: FittedResult) -> bool:
 
 
 def _assumptions(report: PrivacyReport) -> list[str]:
-    return [f"The privacy claim assumes: {readable(text).rstrip('.')}." for text in report.assumptions]
+    return [f"The privacy guarantee assumes: {readable(text).rstrip('.')}." for text in report.assumptions]
 
 
 def _or_reason(figure: object) -> str:
