@@ -48,7 +48,7 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
-CLIPPED_MEAN = "The mean of values clipped to the public bounds [{:g}, {:g}]."
+CLIPPED_MEAN = "Values are clipped to the public bounds [{:g}, {:g}]; the mean is that of the clipped values."
 SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also simulated
 DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value

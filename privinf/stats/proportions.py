@@ -56,7 +56,7 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
-CLIPPED_SHARE = "The share of the second of two levels, or the mean of values clipped to 0 and 1."
+CLIPPED_SHARE = "Estimates are shares of the second of two levels, or means of values clipped to 0 and 1."
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,9 @@ FIRST_SHARE = 0.25  # its share of mu^2 for quantiles; the rest is for windows a
 CLIP_SHARE = 0.2  # its share of mu^2 for the clip of a mean
 LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
 VISIBLE_TAIL = 0.02  # quantiles farther out than this are not used for the sd
-CLIPPED_QUANTILES = "Quantiles of values clipped to the public bounds [{:g}, {:g}]."
+CLIPPED_QUANTILES = (
+    "Values are clipped to the public bounds [{:g}, {:g}]; quantiles are those of the clipped values."
+)
 CORE_NOTE = (
     "The test compares means of values clipped to [{:.6g}, {:.6g}]; by noisy counts, from which these limits "
     "were chosen, up to {:.1%} of the values may be outside."
