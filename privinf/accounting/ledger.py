@@ -633,7 +633,8 @@ def _open(text: str, scope: Scope) -> Ledger:
 
 def named_labels(entries: Iterable[LedgerEntry]) -> str:
     """Return the labels of entries for a message, each once."""
-    return ", ".join(dict.fromkeys(repr(readable(entry.label)) for entry in entries))
+    labels = list(dict.fromkeys(repr(readable(entry.label)) for entry in entries))
+    return f"{'the release' if len(labels) == 1 else 'the releases'} {', '.join(labels)}"
 
 
 def account_of(ledger: Ledger) -> tuple[Account, Scope]:

@@ -35,8 +35,8 @@ FORMAT = Formats.HEADS
 LOCKED = 60.0
 BACK = (
     "the site's ledger lacks entries that it had before, or has other entries in their "
-    "place; the person who runs the site must restore the latest copy of the ledger or, if "
-    "it is lost, make a new site key and a new roster.json"
+    "place. The person who runs the site must restore the latest copy of the ledger. If that copy is lost, "
+    "the site needs a new key in a new roster (list of the sites' public keys)"
 )
 TWO_LEDGERS = (
     "site {!r} has shown two different ledgers; the person who runs the site must restore "

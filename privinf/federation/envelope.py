@@ -44,8 +44,8 @@ ENVELOPE_FIELDS = {
 }
 WENT_BACK = (
     "the site's ledger lacks entries that it had before, so an older copy or another "
-    "ledger has replaced it; the person who runs the site must restore the latest copy or, "
-    "if it is lost, make a new site key and a new roster.json"
+    "ledger has replaced it. The person who runs the site must restore the latest copy. If that copy is "
+    "lost, the site needs a new key in a new roster (list of the sites' public keys)"
 )
 NOT_LISTED = (
     "the site answers only queries that are signed by an analyst in its policy, and this "

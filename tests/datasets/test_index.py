@@ -160,7 +160,7 @@ def test_a_package_that_is_not_there_is_named_with_its_command(name, package, co
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(NotAvailableError) as told:
         datasets.load(name)
-    assert str(told.value).endswith(command)
+    assert command in str(told.value)
 
 
 def test_another_version_of_a_package_is_named(packages):
