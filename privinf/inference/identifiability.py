@@ -26,7 +26,7 @@ ALIKE = {
 }
 SEPARATED = {
     "binomial": (
-        "coefficients may be infinite, because {} the outcomes: leave out these columns, or merge "
+        "coefficients may be infinite, because {} the outcomes 0 and 1: leave out these columns, or merge "
         "levels of their factors"
     ),
     "poisson": (

@@ -163,7 +163,7 @@ class Context:
         if self.target == "sample":
             raise NotAvailableError(
                 f"{subject} measures sampling error by resampling, but this target (the finite "
-                "population) has no sampling error, only noise"
+                "population) has no sampling error, only noise: fit with target='population'"
             )
 
     def fit_to(self, estimate: Estimate) -> Context:
