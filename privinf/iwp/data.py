@@ -65,7 +65,7 @@ class Examples:
         if n == 0 or p == 0 or codes.shape != (n,) or variances.shape != (p,):
             raise ArgumentError(
                 f"X of shape {features.shape}, labels of shape {codes.shape} and noise of shape "
-                f"{variances.shape} do not match: X needs at least one row and one column, labels one entry "
+                f"{variances.shape} do not match. X needs at least one row and one column, labels one entry "
                 "for each row, and noise one entry for each column"
             )
         if (variances < 0.0).any():

@@ -380,7 +380,6 @@ def _check_roster(source: Source, alignment: Alignment, id: str, roster: object)
         return
     missing, extra = compare(_reader(source, id), _reader(roster_source, id))
     raise AlignmentError(
-        f"the ids of {source.name} are not the ids of the roster (the agreed list of ids): "
-        f"{missing} of the roster's ids are missing in the table, and {extra} ids of the table "
-        "are not in the roster"
+        f"the ids of {source.name} are not the ids of the roster (the agreed list of ids). "
+        f"In the table, {missing} of the roster's ids are missing, and {extra} ids are not in the roster"
     )

@@ -245,7 +245,7 @@ class Cells:
     counts: Integers
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("un-noised counts cannot be pickled: pickle the release instead")
+        raise TypeError("counts without noise cannot be pickled: pickle the release instead")
 
 
 def cell_counts(values: Floats, edges: Floats) -> Integers:

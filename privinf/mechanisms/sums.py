@@ -151,7 +151,7 @@ class ExactSum:
         return nearest.astype(np.int64)
 
     def __reduce__(self) -> Any:
-        raise TypeError("un-noised sums cannot be pickled: pickle the release instead")
+        raise TypeError("sums without noise cannot be pickled: pickle the release instead")
 
     def __repr__(self) -> str:
         return f"<ExactSum of shape {self.shape}, not shown>"
@@ -250,7 +250,7 @@ class ProductSums:
         return self._sum
 
     def __reduce__(self) -> Any:
-        raise TypeError("un-noised sums cannot be pickled: pickle the release instead")
+        raise TypeError("sums without noise cannot be pickled: pickle the release instead")
 
     def __repr__(self) -> str:
         return f"<ProductSums of {self.rows} rows, not shown>"

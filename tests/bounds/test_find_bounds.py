@@ -129,7 +129,7 @@ def test_too_little_signal_is_refused_before_anything_is_spent():
         (ROWS[:1000], ["normal", "pay"], {}),
         (ROWS[:1500], ["normal"], {"unit": "person", "max_rows": 2}),
     ):
-        with pytest.raises(NotAvailableError, match="n mu must be at least 100"):
+        with pytest.raises(NotAvailableError, match="but must be at least 100"):
             pi.find_bounds(rows, columns, **ASKED, ledger=ledger, **options)
     assert not ledger.entries
 

@@ -207,7 +207,7 @@ def test_ids_are_texts_of_one_line(text):
 def test_roster_says_how_many_are_missing_or_too_many(frame, tmp_path):
     roster = pd.DataFrame({"patient": range(90, 143)}).astype(str)
     with pytest.raises(
-        AlignmentError, match=r"5 of the roster's ids are missing and 2 ids are not on the roster"
+        AlignmentError, match=r"5 of the roster's ids are missing, and 2 ids are not in the roster"
     ):
         open_table(frame, SCHEMA, id="patient", roster=roster)
     frame[["patient"]].to_csv(tmp_path / "ids.csv", index=False)

@@ -177,7 +177,7 @@ class EntrySums:
         return f"<EntrySums of {self.rows} rows, not shown>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("un-noised sums cannot be pickled: pickle the release instead")
+        raise TypeError("sums without noise cannot be pickled: pickle the release instead")
 
 
 def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample) -> Floats:
