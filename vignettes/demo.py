@@ -18,7 +18,9 @@ from statsmodels.datasets import fair, randhie
 
 import privinf as pi
 
-EPSILON, LOCAL_EPSILON, DELTA, SEEDS = 1.0, 4.0, 1e-6, 100
+EPSILON, LOCAL_EPSILON, DELTA, SEEDS = 1.0, 6.0, 1e-6, 100
+DARK, LIGHT = "#16324f", "#f0a94a"  # printed in grey one is dark and the other light
+NORMAL_975 = 1.959964
 OUTPUT = Path("demo_output")
 PAGE = Path(__file__).parents[1] / "benchmarks" / "results" / "demo.md"
 
@@ -50,44 +52,69 @@ def local_fit(rows: pd.DataFrame, rng: int | None = None) -> Any:
 
 
 def marked(result: Any) -> bool:
-    """Whether the fit says of itself that its normal intervals are not to be trusted, or err on one side."""
+    """Return whether the fit is marked as weakly identified, or warns about its intervals."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result.conf_int()
     return bool(said) or bool(result.identification.weak)
 
 
+def interval_panel(axis: Any, result: Any, name: str, unit: str) -> None:
+    """Draw the interval of one coefficient on an axis of its own, above what it would be without noise."""
+    estimate = float(result.params[name])
+    low, high = (float(end) for end in result.conf_int().loc[name])
+    without_noise = NORMAL_975 * float(result.bse_sampling[name])
+    axis.plot([low, high], [1.0, 1.0], color=DARK, linewidth=2.5, marker="|", markersize=12)
+    axis.plot([estimate - without_noise, estimate + without_noise], [0.0, 0.0], color=LIGHT, linewidth=9)
+    axis.plot([estimate, estimate], [0.0, 1.0], linestyle="none", marker="o", color=DARK, markersize=5)
+    margin = 0.3 * (high - low)
+    left, right = low - margin, high + margin
+    if abs(estimate) < 1.5 * (high - low):  # zero is near: show it
+        left, right = min(left, -margin), max(right, margin)
+        axis.axvline(0.0, color=DARK, linewidth=1, linestyle=(0, (3, 3)))
+    axis.set(xlim=(left, right), ylim=(-0.6, 1.6), yticks=[0.0, 1.0], xlabel=unit)
+    axis.xaxis.label.set_size(9)
+    axis.set_yticklabels(["without noise\n(estimate)", "released"])
+    axis.set_title(name, loc="left", fontweight="bold")
+    axis.locator_params(axis="x", nbins=4)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+
+
 def picture(central: Any, local: Any, path: Path) -> None:
-    """Draw both fits' coefficients with their intervals, and inside these what they were without noise."""
+    """Draw every coefficient of both fits on an axis of its own."""
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(10.8, 3.3), layout="constrained", width_ratios=(3, 2))
-    for ax, result, title in zip(
-        axes,
-        (central, local),
-        ("A curator adds the noise: years married", "Each record adds its own: any visit"),
-        strict=True,
-    ):
-        result.plot(ax=ax)
-        ax.set_title(title, loc="left", pad=20)
-        ax.get_legend().remove()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    panels = [
+        (central, "age", "years married per year of age"),
+        (central, "children", "years married per child"),
+        (central, "religious", "years married per scale point"),
+        (local, "free", "change of P(any visit)"),
+    ]
+    figure, axes = pyplot.subplots(1, 4, figsize=(11.0, 2.6), layout="constrained")
+    for axis, (result, name, unit) in zip(axes, panels, strict=True):
+        interval_panel(axis, result, name, unit)
+    for axis in axes[1:]:
+        axis.set_yticklabels([])
+    axes[0].annotate(f"The curator adds noise, epsilon {EPSILON:g}", (0.0, 1.22), xycoords="axes fraction")
+    axes[3].annotate(
+        f"Each record adds noise, epsilon {LOCAL_EPSILON:g}", (0.0, 1.22), xycoords="axes fraction"
+    )
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=90)
 
 
 def measure() -> None:
-    """Repeat the local fit under seeds; write how many are marked, and how many intervals hold the clear fit."""
+    """Repeat the local fit under seeds; write how many are marked, and how many intervals contain the fit without privacy."""
     rows = insured()
-    clear = float(np.subtract(*(rows["visit"][rows["free"] == side].mean() for side in (1.0, 0.0))))
-    flags, held, apart, widths = 0, 0, 0, []
+    without_privacy = float(np.subtract(*(rows["visit"][rows["free"] == side].mean() for side in (1.0, 0.0))))
+    flags, covered, nonzero, widths = 0, 0, 0, []
     for seed in range(SEEDS):
         result = local_fit(rows, seed)
         flags += marked(result)
         low, high = result.conf_int().loc["free"]
-        held += low <= clear <= high
-        apart += low > 0.0 or high < 0.0
+        covered += low <= without_privacy <= high
+        nonzero += low > 0.0 or high < 0.0
         widths.append(high - low)
     PAGE.write_text(f"""# The local fit of the demo
 
@@ -96,16 +123,16 @@ def measure() -> None:
 
 | what | number |
 |---|---|
-| fits that are marked as weakly identified, or warn of their intervals | {flags} of {SEEDS} |
-| 95% intervals that hold the coefficient of the same rows without privacy ({clear:.4f}) | {held} of {SEEDS} |
-| 95% intervals that exclude zero | {apart} of {SEEDS} |
+| fits that are marked as weakly identified, or that warn about their intervals | {flags} of {SEEDS} |
+| 95% intervals that contain the coefficient of the same rows without privacy ({without_privacy:.4f}) | {covered} of {SEEDS} |
+| 95% intervals that exclude zero | {nonzero} of {SEEDS} |
 | median width of the interval | {np.median(widths):.3f} |
 """)
     print(PAGE.read_text())
 
 
 def main() -> None:
-    """Fit both, print what they say, and draw them."""
+    """Fit both models, print their summaries, and draw their intervals."""
     print("1. A curator holds the rows of Fair's survey and adds noise to what is released.\n")
     central = central_fit()
     print(central.summary())
