@@ -52,5 +52,7 @@ class LongDescription(MetadataHookInterface):
         site = str(self.config.get("site", ""))
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": long_description(text, site)}
-        if site:
-            metadata["urls"] = {"Documentation": site}
+        addresses = {"Documentation": site, "Repository": str(self.config.get("repository", ""))}
+        urls = {name: url for name, url in addresses.items() if url}
+        if urls:
+            metadata["urls"] = urls

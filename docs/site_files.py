@@ -1,6 +1,6 @@
-"""What the site has beside docs/: the README, results, vignettes, and a page of reference for every room.
+"""What the site has in addition to docs/: the README, results, vignettes, and the pages of the API.
 
-mkdocs runs the two hooks at the end. The tests take `names_by_page`, which says where each public name is.
+mkdocs runs the three hooks at the end. The tests use `names_by_page`, which says where each public name is.
 A link goes to a page of the site where there is one; a link to code becomes its text.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+import tomllib
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -133,17 +134,39 @@ def _reference(name: str, full: str) -> str:
     return f"[`{name}`][{full}]" if full.startswith("privinf.") else f"`{name}`"
 
 
+@cache
+def _first_line(full: str) -> str:
+    """Return the first line of the docstring of a public name; "" where it has none."""
+    module, _, name = full.rpartition(".")
+    for path in (ROOT / module.replace(".", "/") / "__init__.py", ROOT / f"{module.replace('.', '/')}.py"):
+        if not path.exists():
+            continue
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        for node, following in zip(body, [*body[1:], None], strict=True):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
+                return (ast.get_docstring(node) or "").partition("\n")[0]
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if name not in [getattr(target, "id", None) for target in targets]:
+                continue
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                return str(following.value.value).strip().partition("\n")[0]
+    try:
+        origin = offered(module).get(name, full)
+    except StopIteration:  # not a module with a file of its own
+        return ""
+    return "" if origin == full else _first_line(origin)
+
+
 def reference_index() -> str:
-    """Return the first page of the reference: every public name, and the page on which it stands."""
-    lines = [
-        "# Reference",
-        "",
-        "Every public name, by the page on which it stands; `import privinf as pi`.",
-        "",
-    ]
+    """Return the first page of the API: every public name in a line, by the page on which it stands."""
+    lines = ["# API", "", "Every public name, by the page that documents it. Import the package by", ""]
+    lines += ["```python", "import privinf as pi", "```", ""]
     for page, names in names_by_page().items():
-        every = ", ".join(_reference(name, full) for name, full in names.items())
-        lines += [f"**[{title_of(page)}]({page}.md)**: {every}", ""]
+        lines += [f"## [{title_of(page)}]({page}.md)", "", "| name | what it is |", "|---|---|"]
+        for name, full in names.items():
+            line = _first_line(full).replace("|", "\\|")
+            lines.append(f"| {_reference(name, full)} | {line} |")
+        lines.append("")
     return "\n".join(lines)
 
 
@@ -185,6 +208,16 @@ def relinked(text: str, page: str, known: set[str]) -> str:
 
 
 # ---- what mkdocs calls
+
+
+def on_config(config: Any) -> Any:
+    """Show the version, and the repository where pyproject.toml has its address."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    config.site_name = f"{config.site_name} {project['project']['version']}"
+    addresses = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    config.site_url = config.site_url or addresses["site"] or None
+    config.repo_url = config.repo_url or addresses["repository"] or None
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
