@@ -42,6 +42,7 @@ ROOMS = {
 }
 FIRST = ("OLS", "Logit", "Poisson", "MomentOLS", "Results", "Schema", "Ledger", "Moments")
 OTHERS = "others"
+LONGEST_VALUE = 120  # characters of a type or constant that the index shows
 # Modules for other libraries, which are imported by their own names.
 CONNECTED = ("marginaleffects", "sklearn")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
@@ -150,6 +151,8 @@ def _first_line(full: str) -> str:
                 continue
             if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
                 return str(following.value.value).strip().partition("\n")[0]
+            value = ast.unparse(node.value) if getattr(node, "value", None) is not None else ""
+            return f"`{value}`" if 0 < len(value) <= LONGEST_VALUE else ""
     try:
         origin = offered(module).get(name, full)
     except StopIteration:  # not a module with a file of its own
