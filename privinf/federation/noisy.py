@@ -16,8 +16,8 @@ from privinf.errors import ArgumentError
 from privinf.federation.messages import Query
 from privinf.federation.rounds import query_digest_of
 from privinf.mechanisms.gaussian import Line
+from privinf.mechanisms.statistics.isometric import ROOT2_BELOW, from_isometric
 from privinf.mechanisms.statistics.ops import RecordSensitivity
-from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
 from privinf.typing import ArrayLike, Flags, Floats, SumRelation, Trust
 from privinf.validation import check_number
 from privinf.wire import Assumptions, Derivations, Mechanisms

@@ -22,8 +22,8 @@ from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, confirmed_tail, squared, tail_of
+from privinf.mechanisms.statistics.isometric import from_isometric
 from privinf.mechanisms.statistics.moments import MomentLayout
-from privinf.mechanisms.statistics.regression import from_isometric
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.schema.geometry import Reachable
 from privinf.typing import ClipRule, Floats, Pair, PlainValue, Quantity, ScoreTarget

@@ -21,7 +21,7 @@ from privinf.errors import (
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
-from privinf.mechanisms.statistics.regression import ROOT2_BELOW, from_isometric
+from privinf.mechanisms.statistics.isometric import ROOT2_BELOW, from_isometric
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step
 from studies.paper.statistics import PAPER_OPS
 

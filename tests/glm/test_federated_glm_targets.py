@@ -11,7 +11,7 @@ import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
-from privinf.mechanisms.statistics.regression import from_isometric
+from privinf.mechanisms.statistics.isometric import from_isometric
 from studies.simulation import binomial_limits
 
 FAMILIES = {

@@ -10,7 +10,7 @@ from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.curved import CURVED_OPS, joint_distance
-from privinf.mechanisms.statistics.regression import from_isometric
+from privinf.mechanisms.statistics.isometric import from_isometric
 from privinf.mechanisms.statistics.summands import root_matrix
 
 P, EDGE, TOP = 3, 2.0, 5.0

@@ -16,7 +16,7 @@ from privinf.mechanisms.statistics import glm as glm_statistics
 from privinf.mechanisms.statistics import summands
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.glm import GLM_OPS, batch_of, sketch_of
-from privinf.mechanisms.statistics.regression import from_isometric
+from privinf.mechanisms.statistics.isometric import from_isometric
 from privinf.mechanisms.sums import FULL_SCALE
 
 P, EDGE = 3, 2.0

@@ -13,7 +13,7 @@ from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics import regression as sparse_statistics
 from privinf.mechanisms.statistics import scores as form_statistics
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
-from privinf.mechanisms.statistics.regression import from_isometric, isometric_pairs
+from privinf.mechanisms.statistics.isometric import from_isometric, isometric_pairs
 from studies.paper import statistics as paper_statistics
 
 P, LOW, HIGH = 4, -2.0, 2.0

@@ -80,6 +80,12 @@ def test_no_climb_of_swaps_passes_the_charge(name, args, bits):
 
 
 TERMS = "mechanisms.statistics.summands"
+LAYER_NOT_CUT = Mutant(
+    CURVED,
+    "_score",
+    "ball.product(np.copysign(score, at.error), at.v)",
+    "Product(9.0 * np.copysign(score, at.error), 9.0 * ball.top, at.v)",
+)
 MUTANTS = {
     "a step's scores not held": (
         (0, Mutant(TERMS, "Product.plain", "-self.top, self.top", "-99.0, 99.0")),
@@ -94,8 +100,8 @@ MUTANTS = {
         {"clip": 0.1},
     ),
     "a layer not cut": (
-        (0, Mutant(CURVED, "_score", "(score, high - low, at.v", "(9.0 * score, 9.0 * (high - low), at.v")),
-        (36, Mutant(CURVED, "_score", "(score, high - low, at.v", "(9.0 * score, 9.0 * (high - low), at.v")),
+        (0, LAYER_NOT_CUT),
+        (36, LAYER_NOT_CUT),
         "curved.score",
         POISSON | {"high": 0.5, "curvature_bound": 9.0},
     ),

@@ -804,8 +804,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.statistics.layers",
             "shrunk_sums",
-            '.columns(), float(rows.args["norm"])',
-            ".columns(), 9.0",
+            "ball.shrunk(",
+            'Ball(size=ball.size, top=9.0, derivation="").shrunk(',
         ),
         of_sizes("shrunk_sums"),
     ),
@@ -823,7 +823,7 @@ MUTANTS = {
         of_sizes("columns_outside"),
     ),
     "marks of values outside at the price of one": (
-        Mutant("mechanisms.statistics.outside", "_marks_sensitivity", "(size,), 1.0", "(size,), size**-0.5"),
+        Mutant("mechanisms.statistics.summands", "Copies.sensitivity", "l2=root * part.l2", "l2=part.l2"),
         of_sizes("values_outside"),
     ),
     "a count of values outside beside the whole budget": (
@@ -857,12 +857,15 @@ MUTANTS = {
         of_sizes("glm.score, sites, clipped"),
     ),
     "a Hessian without its root of two": (
-        Mutant("mechanisms.statistics.layers", "outer_sensitivity", "l2=math.sqrt(2.0) * q", "l2=q"),
+        Mutant("mechanisms.statistics.summands", "Outer.sensitivity", "math.sqrt(2.0) * q", "q"),
         of_sizes("glm.hessian", "glm.meat"),
     ),
-    "a logistic curvature of a fifth": (
+    "a logistic curvature above a quarter": (
         Mutant(
-            "mechanisms.statistics.glm", "_hessian_sensitivity", "steepest(args)", "(0.8 * steepest(args))"
+            "mechanisms.statistics.glm",
+            "_hessian",
+            "outer.matrices(x, length * size)",
+            "Square(vectors=1.2 * x, top=9.0, length=1.2 * length * size)",
         ),
         of_sizes("glm.hessian, logistic"),
     ),
@@ -870,8 +873,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.statistics.glm",
             "_sketched_score",
-            "np.minimum(directions.length, clip), clip",
-            "directions.length, 1e9",
+            "ball.shrunk(z)",
+            'Ball(size=ball.size, top=1e9, derivation="").shrunk(z)',
         ),
         of_sizes("glm.sketched_score"),
     ),
@@ -879,8 +882,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.statistics.glm",
             "_score",
-            "(r * _weighted(along.length, rows.args), top,",
-            "(r * along.length, 1e9 * top,",
+            "ball.product(r * _weighted(along.length, rows.args), along)",
+            "Product(r * along.length, 1e9 * ball.top, along)",
         ),
         of_sizes("glm.score"),
     ),

@@ -169,7 +169,12 @@ def test_counts_come_back_from_their_root_with_the_sd_that_is_stated():
 # What is broken, and the case of `attained` whose sizes must show it.
 MUTANTS = {
     "rows shrunk to the longest of their own, not to a public radius": (
-        Mutant(WHITENED, "_gram", 'top=float(rows.args["clip"])', "top=max(0.1, lengths(v).max())"),
+        Mutant(
+            WHITENED,
+            "_gram",
+            "outer.matrices(v, lengths(v))",
+            "Square(vectors=v, top=max(0.1, lengths(v).max()), length=lengths(v))",
+        ),
         "whitened.gram",
     ),
     "cells without the place below them": (
@@ -182,19 +187,24 @@ MUTANTS = {
         "whitened.counts, one threshold",
     ),
     "counts charged as a histogram": (
-        Mutant(SUMMANDS, "counted_sensitivity", "l2 = root_sensitivity(cells)", "l2 = math.sqrt(2.0)"),
+        Mutant(SUMMANDS, "Cells.sensitivity", "l2=root_sensitivity(cells)", "l2=math.sqrt(2.0)"),
         "whitened.counts",
     ),
     "a layer without its upper clip": (
-        Mutant(LAYERS, "layer", "- low, 0.0, width), e), width, v", "- low, 0.0, 9.0), e), 9.0, v"),
+        Mutant(
+            LAYERS,
+            "layer",
+            "0.0, ball.top)\n    return ball.product(np.copysign(size, e), v)",
+            "0.0, 9.0)\n    return Product(np.copysign(size, e), 9.0, v)",
+        ),
         "whitened.score",
     ),
     "the second layer from zero on": (
         Mutant(
             LAYERS,
             "layer",
-            "args) - low, 0.0, width), e), width, v",
-            "args), 0.0, width + low), e), width + low, v",
+            'args) - float(args["low"]), 0.0, ball.top)\n    return ball.product(np.copysign(size, e), v)',
+            'args), 0.0, args["high"])\n    return Product(np.copysign(size, e), args["high"], v)',
         ),
         "whitened.score, upper",
     ),
@@ -203,41 +213,52 @@ MUTANTS = {
         "whitened.score",
     ),
     "a layer charged its radius": (
-        Mutant(LAYERS, "layer_sensitivity", "high - low, ", "(high - low) / 2.0, "),
+        Mutant(SUMMANDS, "Ball.sensitivity", "2.0 * self.top", "self.top"),
         "whitened.score",
     ),
-    "the upper layer's weight left out of the meat's charge": (
+    "a meat whose upper layer is weighed twice and not shrunk": (
         Mutant(
             LAYERS,
-            "meat_sensitivity",
-            "outer_sensitivity(columns, largest(args))",
-            'outer_sensitivity(columns, float(args["high"]))',
+            "meat",
+            "weight * np.clip(t - low, 0.0, high - low)\n    return outer.matrices(v.vectors, size, ",
+            "2.0 * weight * np.clip(t - low, 0.0, high - low)\n"
+            "    return Square(vectors=v.vectors, top=99.0, length=size, size=",
         ),
         "whitened.meat",
     ),
     "products of slopes that are not shrunk": (
-        Mutant(LAYERS, "_shrunk", "np.minimum(along.length, norm), norm", "along.length, 1e9"),
+        Mutant(SUMMANDS, "Ball.shrunk", "np.minimum(along.length, self.top), self.top", "along.length, 1e9"),
         "layers.slopes",
     ),
-    "slopes charged their radius": (
-        Mutant(LAYERS, "_slopes_sensitivity", 'positive(args, "norm")', '0.5 * positive(args, "norm")'),
-        "layers.slopes",
-    ),
-    "the meat of targets without the upper layer's weight": (
+    "slopes shrunk to twice their norm": (
         Mutant(
             LAYERS,
-            "_meat_sensitivity",
-            "meat_sensitivity(args, width_of_forms(args, columns))",
-            'meat_sensitivity({**args, "weight": 1.0}, width_of_forms(args, columns))',
+            "_slopes",
+            "ball.shrunk(",
+            'Ball(size=ball.size, top=2.0 * ball.top, derivation="").shrunk(',
         ),
+        "layers.slopes",
+    ),
+    "the meat of targets without its root of two": (
+        Mutant(SUMMANDS, "Outer.sensitivity", "math.sqrt(2.0) * q", "q"),
         "layers.meat",
     ),
     "squares of residuals that are not clipped": (
-        Mutant(WHITENED, "_square", "vectors=e[None], top=", "vectors=e[None] + 1.0, top=1.0 + "),
+        Mutant(
+            WHITENED,
+            "_square",
+            "outer.matrices(e[None], np.abs(e))",
+            "Square(vectors=e[None] + 1.0, top=1.0 + outer.top, length=np.abs(e))",
+        ),
         "whitened.square",
     ),
     "a Hessian clipped at its longest row": (
-        Mutant(WHITENED, "_slopes", 'float(rows.args["clip"])', "max(0.1, v.length.max())"),
+        Mutant(
+            WHITENED,
+            "_hessian",
+            "outer.matrices(v.vectors, v.length * root, root)",
+            "Square(vectors=v.vectors, top=max(0.1, v.length.max()), length=v.length * root, size=root)",
+        ),
         "whitened.hessian",
     ),
 }

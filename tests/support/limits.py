@@ -102,8 +102,8 @@ ROW_ENTRY_POINTS = {
     "privinf.mechanisms.residual_plan",  # for the plan of the second round, of public numbers
     "privinf.mechanisms.rows",
     "privinf.mechanisms.samples",
+    "privinf.mechanisms.statistics.isometric",  # for the layout of released entries
     "privinf.mechanisms.statistics.moments",  # for the layout of moments
-    "privinf.mechanisms.statistics.regression",  # for the layout of released entries
     "privinf.mechanisms.statistics.scores",
     "privinf.mechanisms.statistics.summands",  # for what released counts say
 }

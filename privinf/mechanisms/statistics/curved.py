@@ -35,6 +35,7 @@ than the slack that is added: either is turned by sqrt(k) 2^-20 of its size at m
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,7 +52,15 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.families import exponential, logistic
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_sensitivity
+from privinf.mechanisms.statistics.summands import (
+    Ball,
+    Cells,
+    Counts,
+    Outer,
+    Product,
+    RowDirections,
+    Square,
+)
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import CurvedFamily, Floats
 from privinf.validation import check_array, check_choice, check_number
@@ -154,83 +163,7 @@ def _column(block: SiteBlock, position: int) -> Floats:
     return made_finite(block.columns({}, np.array([position]))[:, 0])
 
 
-# ---- sums
-
-
-def _joint(score: Floats, v: RowDirections, size: Floats, share: float) -> tuple[Product, Square]:
-    """Return both terms of records' directions: a score of size `score`, and a matrix of the root `size`."""
-    a = math.sqrt(1.0 - share) / 2.0
-    b = math.sqrt(share / 2.0)
-    return Product(score, 1.0, v, a), Square(
-        vectors=v.vectors, top=1.0, length=v.length * size, factor=b, size=size
-    )
-
-
-def _start(rows: RowReader) -> tuple[Product, Square]:
-    block = rows.block
-    radius = float(rows.args["radius"])
-    x = RowDirections(rows.read(np.asarray(rows.args["block"])).columns())
-    length = x.length
-    low = block.response_low
-    high = block.response_high
-    y = made_finite((block.outcome() - low) / (high - low))
-    score = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
-    size = 1.0 / np.maximum(length, radius)
-    return _joint(score, x, size, float(rows.args["share"]))
-
-
-def _step(rows: RowReader) -> tuple[Product, Square]:
-    at = _Rows(rows)
-    args = rows.args
-    score = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
-    size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
-    return _joint(score, at.v, size, float(args["share"]))
-
-
-def _counts(rows: RowReader) -> tuple[Counts]:
-    at = _Rows(rows)
-    thresholds = np.asarray(rows.args["thresholds"], dtype=np.float64)
-    if rows.args["of"] == "score":
-        return (Counts(made_finite(at.public * at.largest()), thresholds),)
-    if rows.args["of"] == "curvature":
-        return (Counts(made_finite(at.weight * at.curvature * np.square(at.length)), thresholds),)
-    return (Counts(at.sizes(), thresholds),)
-
-
-def _score(rows: RowReader) -> tuple[Product]:
-    at = _Rows(rows)
-    low = float(rows.args.get("low", 0.0))
-    high = float(rows.args["high"])
-    score = np.copysign(np.clip(at.sizes() - low, 0.0, high - low), at.error)
-    return (Product(score, high - low, at.v),)
-
-
-def _meat(rows: RowReader) -> tuple[Square]:
-    at = _Rows(rows)
-    (middle, high, upper) = _layers(rows.args)
-    t = at.sizes()
-    size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
-    scores = at.v.vectors * (size / np.maximum(at.length, SMALLEST))
-    return (Square(vectors=scores, top=_longest(rows.args), length=size),)
-
-
-def _secant(rows: RowReader) -> tuple[Square]:
-    at = _Rows(rows)
-    bound = float(rows.args["clip"])
-    move = np.zeros_like(at.length)
-    for entry, step in zip(at.v.vectors, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
-        move += entry * step
-    move = made_finite(move)
-    smallest_step = TANGENT if rows.exact else SMALLEST_STEP
-    middle = at.mean(at.predictor + 0.5 * move)[1]
-    ends = at.mean(at.predictor + move)[0] - at.mean(at.predictor)[0]
-    apart = np.copysign(np.maximum(np.abs(move), smallest_step), move)
-    slope = np.where(np.abs(move) < smallest_step, middle, ends / apart)
-    size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
-    return (Square(vectors=at.v.vectors, top=math.sqrt(bound), length=at.length * size, size=size),)
-
-
-# ---- how far one record moves it
+# ---- score and matrix along one direction
 
 
 def joint_distance(share: float, *, start: bool = False) -> float:
@@ -239,6 +172,44 @@ def joint_distance(share: float, *, start: bool = False) -> float:
     between = share * (1.0 - cosine**2) + (1.0 - share) * (1.0 + cosine) / 2.0
     aligned = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1
     return math.sqrt(max(between, aligned))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneDirection:
+    """A score of norm at most 1 and a matrix k d d', 0 <= k <= 1, both along one direction d of a record.
+
+    They are multiplied by sqrt(1 - r) / 2 and sqrt(r / 2), r = `share`. See the module docstring.
+    """
+
+    size: int
+    share: float
+    start: bool = False
+
+    def factors(self) -> tuple[float, float]:
+        """Return the factors of score and matrix."""
+        return math.sqrt(1.0 - self.share) / 2.0, math.sqrt(self.share / 2.0)
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest distance of two records, with what rounding may add."""
+        a, b = self.factors()
+        slack = ROUNDED_ENTRY * math.sqrt(self.size) * (a + 2.0 * b)
+        return RecordSensitivity(
+            shape=(self.size + self.size * (self.size + 1) // 2,),
+            l2=joint_distance(self.share, start=self.start) + 2.0 * slack,
+            linf=max(2.0 * a, math.sqrt(2.0) * b) + slack,
+            bound=max(a, b),
+            derivation=Derivations.ONE_DIRECTION,
+            norm=math.hypot(a, b) + slack,
+        )
+
+    def terms(self, score: Floats, v: RowDirections, size: Floats) -> tuple[Product, Square]:
+        """Return scores of size `score` along v, and matrices of v times `size`."""
+        a, b = self.factors()
+        matrices = Square(vectors=v.vectors, top=1.0, length=v.length * size, factor=b, size=size)
+        return Product(score, 1.0, v, a), matrices
+
+
+# ---- the statistics
 
 
 def _check_model(args: Args, columns: int) -> int:
@@ -265,54 +236,75 @@ def _check_model(args: Args, columns: int) -> int:
     return int(transform.shape[1])
 
 
-def _joint_sensitivity(size: int, args: Args, *, start: bool) -> RecordSensitivity:
-    share = check_number(args.get("share"), "share", low=0.01, high=0.99)
-    a = math.sqrt(1.0 - share) / 2.0
-    b = math.sqrt(share / 2.0)
-    slack = ROUNDED_ENTRY * math.sqrt(size) * (a + 2.0 * b)
-    l2 = joint_distance(share, start=start) + 2.0 * slack
-    derivation = Derivations.ONE_DIRECTION
-    shape = (size + size * (size + 1) // 2,)
-    return RecordSensitivity(
-        shape=shape,
-        l2=l2,
-        linf=max(2.0 * a, math.sqrt(2.0) * b) + slack,
-        bound=max(a, b),
-        derivation=derivation,
-        norm=math.hypot(a, b) + slack,
-    )
+def _check_share(args: Args) -> float:
+    return check_number(args.get("share"), "share", low=0.01, high=0.99)
 
 
-def _start_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _start_summand(args: Args, columns: int) -> OneDirection:
     if not len(chosen := positions(args, "block", columns)):
         raise ArgumentError("argument block of the statistic must contain at least one column number")
     positive(args, "radius")
-    return _joint_sensitivity(len(chosen), args, start=True)
+    return OneDirection(size=len(chosen), share=_check_share(args), start=True)
 
 
-def _step_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _start(rows: RowReader, summand: OneDirection) -> tuple[Product, Square]:
+    block = rows.block
+    radius = float(rows.args["radius"])
+    x = RowDirections(rows.read(np.asarray(rows.args["block"])).columns())
+    length = x.length
+    low = block.response_low
+    high = block.response_high
+    y = made_finite((block.outcome() - low) / (high - low))
+    score = (2.0 * np.clip(y, 0.0, 1.0) - 1.0) * np.minimum(length / radius, 1.0)
+    return summand.terms(score, x, 1.0 / np.maximum(length, radius))
+
+
+def _step_summand(args: Args, columns: int) -> OneDirection:
     size = _check_model(args, columns)
     positive(args, "score_bound"), positive(args, "curvature_bound")
-    return _joint_sensitivity(size, args, start=False)
+    return OneDirection(size=size, share=_check_share(args))
 
 
-def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _step(rows: RowReader, summand: OneDirection) -> tuple[Product, Square]:
+    at = _Rows(rows)
+    args = rows.args
+    score = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
+    size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
+    return summand.terms(score, at.v, size)
+
+
+def _counts_summand(args: Args, columns: int) -> Cells:
     _check_model(args, columns)
     if check_choice(args.get("of"), COUNTED, "of") == "score" and args["family"] != "binomial":
         raise ArgumentError(
             "scores can be counted only with family='binomial': pass of='residual' to count residuals"
         )
-    return counted_sensitivity(args)
+    return Cells.from_args(args)
 
 
-def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _counts(rows: RowReader, cells: Cells) -> tuple[Counts]:
+    at = _Rows(rows)
+    if rows.args["of"] == "score":
+        return (cells.counts(made_finite(at.public * at.largest())),)
+    if rows.args["of"] == "curvature":
+        return (cells.counts(made_finite(at.weight * at.curvature * np.square(at.length))),)
+    return (cells.counts(at.sizes()),)
+
+
+def _score_summand(args: Args, columns: int) -> Ball:
     size = _check_model(args, columns)
     low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
         raise ArgumentError(
             "argument high of the statistic (upper limit of the scores) must be larger than its argument low"
         )
-    return RecordSensitivity.ball((size,), top, Derivations.LAYER_OF_SCORES)
+    return Ball(size=size, top=top, derivation=Derivations.LAYER_OF_SCORES)
+
+
+def _score(rows: RowReader, ball: Ball) -> tuple[Product]:
+    at = _Rows(rows)
+    score = np.clip(at.sizes() - float(rows.args.get("low", 0.0)), 0.0, ball.top)
+    return (ball.product(np.copysign(score, at.error), at.v),)
 
 
 def _layers(args: Args) -> tuple[float, float, float]:
@@ -321,50 +313,79 @@ def _layers(args: Args) -> tuple[float, float, float]:
     return float(args.get("middle", high)), high, float(args.get("upper", 1.0))
 
 
-def _longest(args: Args) -> float:
-    middle, high, upper = _layers(args)
-    return middle + upper * (high - middle)
-
-
-def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _meat_summand(args: Args, columns: int) -> Outer:
     size = _check_model(args, columns)
     positive(args, "high")
     for name in {"middle", "upper"} & set(args):
         positive(args, name)
-    if _layers(args)[0] > float(args["high"]):
+    middle, high, upper = _layers(args)
+    if middle > high:
         raise ArgumentError(
             "argument middle of the statistic (a limit of the scores) must not be larger than its "
             "argument high"
         )
-    top = _longest(args) ** 2
-    return _matrix_sensitivity(size, top)
+    return Outer(size=size, top=middle + upper * (high - middle))
 
 
-def _secant_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _meat(rows: RowReader, outer: Outer) -> tuple[Square]:
+    at = _Rows(rows)
+    middle, high, upper = _layers(rows.args)
+    t = at.sizes()
+    size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
+    return (outer.matrices(at.v.vectors * (size / np.maximum(at.length, SMALLEST)), size),)
+
+
+def _secant_summand(args: Args, columns: int) -> Outer:
     vector(args, "step", size := _check_model(args, columns))
-    return _matrix_sensitivity(size, positive(args, "clip"))
+    bound = positive(args, "clip")
+    return Outer(size=size, top=math.sqrt(bound), square=bound)
 
 
-def _matrix_sensitivity(size: int, top: float) -> RecordSensitivity:
-    shape = (size * (size + 1) // 2,)
-    derivation = Derivations.RANK_ONE
-    if size == 1:
-        return RecordSensitivity(shape=shape, l2=top, linf=top, bound=top, derivation=derivation, norm=top)
-    return RecordSensitivity(
-        shape=shape,
-        l2=math.sqrt(2.0) * top,
-        linf=math.sqrt(2.0) * top,
-        bound=top,
-        derivation=derivation,
-        norm=top,
-    )
+def _secant(rows: RowReader, outer: Outer) -> tuple[Square]:
+    at = _Rows(rows)
+    move = np.zeros_like(at.length)
+    for entry, step in zip(at.v.vectors, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
+        move += entry * step
+    move = made_finite(move)
+    smallest_step = TANGENT if rows.exact else SMALLEST_STEP
+    middle = at.mean(at.predictor + 0.5 * move)[1]
+    ends = at.mean(at.predictor + move)[0] - at.mean(at.predictor)[0]
+    apart = np.copysign(np.maximum(np.abs(move), smallest_step), move)
+    slope = np.where(np.abs(move) < smallest_step, middle, ends / apart)
+    size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))
+    return (outer.matrices(at.v.vectors, at.length * size, size),)
 
 
 CURVED_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.CURVED_START, _start, _start_sensitivity, (*BASIS, "block", "radius", "share")),
-    op_of_terms(Statistics.CURVED_STEP, _step, _step_sensitivity, (*MODEL, "share")),
-    op_of_terms(Statistics.CURVED_COUNTS, _counts, _counts_sensitivity, (*MODEL, "of", "thresholds")),
-    op_of_terms(Statistics.CURVED_SCORE, _score, _score_sensitivity, (*MODEL, "low", "high")),
-    op_of_terms(Statistics.CURVED_MEAT, _meat, _meat_sensitivity, (*MODEL, "middle", "high", "upper")),
-    op_of_terms(Statistics.CURVED_SECANT, _secant, _secant_sensitivity, (*MODEL, "step", "clip")),
+    op_of_terms(
+        name=Statistics.CURVED_START,
+        summand=_start_summand,
+        terms=_start,
+        arguments=(*BASIS, "block", "radius", "share"),
+    ),
+    op_of_terms(name=Statistics.CURVED_STEP, summand=_step_summand, terms=_step, arguments=(*MODEL, "share")),
+    op_of_terms(
+        name=Statistics.CURVED_COUNTS,
+        summand=_counts_summand,
+        terms=_counts,
+        arguments=(*MODEL, "of", "thresholds"),
+    ),
+    op_of_terms(
+        name=Statistics.CURVED_SCORE,
+        summand=_score_summand,
+        terms=_score,
+        arguments=(*MODEL, "low", "high"),
+    ),
+    op_of_terms(
+        name=Statistics.CURVED_MEAT,
+        summand=_meat_summand,
+        terms=_meat,
+        arguments=(*MODEL, "middle", "high", "upper"),
+    ),
+    op_of_terms(
+        name=Statistics.CURVED_SECANT,
+        summand=_secant_summand,
+        terms=_secant,
+        arguments=(*MODEL, "step", "clip"),
+    ),
 )

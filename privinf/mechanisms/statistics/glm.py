@@ -40,7 +40,6 @@ from privinf.mechanisms.statistics.block import (
     SMALLEST,
     Args,
     SiteBlock,
-    made_finite,
     positions,
     positive,
     positive_vector,
@@ -57,10 +56,9 @@ from privinf.mechanisms.statistics.families import (
     score_diameter,
     steepest,
 )
-from privinf.mechanisms.statistics.layers import outer_sensitivity
 from privinf.mechanisms.statistics.loops import lengths
-from privinf.mechanisms.statistics.ops import CLIENTS, RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Product, RowDirections, Square
+from privinf.mechanisms.statistics.ops import CLIENTS, SiteOp, named
+from privinf.mechanisms.statistics.summands import Ball, Outer, Product, RowDirections, Square
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats, Integers
 from privinf.validation import check_array, check_choice
@@ -69,14 +67,6 @@ from privinf.wire import Derivations, Places, Statistics
 # What rounding moves a logistic score of length 1, see `terms`.
 ROUNDED = 2.0**-24  # by a number
 ROUNDED_ENTRY = 2.0**-20  # for each root of a column
-
-
-def _score(rows: RowReader) -> tuple[Product]:
-    eta, x = _predictors(rows)
-    r = residuals(rows.block, eta, rows.args, exact=rows.exact)
-    along = RowDirections(x)
-    top = float(rows.args["radius"]) * _bound(rows.args)
-    return (Product(r * _weighted(along.length, rows.args), top, along),)
 
 
 def _predictors(rows: RowReader) -> tuple[Floats, Floats]:
@@ -97,11 +87,6 @@ def _bound(args: Args) -> float:
     return 1.0 if args["family"] == "binomial" else float(args["residual_clip"])
 
 
-def _longest(args: Args, bound: float) -> float:
-    """Return the largest norm of a record's score."""
-    return float(args["radius"]) * bound if "block" in args else longest_score(args, bound)
-
-
 def _size(args: Args, columns: int) -> int:
     if "block" not in args:
         return columns
@@ -110,51 +95,61 @@ def _size(args: Args, columns: int) -> int:
     return len(chosen)
 
 
-def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _score_summand(args: Args, columns: int) -> Ball:
+    """Return the ball of radius R E; of logistic scores at theta, with their diameter and norm."""
     bound = check_glm(args, columns)
     radius = float(args["radius"])
+    top = radius * bound
     if "block" in args:
-        return RecordSensitivity.ball((_size(args, columns),), radius * bound, Derivations.SCORES)
+        return Ball(size=_size(args, columns), top=top, derivation=Derivations.SCORES)
     slack = 2.0 * radius * bound * (ROUNDED_ENTRY * math.sqrt(columns) + ROUNDED)
     if args["family"] == "binomial":
         slack += radius * 2.0**-33 * columns**1.5 * float(np.linalg.norm(args["theta"])) * radius
-    l2 = min(2.0 * radius * bound, score_diameter(args, bound) + slack)
-    derivation = Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES
-    # One record is rounded where two were.
-    longest = min(radius * bound, longest_score(args, bound) + slack / 2.0)
-    return RecordSensitivity(
-        shape=(columns,), l2=l2, linf=l2, bound=radius * bound, derivation=derivation, norm=longest
+    return Ball(
+        size=columns,
+        top=top,
+        derivation=Derivations.SCORES_AT_THETA if args["family"] == "binomial" else Derivations.SCORES,
+        apart=score_diameter(args, bound) + slack,
+        longest=longest_score(args, bound) + slack / 2.0,  # one record is rounded where two were
     )
 
 
-def _hessian(rows: RowReader) -> tuple[Square]:
+def _score(rows: RowReader, ball: Ball) -> tuple[Product]:
     eta, x = _predictors(rows)
-    slope = curvatures(rows.block, eta, rows.args, exact=rows.exact)
-    radius = float(rows.args["radius"])
-    length = lengths(x)
-    size = np.sqrt(slope) * np.minimum(1.0, radius / np.maximum(length, SMALLEST))
-    x *= size
-    return (Square(vectors=x, top=radius * math.sqrt(steepest(rows.args)), length=length * size),)
+    r = residuals(rows.block, eta, rows.args, exact=rows.exact)
+    along = RowDirections(x)
+    return (ball.product(r * _weighted(along.length, rows.args), along),)
 
 
-def _hessian_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _hessian_summand(args: Args, columns: int) -> Outer:
     check_glm(args, columns)
     check_choice(args.get("curvature", "exact"), Curvature, "curvature")
-    return outer_sensitivity(_size(args, columns), float(args["radius"]) * math.sqrt(steepest(args)))
+    return Outer(size=_size(args, columns), top=float(args["radius"]) * math.sqrt(steepest(args)))
 
 
-def _meat(rows: RowReader) -> tuple[Square]:
+def _hessian(rows: RowReader, outer: Outer) -> tuple[Square]:
+    eta, x = _predictors(rows)
+    slope = curvatures(rows.block, eta, rows.args, exact=rows.exact)
+    length = lengths(x)
+    size = np.sqrt(slope) * np.minimum(1.0, float(rows.args["radius"]) / np.maximum(length, SMALLEST))
+    x *= size
+    return (outer.matrices(x, length * size),)
+
+
+def _meat_summand(args: Args, columns: int) -> Outer:
+    bound = check_glm(args, columns)
+    size = _size(args, columns)
+    top = float(args["radius"]) * bound if "block" in args else longest_score(args, bound)
+    return Outer(size=size, top=top)
+
+
+def _meat(rows: RowReader, outer: Outer) -> tuple[Square]:
     eta, x = _predictors(rows)
     r = residuals(rows.block, eta, rows.args, exact=rows.exact)
     length = lengths(x)
     size = np.abs(r) * _weighted(length, rows.args)
     x *= size / np.maximum(length, SMALLEST)
-    return (Square(vectors=x, top=_longest(rows.args, _bound(rows.args)), length=size),)
-
-
-def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    bound = check_glm(args, columns)
-    return outer_sensitivity(_size(args, columns), _longest(args, bound))
+    return (outer.matrices(x, size),)
 
 
 def batch_of(block: SiteBlock, seed: int, batches: int) -> Integers:
@@ -203,27 +198,7 @@ def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
     return replace(block, features=features, response=response)
 
 
-def _sketched_score(rows: RowReader) -> tuple[Product]:
-    args = rows.args
-    clip = _norm_of(rows.args)
-    rows.block = _drawn(rows.block, args)
-    placed = rows.read()
-    eta = placed.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
-    r = residuals(rows.block, eta, args, exact=rows.exact)
-    x = placed.columns()
-    unit = np.asarray(args.get("unit", np.ones(len(x))), dtype=np.float64)
-    sketch = sketch_of(args, len(x))
-    length = lengths(x)
-    along = x / unit[:, None] if sketch is None else placed.forms(sketch.T / unit)
-    z = along * (r * np.minimum(1.0, float(args["radius"]) ** 2 / np.maximum(length, SMALLEST) ** 2))
-    if (moment := args.get("moment")) is not None:
-        moment = np.asarray(moment) / unit
-        z -= (moment if sketch is None else moment @ sketch)[:, None]
-    directions = RowDirections(made_finite(z))
-    return (Product(np.minimum(directions.length, clip), clip, directions),)
-
-
-def _sketched_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _sketched_summand(args: Args, columns: int) -> Ball:
     check_glm(args, columns)
     size = columns
     positive(args, "clip")
@@ -240,7 +215,7 @@ def _sketched_sensitivity(args: Args, columns: int) -> RecordSensitivity:
                 f"argument batch of the statistic must be smaller than batches={batches}, and its "
                 "argument seed smaller than 2^63"
             )
-    return RecordSensitivity.ball((size,), _norm_of(args), Derivations.SKETCHED_SCORES)
+    return Ball(size=size, top=_norm_of(args), derivation=Derivations.SKETCHED_SCORES)
 
 
 def _norm_of(args: Args) -> float:
@@ -267,17 +242,48 @@ def _sketch_size(args: Args, columns: int) -> int:
     return int(basis.shape[1]) + count
 
 
+def _sketched_score(rows: RowReader, ball: Ball) -> tuple[Product]:
+    args = rows.args
+    rows.block = _drawn(rows.block, args)
+    placed = rows.read()
+    eta = placed.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
+    r = residuals(rows.block, eta, args, exact=rows.exact)
+    x = placed.columns()
+    unit = np.asarray(args.get("unit", np.ones(len(x))), dtype=np.float64)
+    sketch = sketch_of(args, len(x))
+    length = lengths(x)
+    along = x / unit[:, None] if sketch is None else placed.forms(sketch.T / unit)
+    z = along * (r * np.minimum(1.0, float(args["radius"]) ** 2 / np.maximum(length, SMALLEST) ** 2))
+    if (moment := args.get("moment")) is not None:
+        moment = np.asarray(moment) / unit
+        z -= (moment if sketch is None else moment @ sketch)[:, None]
+    return (ball.shrunk(z),)
+
+
 GLM_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.GLM_SCORE, _score, _score_sensitivity, (*GLM_ARGS, *CLIENTS, "block")),
     op_of_terms(
-        Statistics.GLM_HESSIAN, _hessian, _hessian_sensitivity, (*GLM_ARGS, *CLIENTS, "block", "curvature")
+        name=Statistics.GLM_SCORE,
+        summand=_score_summand,
+        terms=_score,
+        arguments=(*GLM_ARGS, *CLIENTS, "block"),
     ),
-    op_of_terms(Statistics.GLM_MEAT, _meat, _meat_sensitivity, (*GLM_ARGS, *CLIENTS, "block")),
     op_of_terms(
-        Statistics.GLM_SKETCHED_SCORE,
-        _sketched_score,
-        _sketched_sensitivity,
-        (
+        name=Statistics.GLM_HESSIAN,
+        summand=_hessian_summand,
+        terms=_hessian,
+        arguments=(*GLM_ARGS, *CLIENTS, "block", "curvature"),
+    ),
+    op_of_terms(
+        name=Statistics.GLM_MEAT,
+        summand=_meat_summand,
+        terms=_meat,
+        arguments=(*GLM_ARGS, *CLIENTS, "block"),
+    ),
+    op_of_terms(
+        name=Statistics.GLM_SKETCHED_SCORE,
+        summand=_sketched_summand,
+        terms=_sketched_score,
+        arguments=(
             *GLM_ARGS,
             *CLIENTS,
             "clip",
@@ -291,6 +297,6 @@ GLM_OPS: dict[str, SiteOp] = named(
             "batch",
             "seed",
         ),
-        partition_of,
+        partition=partition_of,
     ),
 )

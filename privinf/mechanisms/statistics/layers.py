@@ -36,7 +36,15 @@ from privinf.mechanisms.statistics.block import (
     positive,
 )
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_sensitivity
+from privinf.mechanisms.statistics.summands import (
+    Ball,
+    Cells,
+    Counts,
+    Outer,
+    Product,
+    RowDirections,
+    Square,
+)
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
 from privinf.typing import Floats
@@ -46,71 +54,46 @@ from privinf.wire import Derivations, Statistics
 # ---- of any vectors and residuals
 
 
-def outer_sensitivity(columns: int, top: float) -> RecordSensitivity:
-    """Return the sensitivity of sum a a' of rows with norm at most `top`."""
-    q = top**2
-    shape = (columns * (columns + 1) // 2,)
-    derivation = Derivations.RANK_ONE
-    if columns == 1:
-        return RecordSensitivity(shape=shape, l2=q, linf=q, bound=q, derivation=derivation, norm=q)
-    return RecordSensitivity(
-        shape=shape, l2=math.sqrt(2.0) * q, linf=math.sqrt(2.0) * q, bound=q, derivation=derivation, norm=q
-    )
-
-
 def sizes(length: Floats, e: Floats, args: Args) -> Floats:
     """Return t, shape (rows,)."""
     return made_finite(length * np.abs(e) / float(args["unit"]))
 
 
-def counted(values: Floats, args: Args) -> Counts:
-    """Return the counts of values above the requested thresholds."""
-    return Counts(values, np.asarray(args["thresholds"], dtype=np.float64))
-
-
-def layer(v: RowDirections, e: Floats, args: Args) -> Product:
-    """Return sum q min((t - a)+, b - a)."""
-    low = float(args["low"])
-    width = float(args["high"]) - float(args["low"])
-    return Product(np.copysign(np.clip(sizes(v.length, e, args) - low, 0.0, width), e), width, v)
-
-
-def layer_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    """Return how far a record moves a layer of scores."""
+def layer_summand(args: Args, columns: int) -> Ball:
+    """Return the ball of a layer of scores, of norm b - a; checks the arguments."""
     low, high = ends(args)
     if not high > low:
         raise ArgumentError(
             "argument high of the statistic (upper limit of the scores) must be larger than its argument low"
         )
-    return RecordSensitivity.ball((columns,), high - low, Derivations.LAYER)
+    return Ball(size=columns, top=high - low, derivation=Derivations.LAYER)
 
 
-def meat(v: RowDirections, e: Floats, args: Args) -> Square:
+def layer(ball: Ball, v: RowDirections, e: Floats, args: Args) -> Product:
+    """Return sum q min((t - a)+, b - a)."""
+    size = np.clip(sizes(v.length, e, args) - float(args["low"]), 0.0, ball.top)
+    return ball.product(np.copysign(size, e), v)
+
+
+def meat_summand(args: Args, columns: int) -> Outer:
+    """Return the outer products of the scores of both layers, of norm C'; checks the arguments."""
+    low, high = ends(args)
+    weight = check_weight(args)
+    return Outer(size=columns, top=low + weight * (high - low))
+
+
+def meat(outer: Outer, v: RowDirections, e: Floats, args: Args) -> Square:
     """Return the sum of products of the scores of both layers."""
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
     t = sizes(v.length, e, args)
     size = np.minimum(t, low) + weight * np.clip(t - low, 0.0, high - low)
-    return Square(
-        vectors=v.vectors, top=largest(args), length=size, size=size / np.maximum(v.length, SMALLEST)
-    )
-
-
-def meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    """Return how far a record moves the meat."""
-    check_layers(args)
-    return outer_sensitivity(columns, largest(args))
+    return outer.matrices(v.vectors, size, size / np.maximum(v.length, SMALLEST))
 
 
 def slope(t: Floats, args: Args) -> Floats:
     """Return psi, shape (rows,)."""
     low, high, weight = (float(args[name]) for name in ("low", "high", "weight"))
     return np.where(t <= low, 1.0, np.where(t <= high, weight, 0.0))
-
-
-def largest(args: Args) -> float:
-    """Return C'."""
-    low, high = float(args["low"]), float(args["high"])
-    return low + float(args["weight"]) * (high - low)
 
 
 def ends(args: Args) -> tuple[float, float]:
@@ -120,10 +103,9 @@ def ends(args: Args) -> tuple[float, float]:
     return low, check_number(args.get("high"), "high", low=max(low, SMALLEST), high=LARGEST)
 
 
-def check_layers(args: Args) -> None:
-    """Check the common arguments of the statistics of scores and tails."""
-    ends(args)
-    check_number(args.get("weight"), "weight", low=1.0, high=LARGEST)
+def check_weight(args: Args) -> float:
+    """Check and return the weight of the upper layer."""
+    return check_number(args.get("weight"), "weight", low=1.0, high=LARGEST)
 
 
 # ---- of the targets of a sparse regression
@@ -157,69 +139,63 @@ def _residual(rows: RowReader) -> Floats:
     return clipped(r, math.inf)
 
 
-def _counts(rows: RowReader) -> tuple[Counts]:
-    u, r = _forms(rows)
-    return (counted(sizes(u.length, r, rows.args), rows.args),)
-
-
-def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _counts_summand(args: Args, columns: int) -> Cells:
     width_of_forms(args, columns)
     positive(args, "unit")
-    return counted_sensitivity(args)
+    return Cells.from_args(args)
 
 
-def _score(rows: RowReader) -> tuple[Product]:
-    return (layer(*_forms(rows), rows.args),)
-
-
-def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    return layer_sensitivity(args, width_of_forms(args, columns))
-
-
-def _meat(rows: RowReader) -> tuple[Square]:
-    return (meat(*_forms(rows), rows.args),)
-
-
-def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    return meat_sensitivity(args, width_of_forms(args, columns))
-
-
-def _slopes(rows: RowReader) -> tuple[Product]:
+def _counts(rows: RowReader, cells: Cells) -> tuple[Counts]:
     u, r = _forms(rows)
-    product = u.vectors * slope(sizes(u.length, r, rows.args), rows.args)
-    product *= rows.read(np.asarray(rows.args["targets"])).columns()
-    return (_shrunk(product, float(rows.args["norm"])),)
+    return (cells.counts(sizes(u.length, r, rows.args)),)
 
 
-def _shrunk(vectors: Floats, norm: float) -> Product:
-    """Return the sum of vectors shrunk to a norm."""
-    along = RowDirections(made_finite(vectors))
-    return Product(np.minimum(along.length, norm), norm, along)
+def _score_summand(args: Args, columns: int) -> Ball:
+    return layer_summand(args, width_of_forms(args, columns))
 
 
-def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    check_layers(args)
+def _score(rows: RowReader, ball: Ball) -> tuple[Product]:
+    return (layer(ball, *_forms(rows), rows.args),)
+
+
+def _meat_summand(args: Args, columns: int) -> Outer:
+    return meat_summand(args, width_of_forms(args, columns))
+
+
+def _meat(rows: RowReader, outer: Outer) -> tuple[Square]:
+    return (meat(outer, *_forms(rows), rows.args),)
+
+
+def _slopes_summand(args: Args, columns: int) -> Ball:
+    ends(args)
+    check_weight(args)
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
             f"argument targets of the statistic must contain {size} column numbers, one for each "
             "column of its matrix transform"
         )
-    return RecordSensitivity.ball((size,), positive(args, "norm"), Derivations.SHRUNK_PRODUCTS)
+    return Ball(size=size, top=positive(args, "norm"), derivation=Derivations.SHRUNK_PRODUCTS)
+
+
+def _slopes(rows: RowReader, ball: Ball) -> tuple[Product]:
+    u, r = _forms(rows)
+    product = u.vectors * slope(sizes(u.length, r, rows.args), rows.args)
+    product *= rows.read(np.asarray(rows.args["targets"])).columns()
+    return (ball.shrunk(product),)
 
 
 # ---- means of columns, and whether bounds cut them
 
 
-def shrunk_sums(rows: RowReader) -> tuple[Product]:
-    """Return sum x_A shrunk to |x_A| <= C, shape (k,)."""
-    return (_shrunk(rows.read(np.asarray(rows.args["columns"])).columns(), float(rows.args["norm"])),)
-
-
-def _shrunk_sums_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _sums_summand(args: Args, columns: int) -> Ball:
     size = len(positions(args, "columns", columns))
-    norm = positive(args, "norm")
-    return RecordSensitivity.ball((size,), norm, Derivations.SHRUNK_ROWS)
+    return Ball(size=size, top=positive(args, "norm"), derivation=Derivations.SHRUNK_ROWS)
+
+
+def shrunk_sums(rows: RowReader, ball: Ball) -> tuple[Product]:
+    """Return sum x_A shrunk to |x_A| <= C, shape (k,)."""
+    return (ball.shrunk(rows.read(np.asarray(rows.args["columns"])).columns()),)
 
 
 def columns_outside(block: SiteBlock, args: Args) -> Floats:
@@ -247,20 +223,40 @@ def _outside_sensitivity(args: Args, columns: int) -> RecordSensitivity:
 _FORMS = (*COMMON, "columns", "transform", "unit")  # arguments of every statistic of scores
 
 LAYER_OPS: dict[str, SiteOp] = named(
-    op_of_terms(Statistics.SHRUNK_SUMS, shrunk_sums, _shrunk_sums_sensitivity, (*COMMON, "columns", "norm")),
+    op_of_terms(
+        name=Statistics.SHRUNK_SUMS,
+        summand=_sums_summand,
+        terms=shrunk_sums,
+        arguments=(*COMMON, "columns", "norm"),
+    ),
     SiteOp(
         name=Statistics.COLUMNS_OUTSIDE,
         function=columns_outside,
         sensitivity=_outside_sensitivity,
         arguments=(*COMMON, "columns"),
     ),
-    op_of_terms(Statistics.LAYERS_COUNTS, _counts, _counts_sensitivity, (*_FORMS, "thresholds")),
-    op_of_terms(Statistics.LAYERS_SCORE, _score, _score_sensitivity, (*_FORMS, "low", "high")),
-    op_of_terms(Statistics.LAYERS_MEAT, _meat, _meat_sensitivity, (*_FORMS, "low", "high", "weight")),
     op_of_terms(
-        Statistics.LAYERS_SLOPES,
-        _slopes,
-        _slopes_sensitivity,
-        (*_FORMS, "targets", "low", "high", "weight", "norm"),
+        name=Statistics.LAYERS_COUNTS,
+        summand=_counts_summand,
+        terms=_counts,
+        arguments=(*_FORMS, "thresholds"),
+    ),
+    op_of_terms(
+        name=Statistics.LAYERS_SCORE,
+        summand=_score_summand,
+        terms=_score,
+        arguments=(*_FORMS, "low", "high"),
+    ),
+    op_of_terms(
+        name=Statistics.LAYERS_MEAT,
+        summand=_meat_summand,
+        terms=_meat,
+        arguments=(*_FORMS, "low", "high", "weight"),
+    ),
+    op_of_terms(
+        name=Statistics.LAYERS_SLOPES,
+        summand=_slopes_summand,
+        terms=_slopes,
+        arguments=(*_FORMS, "targets", "low", "high", "weight", "norm"),
     ),
 )

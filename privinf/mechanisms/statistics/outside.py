@@ -13,8 +13,8 @@ import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import Args, positions, whole_number
-from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts
+from privinf.mechanisms.statistics.ops import SiteOp, named
+from privinf.mechanisms.statistics.summands import Cells, Copies, Counts
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.validation import check_flag
 from privinf.wire import Derivations, Statistics
@@ -23,7 +23,16 @@ from privinf.wire import Derivations, Statistics
 BETWEEN_MARKS = np.array([0.5])
 
 
-def _marks(rows: RowReader) -> tuple[Counts, ...]:
+def _marks_summand(args: Args, columns: int) -> Copies[Cells]:
+    chosen = positions(args, "columns", columns)
+    outcome = check_flag(args.get("outcome", False), "outcome")
+    size = len(chosen) + outcome + whole_number(args, "inputs", default=0, minimum=0)
+    if not size:
+        raise ArgumentError("columns must contain at least one column whose values are counted")
+    return Copies(Cells(BETWEEN_MARKS, Derivations.MARKS_OUTSIDE), size)
+
+
+def _marks(rows: RowReader, cells: Copies[Cells]) -> tuple[Counts, ...]:
     """Return the number of marks of every requested column."""
     args = rows.args
     marks = rows.outside(
@@ -31,20 +40,14 @@ def _marks(rows: RowReader) -> tuple[Counts, ...]:
         outcome=bool(args.get("outcome", False)),
         inputs=int(args.get("inputs", 0)),
     )
-    return tuple(Counts(mark, BETWEEN_MARKS) for mark in marks)
-
-
-def _marks_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    chosen = positions(args, "columns", columns)
-    outcome = check_flag(args.get("outcome", False), "outcome")
-    size = len(chosen) + outcome + whole_number(args, "inputs", default=0, minimum=0)
-    if not size:
-        raise ArgumentError("columns must contain at least one column whose values are counted")
-    return RecordSensitivity.positive_box((size,), 1.0, Derivations.MARKS_OUTSIDE)
+    return tuple(cells.part.counts(mark) for mark in marks)
 
 
 OUTSIDE_OPS: dict[str, SiteOp] = named(
     op_of_terms(
-        Statistics.VALUES_OUTSIDE, _marks, _marks_sensitivity, ("bits", "columns", "outcome", "inputs")
+        name=Statistics.VALUES_OUTSIDE,
+        summand=_marks_summand,
+        terms=_marks,
+        arguments=("bits", "columns", "outcome", "inputs"),
     )
 )

@@ -31,7 +31,6 @@ Replacing one record moves the sum by f(z) - f(z'), so that
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit
@@ -51,38 +50,11 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     vector,
 )
+from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
-from privinf.typing import Floats, Integers
+from privinf.typing import Floats
 from privinf.validation import check_array
 from privinf.wire import Derivations, Statistics
-
-__all__ = ["SPARSE_OPS", "from_isometric", "isometric_pairs"]
-
-
-# sqrt 2 from below, with so few digits that products with it stay exact.
-ROOT2_BELOW = 181.0 / 128.0
-ROOT2_BITS = 8  # binary digits that a product with it has more
-
-
-@lru_cache(maxsize=4)
-def isometric_pairs(size: int) -> tuple[Integers, Integers, Floats]:
-    """Return rows, columns and isometric factors of a (size, size) matrix's upper triangle, read-only."""
-    rows, columns = (index.astype(np.int64) for index in np.triu_indices(size))
-    factors = np.where(rows == columns, 1.0, ROOT2_BELOW)
-    for array in (rows, columns, factors):
-        array.setflags(write=False)
-    return rows, columns, factors
-
-
-def from_isometric(entries: Floats) -> Floats:
-    """Return the symmetric matrix whose isometric upper triangle is given, shape (k (k + 1) / 2,)."""
-    size = (math.isqrt(8 * len(entries) + 1) - 1) // 2
-    rows, columns, factors = isometric_pairs(size)
-    full = np.zeros((size, size))
-    full[rows, columns] = entries / factors
-    full[columns, rows] = full[rows, columns]
-    return full
-
 
 # Products with a residual, for peeling.
 

@@ -17,16 +17,17 @@ once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import SMALLEST, Args, made_finite, vector
+from privinf.mechanisms.statistics.isometric import isometric_pairs
 from privinf.mechanisms.statistics.loops import ScratchBuffers, above, lengths, nearest
 from privinf.mechanisms.statistics.ops import RecordSensitivity
-from privinf.mechanisms.statistics.regression import isometric_pairs
 from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
 from privinf.typing import Floats, Integers
 from privinf.wire import Derivations
@@ -36,6 +37,144 @@ MOST_CELLS = 256  # thresholds of one count
 SMALLEST_THRESHOLD = 2.0**-200  # values up to this count as 0
 MORE_BITS = 12  # binary digits of a product's number beyond an integer's
 NORM_ROOM = 1.0 - 2.0**-40  # factor for the rounding error of a norm in doubles
+
+# ---- summands
+
+
+class Summand(Protocol):
+    """A public set of vectors, one of which every record adds to a sum."""
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return how far replacing one vector of the set by another can move the sum."""
+
+
+S_co = TypeVar("S_co", bound=Summand, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies(Generic[S_co]):
+    """Several vectors of one set, one after the other: squared distances add up."""
+
+    part: S_co
+    count: int
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the sensitivity of all sums together: sqrt(count) times that of one."""
+        part = self.part.sensitivity()
+        root = math.sqrt(self.count)
+        return replace(
+            part,
+            shape=(self.count * part.size,),
+            l2=root * part.l2,
+            norm=None if part.norm is None else root * part.norm,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ball:
+    """Vectors of `size` entries with norm at most `top`: opposite ones are 2 `top` apart.
+
+    A statistic whose arguments leave less room passes the largest distance `apart` and norm `longest` that
+    it proves.
+    """
+
+    size: int
+    top: float
+    derivation: str
+    apart: float = math.inf
+    longest: float = math.inf
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the diameter and the radius of the set."""
+        l2 = min(2.0 * self.top, self.apart)
+        return RecordSensitivity(
+            shape=(self.size,),
+            l2=l2,
+            linf=l2,
+            bound=self.top,
+            derivation=self.derivation,
+            norm=min(self.top, self.longest),
+        )
+
+    def product(self, left: Floats, along: RowDirections) -> Product:
+        """Return the sum of numbers, which are cut to +-`top`, times directions."""
+        return Product(left, self.top, along)
+
+    def shrunk(self, vectors: Floats) -> Product:
+        """Return the sum of vectors, shape (size, rows), which are shrunk to a norm of `top`."""
+        along = RowDirections(made_finite(vectors))
+        return Product(np.minimum(along.length, self.top), self.top, along)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    """Matrices s s' in isometric entries, s of `size` entries with norm at most `top`.
+
+    ||a a' - b b'||^2 = |a|^4 + |b|^4 - 2 (a'b)^2 is at most 2 q^2, q = `top`^2, with equality for orthogonal
+    a and b of full length; for vectors of one entry it is at most q^2. A statistic whose argument is q itself
+    passes it as `square`, and its root as `top`.
+    """
+
+    size: int
+    top: float
+    square: float | None = None
+    derivation: str = Derivations.RANK_ONE
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest Frobenius distance of two matrices, and the largest norm of one."""
+        q = self.top**2 if self.square is None else self.square
+        l2 = q if self.size == 1 else math.sqrt(2.0) * q
+        return RecordSensitivity(
+            shape=(self.size * (self.size + 1) // 2,),
+            l2=l2,
+            linf=l2,
+            bound=q,
+            derivation=self.derivation,
+            norm=q,
+        )
+
+    def matrices(self, vectors: Floats, length: Floats, size: Floats | None = None) -> Square:
+        """Return the sum over vectors, shape (size, rows), of known length, which are shrunk to `top`."""
+        return Square(vectors=vectors, top=self.top, length=length, size=size)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Columns of U, or nothing: counts above thresholds, in the coordinates in which they are released."""
+
+    thresholds: Floats
+    derivation: str = Derivations.RUNNING_SUMS
+
+    @classmethod
+    def from_args(cls, args: Args) -> Cells:
+        """Return the cells between the requested thresholds; ArgumentError if these do not increase."""
+        thresholds = vector(args, "thresholds")
+        increasing = bool((np.diff(thresholds) > 0.0).all())
+        if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not increasing:
+            raise ArgumentError(
+                f"argument thresholds of the statistic must hold between 1 and {MOST_CELLS} nonnegative "
+                "numbers in increasing order"
+            )
+        return cls(thresholds)
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest distance of two columns, and the longest column."""
+        cells = len(self.thresholds)
+        return RecordSensitivity(
+            shape=(cells,),
+            l2=root_sensitivity(cells),
+            linf=1.0,
+            bound=1.0,
+            derivation=self.derivation,
+            norm=float(np.linalg.norm(root_matrix(cells)[:, -1])),
+        )
+
+    def counts(self, values: Floats) -> Counts:
+        """Return the counts of values."""
+        return Counts(values, self.thresholds)
+
+
+# ---- counts
 
 
 @lru_cache(maxsize=256)
@@ -116,22 +255,6 @@ class Counts:
         return ExactSum.from_integers(root @ sums.total.integers()), np.full(
             len(self.thresholds), 2.0**-DIGITS
         )
-
-
-def counted_sensitivity(args: Args) -> RecordSensitivity:
-    """Return how far a record moves U h; ArgumentError for thresholds that are not increasing."""
-    thresholds = vector(args, "thresholds")
-    if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not (np.diff(thresholds) > 0.0).all():
-        raise ArgumentError(
-            f"argument thresholds of the statistic must hold between 1 and {MOST_CELLS} nonnegative "
-            "numbers in increasing order"
-        )
-    cells = len(thresholds)
-    l2 = root_sensitivity(cells)
-    longest = float(np.linalg.norm(root_matrix(cells)[:, -1]))
-    return RecordSensitivity(
-        shape=(cells,), l2=l2, linf=1.0, bound=1.0, derivation=Derivations.RUNNING_SUMS, norm=longest
-    )
 
 
 def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:

@@ -27,8 +27,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from functools import lru_cache
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -37,11 +37,12 @@ from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.loops import ScratchBuffers, forms, like, on_grid, rooms
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
-from privinf.mechanisms.statistics.summands import Counts, Product, Square
+from privinf.mechanisms.statistics.summands import Counts, Product, Square, Summand
 from privinf.mechanisms.sums import FULL_SCALE, block_rows
 from privinf.typing import Floats, Integers
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Summand)
 
 # ---- rows
 
@@ -300,30 +301,64 @@ def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
                 total.add(part, shared)
 
 
-def _total(terms: Terms, block: SiteBlock, args: Args) -> Floats:
-    """Return the sum over a block: of records on their grid where digits are requested, else in doubles."""
-    if digits(args)[0]:
-        sums = TermSums(terms, block, args)
-        sums.update(block)
-        return sums.floats()
-    summands = terms(RowReader(block, args, exact=False))
-    return np.concatenate([term.plain() for term in summands])
+@dataclass(frozen=True, slots=True)
+class _Statistic(Generic[S]):
+    """A summand, made from the arguments of a query, and the terms of rows that keep to it."""
+
+    summand: Callable[[Args, int], S]
+    terms: Callable[[RowReader, S], Sequence[Term]]
+
+    def sensitivity(self, args: Args, columns: int) -> RecordSensitivity:
+        """Return the sensitivity that the summand states; checks the arguments."""
+        return self.summand(args, columns).sensitivity()
+
+    def sums(self, block: SiteBlock, args: Args) -> TermSums:
+        """Return an exact sum over blocks of rows."""
+        return TermSums(self._terms_of(block, args), block, args)
+
+    def total(self, block: SiteBlock, args: Args) -> Floats:
+        """Return the sum over a block: on the grid where digits are requested, else in doubles."""
+        if digits(args)[0]:
+            sums = self.sums(block, args)
+            sums.update(block)
+            return sums.floats()
+        terms = self._terms_of(block, args)(RowReader(block, args, exact=False))
+        return np.concatenate([term.plain() for term in terms])
+
+    def _terms_of(self, block: SiteBlock, args: Args) -> Terms:
+        """Return the terms of rows within the summand of these arguments."""
+        summand = self.summand(args, block.features.shape[1])
+        return lambda rows: self.terms(rows, summand)
 
 
 def op_of_terms(
     name: str,
-    terms: Terms,
-    sensitivity: Callable[[Args, int], RecordSensitivity],
+    summand: Callable[[Args, int], S],
+    terms: Callable[[RowReader, S], Sequence[Term]],
     arguments: tuple[str, ...],
     partition: Callable[[Args], tuple[str, str] | None] | None = None,
 ) -> SiteOp:
-    """Return a statistic that is a sum of terms."""
+    """Return a statistic that is a sum of terms.
+
+    Parameters
+    ----------
+    name : str
+    summand : callable (args, columns) -> Summand
+        Checks the arguments, and returns the set of vectors that a record may add.
+    terms : callable (rows, summand) -> sequence of terms
+        The contribution of rows, within the summand.
+    arguments : tuple of str
+        Names that `args` may hold.
+    partition : callable, optional
+        As of `SiteOp`.
+    """
+    statistic = _Statistic(summand, terms)
     return SiteOp(
         name=name,
-        function=partial(_total, terms),
-        sensitivity=sensitivity,
+        function=statistic.total,
+        sensitivity=statistic.sensitivity,
         arguments=arguments,
         version=2,
         partition=partition,
-        sums=partial(TermSums, terms),
+        sums=statistic.sums,
     )

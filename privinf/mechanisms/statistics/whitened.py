@@ -40,19 +40,27 @@ from privinf.mechanisms.statistics.block import (
     whole_number,
 )
 from privinf.mechanisms.statistics.layers import (
-    check_layers,
-    counted,
+    check_weight,
+    ends,
     layer,
-    layer_sensitivity,
+    layer_summand,
     meat,
-    meat_sensitivity,
-    outer_sensitivity,
+    meat_summand,
     sizes,
     slope,
 )
 from privinf.mechanisms.statistics.loops import lengths
-from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.summands import Counts, Product, RowDirections, Square, counted_sensitivity
+from privinf.mechanisms.statistics.ops import SiteOp, named
+from privinf.mechanisms.statistics.summands import (
+    Ball,
+    Cells,
+    Copies,
+    Counts,
+    Outer,
+    Product,
+    RowDirections,
+    Square,
+)
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, op_of_terms
 from privinf.typing import Floats, Quantity
 from privinf.validation import check_array, check_choice
@@ -113,110 +121,99 @@ def _scores(rows: RowReader) -> tuple[RowDirections, Floats]:
     return rows.once("scores", (*_UNITS, "residual_clip"), make_scores)
 
 
-def _columns(rows: RowReader) -> tuple[Counts, ...]:
-    z = rows.block.columns(rows.args, np.asarray(rows.args["columns"]))
-    return tuple(counted(column + 1.0, rows.args) for column in z.T)
-
-
-def _columns_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _columns_summand(args: Args, columns: int) -> Copies[Cells]:
     chosen = positions(args, "columns", columns)
     if not len(chosen):
         raise ArgumentError("columns must contain at least one column number")
-    column_sensitivity = counted_sensitivity(args)
-    root = math.sqrt(len(chosen))
-    norm = None if column_sensitivity.norm is None else root * column_sensitivity.norm
-    return RecordSensitivity(
-        shape=(len(chosen) * column_sensitivity.size,),
-        l2=root * column_sensitivity.l2,
-        linf=column_sensitivity.linf,
-        bound=column_sensitivity.bound,
-        derivation=column_sensitivity.derivation,
-        norm=norm,
-    )
+    return Copies(Cells.from_args(args), len(chosen))
 
 
-def _moments(rows: RowReader) -> tuple[Square]:
+def _columns(rows: RowReader, cells: Copies[Cells]) -> tuple[Counts, ...]:
+    z = rows.block.columns(rows.args, np.asarray(rows.args["columns"]))
+    return tuple(cells.part.counts(column + 1.0) for column in z.T)
+
+
+def _moments_summand(args: Args, columns: int) -> Outer:
+    _check(args, columns)
+    positive(args, "response_weight")
+    return Outer(size=columns + 1, top=positive(args, "clip"))
+
+
+def _moments(rows: RowReader, outer: Outer) -> tuple[Square]:
     z, root = _rows(rows)
     x = z.columns()
     fitted = z.forms(np.asarray(rows.args["theta"], dtype=np.float64)[None])[0]
     vectors = np.vstack([x, float(rows.args["response_weight"]) * _error(rows, fitted, root)])
-    return (Square(vectors=vectors, top=float(rows.args["clip"]), length=lengths(vectors)),)
+    return (outer.matrices(vectors, lengths(vectors)),)
 
 
-def _moments_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    _check(args, columns)
-    positive(args, "response_weight")
-    return outer_sensitivity(columns + 1, positive(args, "clip"))
-
-
-def _counts(rows: RowReader) -> tuple[Counts]:
-    quantity: Quantity = rows.args["quantity"]
-    if quantity == "residual":
-        return (counted(np.abs(_residuals(rows)), rows.args),)
-    v, e = _scores(rows)
-    values = np.square(v.length) if quantity == "length" else sizes(v.length, e, rows.args)
-    return (counted(values, rows.args),)
-
-
-def _counts_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _counts_summand(args: Args, columns: int) -> Cells:
     _check(args, columns)
     check_choice(args.get("quantity"), Quantity, "quantity")
-    return counted_sensitivity(args)
+    return Cells.from_args(args)
 
 
-def _gram(rows: RowReader) -> tuple[Square]:
-    v = _rows(rows)[0].forms(np.asarray(rows.args["whitening"], dtype=np.float64))
-    return (Square(vectors=v, top=float(rows.args["clip"]), length=lengths(v)),)
+def _counts(rows: RowReader, cells: Cells) -> tuple[Counts]:
+    quantity: Quantity = rows.args["quantity"]
+    if quantity == "residual":
+        return (cells.counts(np.abs(_residuals(rows))),)
+    v, e = _scores(rows)
+    values = np.square(v.length) if quantity == "length" else sizes(v.length, e, rows.args)
+    return (cells.counts(values),)
 
 
-def _gram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _gram_summand(args: Args, columns: int) -> Outer:
     _check(args, columns)
-    return outer_sensitivity(columns, positive(args, "clip"))
+    return Outer(size=columns, top=positive(args, "clip"))
 
 
-def _slopes(rows: RowReader) -> tuple[Square]:
+def _gram(rows: RowReader, outer: Outer) -> tuple[Square]:
+    v = _rows(rows)[0].forms(np.asarray(rows.args["whitening"], dtype=np.float64))
+    return (outer.matrices(v, lengths(v)),)
+
+
+def _hessian_summand(args: Args, columns: int) -> Outer:
+    _check(args, columns)
+    ends(args)
+    check_weight(args)
+    return Outer(size=columns, top=positive(args, "clip"))
+
+
+def _hessian(rows: RowReader, outer: Outer) -> tuple[Square]:
     """Return minus the derivative of the scores of both layers along v."""
     v, e = _scores(rows)
     psi = slope(sizes(v.length, e, rows.args), rows.args)
     psi[np.abs(e) >= float(rows.args.get("residual_clip", math.inf))] = 0.0
     root = np.sqrt(psi)
-    return (Square(vectors=v.vectors, top=float(rows.args["clip"]), length=v.length * root, size=root),)
+    return (outer.matrices(v.vectors, v.length * root, root),)
 
 
-def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _layer_summand(args: Args, columns: int) -> Ball:
     _check(args, columns)
-    check_layers(args)
-    return outer_sensitivity(columns, positive(args, "clip"))
+    return layer_summand(args, columns)
 
 
-def _layer(rows: RowReader) -> tuple[Product]:
-    return (layer(*_scores(rows), rows.args),)
+def _layer(rows: RowReader, ball: Ball) -> tuple[Product]:
+    return (layer(ball, *_scores(rows), rows.args),)
 
 
-def _layer_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _meat_summand(args: Args, columns: int) -> Outer:
     _check(args, columns)
-    return layer_sensitivity(args, columns)
+    return meat_summand(args, columns)
 
 
-def _meat(rows: RowReader) -> tuple[Square]:
-    return (meat(*_scores(rows), rows.args),)
+def _meat(rows: RowReader, outer: Outer) -> tuple[Square]:
+    return (meat(outer, *_scores(rows), rows.args),)
 
 
-def _meat_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _square_summand(args: Args, columns: int) -> Outer:
     _check(args, columns)
-    return meat_sensitivity(args, columns)
+    return Outer(size=1, top=positive(args, "residual_clip"), derivation=Derivations.SQUARED_RESIDUAL)
 
 
-def _square(rows: RowReader) -> tuple[Square]:
+def _square(rows: RowReader, outer: Outer) -> tuple[Square]:
     e = _residuals(rows)
-    return (Square(vectors=e[None], top=float(rows.args["residual_clip"]), length=np.abs(e)),)
-
-
-def _square_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    _check(args, columns)
-    return RecordSensitivity.positive_box(
-        (1,), positive(args, "residual_clip") ** 2, Derivations.SQUARED_RESIDUAL
-    )
+    return (outer.matrices(e[None], np.abs(e)),)
 
 
 def _check(args: Args, columns: int) -> None:
@@ -241,22 +238,51 @@ _SCORES = (*_UNITS, "unit", "residual_clip")  # and of those of residuals
 
 WHITENED_OPS: dict[str, SiteOp] = named(
     op_of_terms(
-        Statistics.WHITENED_COUNTS, _counts, _counts_sensitivity, (*_SCORES, "quantity", "thresholds")
+        name=Statistics.WHITENED_COUNTS,
+        summand=_counts_summand,
+        terms=_counts,
+        arguments=(*_SCORES, "quantity", "thresholds"),
     ),
     op_of_terms(
-        Statistics.WHITENED_COLUMNS,
-        _columns,
-        _columns_sensitivity,
-        ("center", "scale", "bits", "columns", "thresholds"),
+        name=Statistics.WHITENED_COLUMNS,
+        summand=_columns_summand,
+        terms=_columns,
+        arguments=("center", "scale", "bits", "columns", "thresholds"),
     ),
     op_of_terms(
-        Statistics.WHITENED_MOMENTS, _moments, _moments_sensitivity, (*_SCORES, "response_weight", "clip")
+        name=Statistics.WHITENED_MOMENTS,
+        summand=_moments_summand,
+        terms=_moments,
+        arguments=(*_SCORES, "response_weight", "clip"),
     ),
-    op_of_terms(Statistics.WHITENED_GRAM, _gram, _gram_sensitivity, (*_UNITS, "unit", "clip")),
     op_of_terms(
-        Statistics.WHITENED_HESSIAN, _slopes, _slopes_sensitivity, (*_SCORES, "low", "high", "weight", "clip")
+        name=Statistics.WHITENED_GRAM,
+        summand=_gram_summand,
+        terms=_gram,
+        arguments=(*_UNITS, "unit", "clip"),
     ),
-    op_of_terms(Statistics.WHITENED_SCORE, _layer, _layer_sensitivity, (*_SCORES, "low", "high")),
-    op_of_terms(Statistics.WHITENED_MEAT, _meat, _meat_sensitivity, (*_SCORES, "low", "high", "weight")),
-    op_of_terms(Statistics.WHITENED_SQUARE, _square, _square_sensitivity, _SCORES),
+    op_of_terms(
+        name=Statistics.WHITENED_HESSIAN,
+        summand=_hessian_summand,
+        terms=_hessian,
+        arguments=(*_SCORES, "low", "high", "weight", "clip"),
+    ),
+    op_of_terms(
+        name=Statistics.WHITENED_SCORE,
+        summand=_layer_summand,
+        terms=_layer,
+        arguments=(*_SCORES, "low", "high"),
+    ),
+    op_of_terms(
+        name=Statistics.WHITENED_MEAT,
+        summand=_meat_summand,
+        terms=_meat,
+        arguments=(*_SCORES, "low", "high", "weight"),
+    ),
+    op_of_terms(
+        name=Statistics.WHITENED_SQUARE,
+        summand=_square_summand,
+        terms=_square,
+        arguments=_SCORES,
+    ),
 )
