@@ -167,7 +167,7 @@ QUIET = (
 MUTANTS = {
     "layers with a fifth of their noise": Mutant("federation.curator", "_Planned.noised", *QUIET),
     "every release at the price of all": Mutant(
-        "glm.queries", "LeastSquaresQueries.price", "math.sqrt(share * ROUNDING)", "math.sqrt(ROUNDING)"
+        "glm.queries", "LeastSquaresQueries.price", "part_of_mu(self.mu, share)", "part_of_mu(self.mu, 1.0)"
     ),
 }
 
