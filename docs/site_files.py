@@ -1,6 +1,6 @@
 """What the site has in addition to docs/: the README, results, vignettes, and the pages of the API.
 
-mkdocs runs the three hooks at the end. The tests use `names_by_page`, which says where each public name is.
+mkdocs runs the four hooks at the end. The tests use `names_by_page`, which says where each public name is.
 A link goes to a page of the site where there is one; a link to code becomes its text.
 """
 
@@ -47,6 +47,7 @@ LONGEST_VALUE = 120  # characters of a type or constant that the index shows
 CONNECTED = ("marginaleffects", "sklearn")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
 TAGGED = re.compile(r"^```(\w+) (?:ci|verify)(?: \w+)?$", re.MULTILINE)
+BASES = re.compile(r'<p class="doc doc-class-bases">\s*Bases: (.*?)</p>', re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -210,6 +211,16 @@ def relinked(text: str, page: str, known: set[str]) -> str:
     return TAGGED.sub(r"```\1", "".join(parts))
 
 
+def public_bases(html: str) -> str:
+    """Return a page without base classes of this package that are not public, which have no link."""
+
+    def line(match: re.Match[str]) -> str:
+        bases = [base for base in match[1].split(", ") if "<a " in base or "privinf" not in base]
+        return f'<p class="doc doc-class-bases">Bases: {", ".join(bases)}</p>' if bases else ""
+
+    return BASES.sub(line, html)
+
+
 # ---- what mkdocs calls
 
 
@@ -248,3 +259,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Turn links of the repository into links of the site."""
     return relinked(markdown, page.file.src_uri, {file.src_uri for file in files})
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Show public base classes alone on the pages of the API."""
+    return public_bases(output) if page.file.src_uri.startswith("reference/") else output

@@ -87,6 +87,22 @@ def test_links_go_to_pages_of_the_site_and_code_becomes_its_text():
     assert site.relinked("```python ci\n[x](y.md)\n```", "tables.md", known) == "```python\n[x](y.md)\n```"
 
 
+def test_base_classes_that_are_not_public_are_left_out():
+    linked = '<a class="autorefs" href="#x">Results</a>'
+    page = '<p class="doc doc-class-bases">\n  Bases: <code>{}</code>, <code><span title="privinf.x.Hidden">Hidden</span></code></p>rest'
+    assert "<span>ValueError</span>" in site.public_bases(page.format("<span>ValueError</span>"))
+    shown = site.public_bases(page.format(linked))
+    assert shown == f'<p class="doc doc-class-bases">Bases: <code>{linked}</code></p>rest'
+    assert site.public_bases(page.format('<span title="privinf.x.Inner">Inner</span>')) == "rest"
+
+
+def test_every_name_of_the_index_has_a_line():
+    index = site.reference_index()
+    assert "| [`OLS`][privinf.glm.named.OLS] | Linear regression of one table" in index
+    assert index.count("| [`") > 200
+    assert sum(line.endswith("|  |") for line in index.splitlines()) <= 2  # names of others' types
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: make docs installs it")
