@@ -89,7 +89,8 @@ def test_links_go_to_pages_of_the_site_and_code_becomes_its_text():
 
 def test_base_classes_that_are_not_public_are_left_out():
     linked = '<a class="autorefs" href="#x">Results</a>'
-    page = '<p class="doc doc-class-bases">\n  Bases: <code>{}</code>, <code><span title="privinf.x.Hidden">Hidden</span></code></p>rest'
+    hidden = '<code><span title="privinf.x.Hidden">Hidden</span></code>'
+    page = f'<p class="doc doc-class-bases">\n  Bases: <code>{{}}</code>, {hidden}</p>rest'
     assert "<span>ValueError</span>" in site.public_bases(page.format("<span>ValueError</span>"))
     shown = site.public_bases(page.format(linked))
     assert shown == f'<p class="doc doc-class-bases">Bases: <code>{linked}</code></p>rest'
