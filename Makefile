@@ -102,6 +102,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=tests $(BIN)/python -m support.words
 
 vignettes-quick: $(VENV)/.installed ## every vignette with few draws, pages in a scratch folder: five minutes on two cores
 	$(BIN)/python vignettes/quick.py

@@ -50,7 +50,7 @@ def model_of(result: Results, rows: Table) -> Any:
     rows : table
         Rows at hand, such as a grid of values or a public table, with the columns of the formula: what
         marginaleffects calls the model's data. The rows of the fit stay with their owner. Averages are over
-        these rows, and are no averages over the people of the fit.
+        these rows, not over the people of the fit.
 
     Returns
     -------

@@ -477,9 +477,9 @@ def write_rows(
     Parameters
     ----------
     target : Path or None
-        Of `rows_target`; None: there is one block, which stays in memory. Next to a file is its JSON,
-        ``<name>.json``, with the SHA-256 of the rows: it is written last, by renaming, and without it a
-        Parquet file is no release.
+        As `rows_target` returns it. None: there is one block, which stays in memory. A JSON file next to the
+        rows, ``<name>.json``, holds their SHA-256. It is written last, by renaming, and a Parquet file
+        without it is not a release.
     release : Release
         All but the arrays of rows.
     blocks : iterable of mapping

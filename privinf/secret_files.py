@@ -160,7 +160,7 @@ def _opened_folder(folder: Path, subject: str, *, sticky: bool = False) -> Itera
 
 
 def _opened(path: Path, flags: int, folder: int | None, subject: str) -> int:
-    """Open a file of an opened folder; StorageError for a link, a pipe, or whatever else is no file."""
+    """Open a file of an opened folder; StorageError for links, pipes and all else that is not a file."""
     name = path if folder is None else path.name
     try:
         return os.open(name, flags | SAFELY, 0o600, dir_fd=folder)

@@ -304,8 +304,8 @@ def compose(losses: Iterable[Loss]) -> Total:
     Notes
     -----
     **Privacy.** Reads no rows. The epsilon(delta) of a mixture is exact when the parameters of the releases
-    were fixed beforehand; limits that are enforced while parameters are chosen on the fly belong in mu^2,
-    rho or pure epsilon, as :class:`~privinf.accounting.Budget` holds them.
+    were fixed in advance; limits that are enforced while parameters are chosen on the fly belong in mu^2, rho
+    or pure epsilon, as :class:`~privinf.accounting.Budget` holds them.
 
     Examples
     --------

@@ -63,7 +63,7 @@ class PlanReport:
     Notes
     -----
     **Privacy.** Reads no rows. The epsilon of a mixed plan is exact, and smaller than what a ledger's limit
-    in mu^2 or rho would charge, because the plan is fixed beforehand.
+    in mu^2 or rho would charge, because the plan is fixed in advance.
     """
 
     lines: tuple[PlannedRelease, ...]

@@ -197,9 +197,10 @@ def load_schema(path: AnyPath) -> Schema:
     Raises
     ------
     StorageError
-        There is no such file, or it is no text.
+        The file does not exist, or is not a text file.
     SchemaError
-        It is no TOML, or says what a schema does not; the message names the column and the word.
+        The file is not TOML, or has keys that a schema does not have; the message names the column and the
+        key.
 
     Notes
     -----

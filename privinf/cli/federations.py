@@ -132,8 +132,8 @@ def init_command(
     Each site makes its bundle file with 'privinf site init'. Send federation.json from the new folder to
     every site. This file is public: it has the public keys of all sites, the schema, and the certificate by
     which sites recognize the server. Keep ca.key, server.key and analyst.key secret. Queries are signed with
-    analyst.key, unless --analyst lists other analysts. Whoever distributes federation.json could add a false
-    site. To exclude this, the sites should compare the printed digest, for example by telephone.
+    analyst.key, unless --analyst lists other analysts. A person who distributes federation.json could add a
+    false site. To exclude this, the sites should compare the printed digest, for example by telephone.
 
     \b
     Example: privinf federation init hospitals *.bundle.json --host server.example

@@ -185,7 +185,7 @@ class Envelope:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Envelope:
-        """Read back what `fields` are; no field is no envelope. StorageError if it is not that."""
+        """Return the envelope of `fields`, an empty one without fields; StorageError if they are invalid."""
         if not fields:
             return cls()
         plain = {name: text for name, text in fields.items() if not name.startswith(HEAD_FIELD)}

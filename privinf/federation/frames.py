@@ -173,7 +173,7 @@ def send(connection: socket.socket, message: Message, timeout: float, **fields: 
 
 
 def receive(connection: socket.socket, timeout: float, largest: int) -> tuple[Mapping[str, str], Message]:
-    """Return a message that arrives within the time: OSError if none does, StorageError if it is no such."""
+    """Return a message that arrives within the time: OSError if none does, StorageError if it is not one."""
     end = time.monotonic() + timeout
     header = receive_header(connection, end, largest)
     return header.fields, unframe(header, receive_body(connection, header, end))

@@ -118,9 +118,9 @@ class SiteDesigns:
         AlignmentError
             It is not made from the site's own schema.
         SchemaError
-            It is no design, or uses columns that are unavailable.
+            The design is invalid, or uses columns that are unavailable.
         NotAvailableError
-            It is larger than sites take.
+            The design is larger than sites accept.
         """
         design = _design_of(content)
         self._check_schema(design)

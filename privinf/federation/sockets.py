@@ -75,9 +75,9 @@ class RemoteSite:
         ------
         SiteConnectionError
             No daemon answers at the path within the time; whether it has charged the query is not known,
-            and asking again costs nothing more.
+            and repeating the query costs nothing more.
         StorageError
-            What came back is no answer.
+            The reply is not a valid answer.
         """
         return self.exchange(query, name, {})[0]
 
@@ -172,8 +172,8 @@ class SocketFederation(ReplyVerifier):
         A site is not there in time, another one answers at its socket, or sites have different columns or
         bounds; the message names one.
     ArgumentError
-        There is no site, a name is no text, or a time is not positive; the roster has no verifying keys, or
-        lacks a site.
+        There is no site, a name is not a string, or a time is not positive; the roster has no verifying keys,
+        or lacks a site.
     StorageError
         The file of heads is damaged; or a site's ledger is older than one seen before, which is reported as a
         refusal of the site.

@@ -185,8 +185,8 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        **Privacy.** The file is a secret: whoever reads it can remove the noise. A key under which nothing
-        was drawn is replaced by one of this server.
+        **Privacy.** The file is a secret: a person who reads it can remove the noise. A key under which
+        nothing was drawn is replaced by one of this server.
         """
         return self._noise.remember(path, begun=begun)
 

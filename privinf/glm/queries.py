@@ -369,7 +369,7 @@ class Counting:
 
 
 def counted_columns(rows: GlmRows) -> list[int]:
-    """Return the columns whose bounds may be narrowed: bounded ones that are no indicators."""
+    """Return the columns whose bounds may be narrowed: bounded ones that are not indicators."""
     design = rows.design
     return [j for j, column in enumerate(design.columns) if j != design.constant and not column.indicator]
 

@@ -156,8 +156,8 @@ class ScoreSurface:
         Parameters
         ----------
         v, normals : (N, m) arrays
-            Starting points and unit normals; a zero normal is no constraint. A start along its normal,
-            which has no direction on the hyperplane, gives way to an axis.
+            Starting points and unit normals; a zero normal constrains nothing. A start along its normal has
+            no direction on the hyperplane and is replaced by an axis.
 
         Returns
         -------

@@ -74,7 +74,8 @@ def array_rows(
     Raises
     ------
     ArgumentError, SchemaError, AlignmentError
-        Shapes or labels of rows do not fit, or a column's is no text; no message holds a value.
+        Shapes or labels of rows do not fit, or the label of a column is not a string; no message holds a
+        value.
     """
     finite = numeric and missing == "raise"
     check_same_labels(X, y)

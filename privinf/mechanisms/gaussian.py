@@ -296,7 +296,7 @@ def noisy_scalar(
     Raises
     ------
     ArgumentError
-        The level is named in none or two ways, or the value is no number by its type; nothing was spent.
+        The level is given in no way or in two ways, or the value's type is not a number; nothing was spent.
     BudgetExceededError
         The ledger's limit would be passed; the value was not read.
 

@@ -378,7 +378,7 @@ def weight_bound(design: Design, weights: str | None) -> float:
 
 
 def observation_weights(design: Design, rows: Rows, weights: str | None) -> Floats | None:
-    """Return weights inside their bounds, shape (n,), None without; SchemaError where they are no numbers."""
+    """Return weights inside their bounds, shape (n,), or None; SchemaError where they are not numbers."""
     if weights is None:
         return None
     if not isinstance(rows.features, pd.DataFrame) or weights not in rows.features:

@@ -344,8 +344,8 @@ class NoisyTopK:
         Raises
         ------
         ArgumentError
-            v is no vector of numbers by its type, or has fewer entries, or candidates, than k. Nothing was
-            spent, and no entry read.
+            v is not a vector of a numeric type, or has fewer entries or candidates than k. Nothing was spent,
+            and no entry was read.
         BudgetExceededError
             The ledger's limit would be passed; v was not read.
 

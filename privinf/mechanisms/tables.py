@@ -172,9 +172,9 @@ def source_of(data: Table) -> Source:
     Raises
     ------
     SchemaError
-        It is no table with named columns.
+        The object is not a table with named columns.
     StorageError
-        There is no such file, or it is of a kind that is not known.
+        The file does not exist, or its type is not supported.
     NotAvailableError
         pyarrow is needed and not installed.
     """

@@ -86,7 +86,7 @@ class MixedLeastSquares:
     variances that disjoint rows show (`shown_sampling`). t quantiles with k - d degrees of freedom go with it
     (`df`): without noise, given the rows' x, the distribution is exactly theirs. A sandwich of the k rows
     would be short where k is small (k/4 degrees of freedom, not k), and too long for disjoint rows, whose own
-    products are no error.
+    products are not errors.
 
     **Score test.** With e = y - X b and t = S b, ``X_0 = X + e t' k/(e'e)`` has ``X_0'e = N psibar(b)``, and
     given D its rows are independent of e under the null. So the ordinary F test of e on X_0 is exact for
@@ -196,7 +196,7 @@ class MixedLeastSquares:
         self.A, self.g = self._equations()
 
     def scores(self, beta: Floats) -> None:
-        """Return None: mixed rows are no records, and the means have none."""
+        """Return None: mixed rows are not records, and the means have no scores."""
         return
 
     def residual_variance(self, beta: Floats) -> float:

@@ -84,7 +84,7 @@ def normal_meat(X: Floats, y: Floats, slopes: Floats, gram: Floats, S: Floats) -
     "hadamard", whose rows are orthogonal, it is too much by n/(n - k).
 
     A sandwich of the rows has four moments of each: for a row of n/k people it adds k/n times the people's
-    ``mean(d d' e^2)``, which is no error of the total, and where rows are normal its relative variance is
+    ``mean(d d' e^2)``, which is not an error of the total, and where rows are normal its relative variance is
     8/k, that of this 2/k. By `residual_excess` the residuals at the estimate are larger than at the truth.
     """
     e = y - X @ slopes

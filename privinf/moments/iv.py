@@ -53,7 +53,7 @@ class Stages:
         released columns.
     endogenous : (p,) bool array
     excluded : (l,) bool array
-        Instruments that are no columns of the structural equation.
+        Instruments that are not columns of the structural equation.
     """
 
     design: Design
@@ -68,7 +68,7 @@ class Stages:
         Raises
         ------
         SchemaError
-            The text is no such formula.
+            The text is not such a formula.
         ArgumentError
             There are fewer instruments than endogenous columns.
         """

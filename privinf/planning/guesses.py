@@ -72,7 +72,7 @@ class Guesses:
     Raises
     ------
     ArgumentError
-        A guess is no number of its kind.
+        A guess is not a number of the required kind.
 
     Notes
     -----

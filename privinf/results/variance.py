@@ -64,7 +64,7 @@ class VarianceFormula:
     the square of ``bse_sampling`` where that is known. What the covariance then differs by from the sum of
     its terms is called "unattributed": the error of the estimates, around 0. `standard_errors` says how well
     the terms are known. Where a term is a difference and negative, `notes` say so. A bias that intervals
-    allow for is no variance and in no term.
+    allow for is not a variance and is not part of any term.
 
     Examples
     --------

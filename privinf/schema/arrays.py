@@ -97,7 +97,7 @@ def plain_numbers(column: Any) -> Any:
 def kinds_of(table: Table) -> dict[str, ColumnKind]:
     """Return the kind of each column of a table with names, by its type alone; no value is read.
 
-    Raises SchemaError if it is none, or a name is no text.
+    Raises SchemaError if it is not a table, or a name is not a string.
     """
     frame = named_frame(table)
     kinds: dict[str, ColumnKind] = {}

@@ -37,7 +37,7 @@ def absorbed(formula: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
     Raises
     ------
     SchemaError
-        What stands after the ``|`` are no names of declared factors.
+        A name after the ``|`` is not a declared factor.
     """
     parts = parted(formula) if isinstance(formula, str) and isinstance(schema, Schema) else [""]
     if len(parts) == 1:

@@ -46,7 +46,7 @@ def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | No
     Raises
     ------
     SchemaError
-        A text is no term of the schema's columns, the constant is taken out, no private column is a number
+        A text is not a term of the schema's columns, the constant is removed, no private column is a number
         alone, or there is only one.
     """
     if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
@@ -121,9 +121,9 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     Raises
     ------
     SchemaError
-        The text is no formula of the schema's columns, or the response stands among them too.
+        The text is not a formula of the schema's columns, or the response is also a regressor.
     NotAvailableError
-        A column is no sum of released ones, or the release came from arrays, which have no formulas.
+        A column is not a sum of released ones, or the release came from arrays, which have no formulas.
     """
     if released.schema is None:
         raise NotAvailableError(
@@ -163,7 +163,7 @@ def each_formula(formula: str | Sequence[str], fit: Callable[[str], Fitted]) -> 
     Raises
     ------
     SchemaError
-        A text is no formula, or there is none.
+        A text is not a formula, or there is none.
     """
     if isinstance(formula, str):
         responses, _, right = formula.partition("~")

@@ -72,7 +72,7 @@ def new_blocks(
 
 
 def internal_column(schema: Schema, column: Column) -> Column:
-    """Return the column that stands for one of the formula's: itself, if it is no product and no power."""
+    """Return the column that stands for one of the formula's: itself, unless it is a product or a power."""
     powers: Counter[str] = Counter()
     other_pieces: list[Piece] = []
     for piece in column.pieces:
@@ -132,7 +132,7 @@ def checked_basis(schema: Schema | None, internal: Sequence[Column], raw: Sequen
 
 
 def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) -> Floats | tuple[int, ...]:
-    """Return M with ``raw = internal @ M``, shape (p, p), or the raw columns that are no such sums.
+    """Return M with ``raw = internal @ M``, shape (p, p), or the raw columns that are not such sums.
 
     Notes
     -----

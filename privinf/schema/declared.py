@@ -159,7 +159,7 @@ class Factor:
 
     @property
     def categorical(self) -> bool:
-        """True if a formula that names the column means a factor (levels that are no numbers)."""
+        """True if the column is a factor in formulas (its levels are not numbers)."""
         return _kind(self.levels[0]) != "number"
 
     @property

@@ -97,7 +97,7 @@ def inputs(source: str) -> tuple[str, ...]:
 def parse(source: str) -> ast.expr:
     """Return the checked syntax tree of `source`.
 
-    Raises SchemaError if the text is no expression, too long, or uses anything outside the whitelist.
+    Raises SchemaError if the text is not an expression, is too long, or uses anything outside the whitelist.
     """
     if len(source) > MAX_LENGTH:
         raise SchemaError(f"an expression may have at most {MAX_LENGTH} characters")
@@ -112,7 +112,7 @@ def parse(source: str) -> ast.expr:
 
 
 def called_name(node: ast.expr) -> str | None:
-    """Return the name that a call uses, without the numpy prefix; None if it is no plain call."""
+    """Return the name that a call uses, without the numpy prefix; None if it is not a plain call."""
     if not isinstance(node, ast.Call):
         return None
     target = node.func

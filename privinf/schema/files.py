@@ -68,9 +68,10 @@ def read_schema(path: str | PathLike[str]) -> SchemaFile:
     Raises
     ------
     StorageError
-        There is no such file, or it is no text.
+        The file does not exist, or is not a text file.
     SchemaError
-        It is not TOML, or has keys that a schema does not have; the message names the column and the key.
+        The file is not TOML, or has keys that a schema does not have; the message names the column and the
+        key.
     """
     text = read_text(path, "a schema")
     reason = ""

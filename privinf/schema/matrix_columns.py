@@ -87,7 +87,7 @@ def aligned_bounds(
     SensitivityError
         If a private column has neither bounds nor a radius.
     SchemaError
-        If the number of pairs fits nothing, a name is unknown or a pair is no pair of bounds.
+        If the number of pairs fits nothing, a name is unknown, or a pair is not a valid pair of bounds.
     """
     hidden = [name for name, flag in zip(names, private, strict=True) if flag]
     if isinstance(bounds, str):

@@ -241,7 +241,7 @@ class Reader:
 def as_frame(table: Table) -> pd.DataFrame:
     """Return `table` as a DataFrame with one column a variable.
 
-    Raises SchemaError if it is no table, or its columns differ in length.
+    Raises SchemaError if it is not a table, or its columns differ in length.
     """
     if isinstance(table, pd.DataFrame):
         return table

@@ -463,7 +463,7 @@ def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
 
 
 def require_number(schema: Schema, name: str) -> None:
-    """Raise SchemaError if a column's levels are no numbers."""
+    """Raise SchemaError if a column's levels are not numbers."""
     if schema[name].categorical:
         raise SchemaError(
             f"column {name!r} has levels that are not numbers; use it by itself or as C({name})"

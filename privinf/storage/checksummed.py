@@ -58,7 +58,7 @@ def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict
     A record without a checksum passes: it was written by an earlier version of the package. One that has
     other fields does not: a checksum whose name is damaged is none.
 
-    Raises StorageError if it is no JSON object with these fields, or its checksum does not match.
+    Raises StorageError if it is not a JSON object with these fields, or its checksum does not match.
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
         raise StorageError(
@@ -94,8 +94,8 @@ def parse_json(text: str | bytes, subject: str, *, constants: bool = False) -> A
     Raises
     ------
     StorageError
-        It is not JSON, or JSON that two programs may read as two things: a key occurs twice in an object, a
-        number has no end, a text is no Unicode, lists are nested without end.
+        The text is not JSON, or is JSON that two programs may read differently. Examples are a key that
+        occurs twice in an object, a number or a nesting of lists without end, and a text that is not Unicode.
     """
     place = ""
     try:

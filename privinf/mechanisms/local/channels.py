@@ -83,7 +83,7 @@ class FeaturePlan:
         Raises
         ------
         ArgumentError
-            A name is no responded feature, or a share is not positive.
+            A name is not a responded feature, or a share is not positive.
         """
         names = [feature.name for feature in self.responded]
         if unknown := [name for name in named if name not in names]:
@@ -141,7 +141,7 @@ def plan_features(design: Design, binary: Iterable[str], mechanism: BinaryMechan
     Raises
     ------
     ArgumentError
-        A name in `binary` is no private column of the design, or not one of 0 and 1.
+        A name in `binary` is not a private column of the design, or its values are not 0 and 1.
     """
     named = _binary_columns(design, binary)
     if mechanism == "gaussian":

@@ -33,7 +33,7 @@ class PartyPlan:
     schema : Schema
         Its columns, all private, with public bounds or levels.
     epsilon, delta : float
-        Budget of its one release; ``epsilon=inf`` is no noise, for simulation only.
+        Budget of its one release; ``epsilon=inf`` adds no noise, for simulation only.
     mu, rho : float
         The same in Gaussian or concentrated DP, in place of epsilon; delta is then the one to report at.
     """

@@ -36,7 +36,7 @@ class Dialect:
     double, whole, text : str
         Types of doubles, of integers of 64 bits, and of texts.
     nan : str
-        Condition that the double ``{}`` is no number.
+        Condition that the double ``{}`` is not a number.
     same : str
         Condition that the texts ``{0}`` and ``{1}`` are the same, byte by byte, whatever their collation.
     factor : str

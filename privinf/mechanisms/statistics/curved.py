@@ -4,8 +4,8 @@ x stands for (clip(x, bounds) - center) / scale and eta = x'theta + intercept at
 mean at eta, c its derivative, e = y - m, y inside its public bounds; v = T'x for a public matrix T. Every row
 has a public weight o (1, or the column `weight` over `weight_unit`, where that is positive), and eta the log
 of the column `exposure`. Of many columns x may hold `columns` alone, and v a public `offset`, T's row of a
-constant that is no column: neither is in what bounds a record. What a record adds is bounded by these norms,
-whatever x, y, theta and T are:
+constant that is not a column: neither is in what bounds a record. What a record adds is bounded by these
+norms, whatever x, y, theta and T are:
 
 - weights **in x alone**, w = o min(1, B / (o q), K / (o k)): q = |v| max(m, 1 - m) bounds the logistic score
   and k = c |v|^2 is the norm of the Hessian. The same w stand in score and Hessian, so that a right mean

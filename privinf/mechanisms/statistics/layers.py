@@ -202,7 +202,7 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
     """Return how many values of some columns lie outside their public bounds, shape (k,).
 
     Those within a step of the grid of values, 2^-20 of half their range, do not count: a bound that single
-    precision rounds is no cut.
+    precision rounds does not clip.
     """
     chosen = np.asarray(args["columns"])
     x = block.features[:, chosen]

@@ -4,7 +4,7 @@
 derived column, whose input does. Replacing a record changes each of the k marks, 0 or 1, by 1 at most: the l2
 sensitivity of all counts together is sqrt k, attained by a record that is outside everywhere in place of one
 that is inside. Values within 2^-20 of half the range beyond a bound do not count: a bound that single
-precision rounds is no cut.
+precision rounds does not clip.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class _CellSums:
         self.rows = 0
 
     def update(self, places: Integers) -> None:
-        """Add records by their cells; 0 is no cell."""
+        """Add records by their cells; 0 stands for no cell."""
         self.take(len(places), np.bincount(places, minlength=self.total.shape[0] + 1)[1:])
 
     def take(self, count: int, cells: Integers) -> None:
