@@ -31,8 +31,9 @@ from privinf.mechanisms.statistics.block import (
     vector,
 )
 from privinf.mechanisms.statistics.layers import width_of_forms
-from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
 from privinf.mechanisms.statistics.scores import FORM_ARGUMENTS, clipped_forms
+from privinf.mechanisms.statistics.summands import Box, stated
 from privinf.typing import Floats
 from privinf.validation import check_choice
 
@@ -64,13 +65,13 @@ def paper_gradient(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(step @ x * (x_unit * unit), dtype=np.float64)
 
 
-def _paper_gradient_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _paper_gradient_summand(args: Args, columns: int) -> Box:
     check_choice(args.get("form"), FORMS, "form")
     c = positive(args, "column_bound")
     top = positive(args, "residual_clip")
     if args["form"] == "response":
         top += c * float(np.abs(np.asarray(args.get("beta", ()), dtype=np.float64)).sum())
-    return RecordSensitivity.box((columns,), c * top, "2 c_x R, R the bound of the residual")
+    return Box(shape=(columns,), bound=c * top, derivation="2 c_x R, R the bound of the residual")
 
 
 def precision_gradient(block: SiteBlock, args: Args) -> Floats:
@@ -84,10 +85,10 @@ def precision_gradient(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(fitted @ x * (x_unit * unit), dtype=np.float64)
 
 
-def _precision_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _precision_summand(args: Args, columns: int) -> Box:
     vector(args, "weights", len(positions(args, "columns", columns)))
     top = positive(args, "column_bound") * positive(args, "clip")
-    return RecordSensitivity.box((columns,), top, "2 c_x R_w")
+    return Box(shape=(columns,), bound=top, derivation="2 c_x R_w")
 
 
 def paper_scores(block: SiteBlock, args: Args) -> Floats:
@@ -99,9 +100,9 @@ def paper_scores(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(r @ forms * (unit * r_unit), dtype=np.float64)
 
 
-def _scores_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _scores_summand(args: Args, columns: int) -> Box:
     top = positive(args, "clip") * positive(args, "residual_clip")
-    return RecordSensitivity.box((width_of_forms(args, columns),), top, "2 R_w R")
+    return Box(shape=(width_of_forms(args, columns),), bound=top, derivation="2 R_w R")
 
 
 def single_slopes(block: SiteBlock, args: Args) -> Floats:
@@ -116,13 +117,13 @@ def single_slopes(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", forms, x) * (unit * x_unit), dtype=np.float64)
 
 
-def _single_slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _single_slopes_summand(args: Args, columns: int) -> Box:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(f"targets must name {size} columns, one for each column of transform")
     positive(args, "residual_clip")
     top = positive(args, "clip") * positive(args, "column_clip")
-    return RecordSensitivity.box((size,), top, "2 R_w c, |w_j'x| <= R_w and |x_j| <= c")
+    return Box(shape=(size,), bound=top, derivation="2 R_w c, |w_j'x| <= R_w and |x_j| <= c")
 
 
 _SCORES = (*FORM_ARGUMENTS, "residual_clip")
@@ -131,22 +132,24 @@ PAPER_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name="paper_gradient",
         function=paper_gradient,
-        sensitivity=_paper_gradient_sensitivity,
+        sensitivity=stated(_paper_gradient_summand),
         arguments=(*COMMON, "column_bound", "residual_clip", "form"),
         wide=True,
     ),
     SiteOp(
         name="precision_gradient",
         function=precision_gradient,
-        sensitivity=_precision_sensitivity,
+        sensitivity=stated(_precision_summand),
         arguments=(*COMMON, "column_bound", "clip", "columns", "weights"),
         wide=True,
     ),
-    SiteOp(name="paper_scores", function=paper_scores, sensitivity=_scores_sensitivity, arguments=_SCORES),
+    SiteOp(
+        name="paper_scores", function=paper_scores, sensitivity=stated(_scores_summand), arguments=_SCORES
+    ),
     SiteOp(
         name="single_slopes",
         function=single_slopes,
-        sensitivity=_single_slopes_sensitivity,
+        sensitivity=stated(_single_slopes_summand),
         arguments=(*_SCORES, "targets", "column_clip"),
     ),
 )

@@ -25,7 +25,7 @@ from privinf.federation.secure.masking import plan_sum
 from privinf.federation.secure.server import masked_sum
 from privinf.federation.secure.site import quantised, read_terms
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.statistics.ops import RecordSensitivity
+from privinf.mechanisms.statistics.summands import Ball
 from studies.simulation import binomial_limits
 
 FIVE = ("a", "b", "c", "d", "e")
@@ -116,7 +116,7 @@ def test_the_price_is_that_of_the_grid():
     assert steps / (coarse.site_scale / coarse.grid * math.sqrt(7)) == pytest.approx(0.5, rel=1e-6)
     with pytest.raises(SensitivityError, match="too small"):
         plan_sum(
-            RecordSensitivity.ball((10**6,), 1.0, "x"),
+            Ball(size=10**6, top=1.0, derivation="x").sensitivity(),
             1e-3,
             label="x",
             op="y",

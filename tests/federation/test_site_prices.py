@@ -22,13 +22,13 @@ from privinf.errors import PrivinfError
 from privinf.federation import SitePolicy, TrustedServer, policy
 from privinf.federation.secure import site as site_masking
 from privinf.federation.secure.site import check_room, check_terms, read_terms
-from privinf.mechanisms.statistics.ops import RecordSensitivity
+from privinf.mechanisms.statistics.summands import Ball, Box
 
 OPEN = SitePolicy(trusted_server=True)
 # Two entries of at most 1, in a ball of radius 1: a record moves the sum by 2, an entry by 2.
-BALL = RecordSensitivity.ball((2,), 1.0, "2C")
+BALL = Ball(size=2, top=1.0, derivation="2C").sensitivity()
 # Three vectors of five entries in [-1, 1].
-BOX = RecordSensitivity.box((3, 5), 1.0, "2B")
+BOX = Box(shape=(3, 5), bound=1.0, derivation="2B").sensitivity()
 
 
 def line(mechanism, loss, norm="l2", sensitivity=2.0, scale=2.0, **noise):
@@ -204,7 +204,7 @@ def masked_lies():
     federation = secure_federation(("a", "b", "c"))
     query = secure_query(federation, max_colluding=1)
     entry = LedgerEntry.from_dict(query.charges[0])
-    record_sensitivity = RecordSensitivity.ball((4,), 3.0, "2CR")
+    record_sensitivity = Ball(size=4, top=3.0, derivation="2CR").sensitivity()
     careful = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
 
     def asked(policy=careful, **masking):

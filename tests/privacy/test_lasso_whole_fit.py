@@ -30,7 +30,7 @@ from privinf.lasso import thresholding as hard_thresholding
 from privinf.lasso.plan import LassoShares
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics.block import SiteBlock
-from privinf.mechanisms.statistics.ops import RecordSensitivity
+from privinf.mechanisms.statistics.summands import Ball
 from privinf.noise import SimulationNoise
 from studies.audit import audit_mechanism
 
@@ -342,7 +342,7 @@ def test_three_fits_spend_no_more_than_their_ledgers_say():
 def half_reach(args, columns):
     """Add/remove where replace-one is due."""
     bound = args["clip"] * args["residual_clip"]
-    return RecordSensitivity.ball((args["transform"].shape[1],), 0.5 * bound, "CR")
+    return Ball(size=args["transform"].shape[1], top=0.5 * bound, derivation="CR").sensitivity()
 
 
 def unclipped_score(block, args):
@@ -386,7 +386,8 @@ def half_gaussian(self, values, scale):
 
 def half_layer(args, columns):
     """Add/remove where replace-one is due."""
-    return RecordSensitivity.ball((args["transform"].shape[1],), 0.5 * (args["high"] - args["low"]), "b - a")
+    top = 0.5 * (args["high"] - args["low"])
+    return Ball(size=args["transform"].shape[1], top=top, derivation="b - a").sensitivity()
 
 
 def op(name="clipped_score", **changes):

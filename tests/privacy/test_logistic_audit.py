@@ -78,7 +78,7 @@ def test_a_climb_sees_products_that_are_not_clipped():
 
 def test_a_pair_sees_half_a_charge():
     with Mutant(
-        PRODUCTS, "_logistic_sensitivity", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
+        PRODUCTS, "_logistic_summand", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
     ).applied():
         assert attained.complaints("logistic_products")
     assert not attained.complaints("logistic_products")

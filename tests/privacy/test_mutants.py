@@ -482,7 +482,7 @@ MUTANTS = {
     ),
     # the five that survived
     "HC0 charged by the weight, not its square": (
-        Mutant(SUMS, "_residual_sensitivity", "_largest(args, 2)", "_largest(args, 1)"),
+        Mutant(SUMS, "_residual_summand", "_largest(args, 2)", "_largest(args, 1)"),
         of_weighted_residuals,
     ),
     "half of the largest public norm": (
@@ -553,7 +553,7 @@ MUTANTS = {
     ),
     # second moments
     "weights uncharged": (
-        Mutant(SUMS, "_total_sensitivity", "_largest(args, 1)", "_largest(args, 0)"),
+        Mutant(SUMS, "_total_summand", "_largest(args, 1)", "_largest(args, 0)"),
         of_fit("MomentOLS central, weights", ORTHOGONAL),
     ),
     "local rows of a person uncharged": (
@@ -592,15 +592,15 @@ MUTANTS = {
         of_fit("ModulatedOLS one-shot"),
     ),
     "the constant left out of a site's moments": (
-        Mutant(SUMS, "_total_sensitivity", "y_norm, q2)", "y_norm, 0.0)"),
+        Mutant(SUMS, "_total_summand", "public_norm2=public_norm2", "public_norm2=0.0"),
         of_sizes("moments.total"),
     ),
     "a wrong power of a site's residual clip": (
         Mutant(
             SUMS,
-            "_residual_sensitivity",
-            '"residual_clip") ** 2',
-            '"residual_clip") ** 4',
+            "ResidualMoments.sensitivity",
+            "l2 = self.clip**2",
+            "l2 = self.clip**4",
         ),
         of_sizes("moments.residual"),
     ),
@@ -778,7 +778,7 @@ MUTANTS = {
     ),
     # sums at sites
     "a Gram matrix without its root of two": (
-        Mutant("mechanisms.statistics.regression", "_gram_sensitivity", "math.sqrt(2.0) * q2", "q2"),
+        Mutant("mechanisms.statistics.summands", "Outer.sensitivity", "l2=math.sqrt(2.0) * q,", "l2=q,"),
         of_sizes("union_gram"),
     ),
     "a Gram matrix of forms that are not shrunk": (
@@ -797,7 +797,12 @@ MUTANTS = {
         of_sizes("clipped_score, of a column"),
     ),
     "variances without their root of two": (
-        Mutant("mechanisms.statistics.regression", "_variances_sensitivity", "math.sqrt(2.0) * top", "top"),
+        Mutant(
+            "mechanisms.statistics.summands",
+            "NonNegative.sensitivity",
+            "math.sqrt(2.0) * self.total",
+            "self.total",
+        ),
         of_sizes("score_variances"),
     ),
     "rows of means not shrunk": (
@@ -810,7 +815,7 @@ MUTANTS = {
         of_sizes("shrunk_sums"),
     ),
     "values outside at the price of one column's": (
-        Mutant("mechanisms.statistics.layers", "_outside_sensitivity", "(size,), 1.0", "(size,), size**-0.5"),
+        Mutant("mechanisms.statistics.layers", "_outside_summand", "bound=1.0", "bound=size**-0.5"),
         of_sizes("columns_outside"),
     ),
     "values outside counted by how far": (
@@ -831,12 +836,12 @@ MUTANTS = {
         of_fit("OLS values outside their bounds"),
     ),
     "a radius for a diameter": (
-        Mutant("mechanisms.statistics.ops", "RecordSensitivity.ball", "l2=2.0 * radius", "l2=radius"),
-        of_sizes("clipped_score", "product_vector"),
+        Mutant("mechanisms.statistics.summands", "Ball.sensitivity", "2.0 * self.top", "self.top"),
+        of_sizes("clipped_score"),
     ),
     "half a box": (
-        Mutant("mechanisms.statistics.ops", "RecordSensitivity.box", "l2=2.0 * norm", "l2=norm"),
-        of_sizes("clipped_products"),
+        Mutant("mechanisms.statistics.summands", "Box.sensitivity", "l2=2.0 * norm", "l2=norm"),
+        of_sizes("clipped_products", "product_vector"),
     ),
     "one record of a site charged": (
         Mutant(
@@ -857,7 +862,7 @@ MUTANTS = {
         of_sizes("glm.score, sites, clipped"),
     ),
     "a Hessian without its root of two": (
-        Mutant("mechanisms.statistics.summands", "Outer.sensitivity", "math.sqrt(2.0) * q", "q"),
+        Mutant("mechanisms.statistics.summands", "Outer.sensitivity", "l2=math.sqrt(2.0) * q,", "l2=q,"),
         of_sizes("glm.hessian", "glm.meat"),
     ),
     "a logistic curvature above a quarter": (
@@ -888,11 +893,18 @@ MUTANTS = {
         of_sizes("glm.score"),
     ),
     "slopes uncharged beside scores": (
-        Mutant("mechanisms.statistics.scores", "_scores_sensitivity", "4.0 + 2.25 * slope**2", "4.0"),
+        Mutant(
+            "mechanisms.statistics.scores",
+            "ScoresWithSquares.sensitivity",
+            "4.0 + 2.25 * slope**2",
+            "4.0",
+        ),
         of_sizes("target_scores"),
     ),
     "a vector's norm for its diameter": (
-        Mutant("mechanisms.statistics.scores", "_product_sensitivity", "2.0 * min(norm,", "min(norm,"),
+        Mutant(
+            "mechanisms.statistics.summands", "Box.sensitivity", "min(self.radius,", "0.5 * min(self.radius,"
+        ),
         of_sizes("product_vector"),
     ),
     # secure sums

@@ -240,7 +240,7 @@ MUTANTS = {
         "layers.slopes",
     ),
     "the meat of targets without its root of two": (
-        Mutant(SUMMANDS, "Outer.sensitivity", "math.sqrt(2.0) * q", "q"),
+        Mutant(SUMMANDS, "Outer.sensitivity", "l2=math.sqrt(2.0) * q,", "l2=q,"),
         "layers.meat",
     ),
     "squares of residuals that are not clipped": (

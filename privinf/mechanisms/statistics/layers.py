@@ -35,15 +35,17 @@ from privinf.mechanisms.statistics.block import (
     positions,
     positive,
 )
-from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
 from privinf.mechanisms.statistics.summands import (
     Ball,
     Cells,
     Counts,
+    NonNegative,
     Outer,
     Product,
     RowDirections,
     Square,
+    stated,
 )
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
@@ -215,9 +217,9 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(outside.sum(axis=0), dtype=np.float64)
 
 
-def _outside_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _outside_summand(args: Args, columns: int) -> NonNegative:
     size = len(positions(args, "columns", columns))
-    return RecordSensitivity.positive_box((size,), 1.0, Derivations.COUNTS_OUTSIDE)
+    return NonNegative(shape=(size,), bound=1.0, derivation=Derivations.COUNTS_OUTSIDE)
 
 
 _FORMS = (*COMMON, "columns", "transform", "unit")  # arguments of every statistic of scores
@@ -232,7 +234,7 @@ LAYER_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.COLUMNS_OUTSIDE,
         function=columns_outside,
-        sensitivity=_outside_sensitivity,
+        sensitivity=stated(_outside_summand),
         arguments=(*COMMON, "columns"),
     ),
     op_of_terms(

@@ -56,6 +56,7 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.summands import stated
 from privinf.typing import Floats, Integers
 from privinf.validation import check_number
 from privinf.wire import Derivations, Statistics
@@ -167,21 +168,46 @@ def moment_total(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(((z * weights) @ z.T)[rows, columns] * factors)
 
 
-def _total_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    public, q2 = _check(args, columns)
-    y_norm = positive(args, "response_bound")
-    size = MomentLayout(public, columns - ("constant" in args)).pairs()[0].size
-    l2 = second_moment_sensitivity(float(args["norm"]), y_norm, q2)
-    record_sensitivity = _record_sensitivity(size, l2, _total_bound(args), Derivations.MOMENTS)
-    return record_sensitivity.times(_largest(args, 1))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondMoments:
+    """Isometric entries of w z z' without those of public columns alone, z as in the module docstring.
+
+    Attributes
+    ----------
+    layout : MomentLayout
+    x_norm, y_norm : float
+        Largest |x| and largest |c y|.
+    public_norm2 : float
+        Largest squared norm of a record's public columns.
+    largest : float
+        Most records of one person, times the largest weight.
+    """
+
+    layout: MomentLayout
+    x_norm: float
+    y_norm: float
+    public_norm2: float
+    largest: float
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest distance of two persons' matrices."""
+        l2 = second_moment_sensitivity(self.x_norm, self.y_norm, self.public_norm2)
+        public_bound = max(self.x_norm, self.y_norm) * math.sqrt(self.public_norm2)
+        product = ROOT2 * self.x_norm * self.y_norm
+        bound = max(self.x_norm**2, self.y_norm**2, product, ROOT2 * public_bound)
+        size = self.layout.pairs()[0].size
+        return _of_one_record(size, l2, bound, Derivations.MOMENTS).times(self.largest)
 
 
-def _total_bound(args: Args) -> float:
-    """Return the largest isometric entry that a record of weight 1 can add."""
-    norm = float(args["norm"])
-    y_norm = float(args["response_bound"])
-    public_bound = max(norm, y_norm) * math.sqrt(_public(args)[1])
-    return max(norm**2, y_norm**2, ROOT2 * norm * y_norm, ROOT2 * public_bound)
+def _total_summand(args: Args, columns: int) -> SecondMoments:
+    public, public_norm2 = _check(args, columns)
+    return SecondMoments(
+        layout=MomentLayout(public, columns - ("constant" in args)),
+        x_norm=float(args["norm"]),
+        y_norm=positive(args, "response_bound"),
+        public_norm2=public_norm2,
+        largest=_largest(args, 1),
+    )
 
 
 def residual_moments(block: SiteBlock, args: Args) -> Floats:
@@ -200,26 +226,61 @@ def residual_moments(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(sums * np.where(rows == columns, 1.0, ROOT2))
 
 
-def _residual_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    public, q2 = _check(args, columns)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualMoments:
+    """Isometric entries of w^2 r^2 x x', |r| <= `clip`, x with its public columns, `width` in all.
+
+    `largest` is the number of records of one person times the square of the largest weight.
+    """
+
+    width: int
+    x_norm: float
+    public_norm2: float
+    clip: float
+    largest: float
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest distance of two persons' matrices."""
+        l2 = self.clip**2 * residual_moment_sensitivity(self.x_norm, self.public_norm2)
+        beside = ROOT2 * self.x_norm * math.sqrt(self.public_norm2)
+        bound = self.clip**2 * max(self.x_norm**2, self.public_norm2, beside)
+        size = self.width * (self.width + 1) // 2
+        return _of_one_record(size, l2, bound, Derivations.RESIDUAL_MOMENTS).times(self.largest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitScores:
+    """Isometric entries of s s', s the sum of a unit's scores, of `width` entries, shrunk to norm `top`."""
+
+    width: int
+    top: float
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the distance of two orthogonal sums of scores."""
+        square = self.top**2
+        return RecordSensitivity(
+            shape=(self.width * (self.width + 1) // 2,),
+            l2=ROOT2 * square,
+            linf=ROOT2 * square,
+            bound=square,
+            derivation=Derivations.UNIT_SCORES,
+        )
+
+
+def _residual_summand(args: Args, columns: int) -> ResidualMoments | UnitScores:
+    public, public_norm2 = _check(args, columns)
     width = public + columns - ("constant" in args)
     vector(args, "coefficients", width)
-    l2 = positive(args, "residual_clip") ** 2 * residual_moment_sensitivity(float(args["norm"]), q2)
-    size = width * (width + 1) // 2
+    clip = positive(args, "residual_clip")
     if "unit_norm" in args:
-        top = positive(args, "unit_norm") ** 2
-        return RecordSensitivity(
-            shape=(size,), l2=ROOT2 * top, linf=ROOT2 * top, bound=top, derivation=Derivations.UNIT_SCORES
-        )
-    derivation = Derivations.RESIDUAL_MOMENTS
-    record_sensitivity = _record_sensitivity(size, l2, _residual_bound(args), derivation)
-    return record_sensitivity.times(_largest(args, 2))
-
-
-def _residual_bound(args: Args) -> float:
-    norm = float(args["norm"])
-    q2 = _public(args)[1]
-    return float(args["residual_clip"]) ** 2 * max(norm**2, q2, ROOT2 * norm * math.sqrt(q2))
+        return UnitScores(width=width, top=positive(args, "unit_norm"))
+    return ResidualMoments(
+        width=width,
+        x_norm=float(args["norm"]),
+        public_norm2=public_norm2,
+        clip=clip,
+        largest=_largest(args, 2),
+    )
 
 
 def _regressors(block: SiteBlock, args: Args) -> Floats:
@@ -246,14 +307,12 @@ def _sums(block: SiteBlock, args: Args, *, residual: bool) -> MomentSums:
     public, norm2 = _public(args)
     private = block.features.shape[1] - ("constant" in args)
     released = MomentLayout(0, public + private - 1) if residual else MomentLayout(public, private)
-    record_sensitivity = np.asarray(
-        args.get("public_reach", np.full(public, math.sqrt(norm2))), dtype=np.float64
-    )
+    half_ranges = np.asarray(args.get("public_reach", np.full(public, math.sqrt(norm2))), dtype=np.float64)
     pairs = released.pairs() if residual else released.moved(public)
-    return MomentSums(block, args, record_sensitivity, pairs, residual=residual)
+    return MomentSums(block, args, half_ranges, pairs, residual=residual)
 
 
-def _record_sensitivity(size: int, l2: float, bound: float, derivation: str) -> RecordSensitivity:
+def _of_one_record(size: int, l2: float, bound: float, derivation: str) -> RecordSensitivity:
     return RecordSensitivity(
         shape=(size,), l2=l2, linf=min(l2, 2.0 * bound), bound=bound, derivation=derivation
     )
@@ -316,7 +375,7 @@ MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.MOMENTS_TOTAL,
         function=moment_total,
-        sensitivity=_total_sensitivity,
+        sensitivity=stated(_total_summand),
         arguments=(*_SHARED, "response_bound"),
         version=2,
         own=_OWNER_ARGUMENTS,
@@ -325,7 +384,7 @@ MOMENT_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.MOMENTS_RESIDUAL,
         function=residual_moments,
-        sensitivity=_residual_sensitivity,
+        sensitivity=stated(_residual_summand),
         arguments=(*_SHARED, "coefficients", "residual_clip"),
         version=2,
         own=_UNITS,

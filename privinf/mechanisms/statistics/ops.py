@@ -147,27 +147,6 @@ class RecordSensitivity:
         """Number of entries."""
         return math.prod(self.shape)
 
-    @classmethod
-    def box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> RecordSensitivity:
-        """Return the sensitivity of vectors with every entry in [-bound, bound]."""
-        norm = bound * math.sqrt(math.prod(shape))
-        return cls(
-            shape=shape, l2=2.0 * norm, linf=2.0 * bound, bound=bound, derivation=derivation, norm=norm
-        )
-
-    @classmethod
-    def positive_box(cls, shape: tuple[int, ...], bound: float, derivation: str) -> RecordSensitivity:
-        """Return the sensitivity of vectors with every entry in [0, bound]."""
-        norm = bound * math.sqrt(math.prod(shape))
-        return cls(shape=shape, l2=norm, linf=bound, bound=bound, derivation=derivation, norm=norm)
-
-    @classmethod
-    def ball(cls, shape: tuple[int, ...], radius: float, derivation: str) -> RecordSensitivity:
-        """Return the sensitivity of vectors of norm at most `radius`."""
-        return cls(
-            shape=shape, l2=2.0 * radius, linf=2.0 * radius, bound=radius, derivation=derivation, norm=radius
-        )
-
 
 class Accumulator(Protocol):
     """An exact sum of a statistic over blocks of rows, in any order; see `privinf.mechanisms.sums`."""

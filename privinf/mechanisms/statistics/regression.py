@@ -51,7 +51,16 @@ from privinf.mechanisms.statistics.block import (
     vector,
 )
 from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs
-from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
+from privinf.mechanisms.statistics.summands import (
+    Ball,
+    Box,
+    NonNegative,
+    OneCell,
+    Outer,
+    ReplaceOnly,
+    stated,
+)
 from privinf.typing import Floats
 from privinf.validation import check_array
 from privinf.wire import Derivations, Statistics
@@ -67,11 +76,11 @@ def clipped_products(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(x, bound), bound, args)
 
 
-def _products_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _products_summand(args: Args, columns: int) -> Box:
     bound = positive(args, "bound")
     if args.get("residual_clip") is not None:
         positive(args, "residual_clip")
-    return RecordSensitivity.box((columns,), bound, Derivations.PRODUCTS)
+    return Box(shape=(columns,), bound=bound, derivation=Derivations.PRODUCTS)
 
 
 def logistic_products(block: SiteBlock, args: Args) -> Floats:
@@ -88,8 +97,9 @@ def logistic_products(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(x, bound), bound, args)
 
 
-def _logistic_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    return RecordSensitivity.box((columns,), positive(args, "bound"), Derivations.LOGISTIC_PRODUCTS)
+def _logistic_summand(args: Args, columns: int) -> Box:
+    bound = positive(args, "bound")
+    return Box(shape=(columns,), bound=bound, derivation=Derivations.LOGISTIC_PRODUCTS)
 
 
 # Products of columns.
@@ -129,10 +139,10 @@ def forms_of(args: Args, size: int) -> int:
     return int(transform.shape[1])
 
 
-def _column_products_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _column_products_summand(args: Args, columns: int) -> Box:
     bound = positive(args, "bound")
     shape = leading_size(args, columns), columns
-    return RecordSensitivity.box(shape, bound**2, Derivations.COLUMN_PRODUCTS)
+    return Box(shape=shape, bound=bound**2, derivation=Derivations.COLUMN_PRODUCTS)
 
 
 def union_gram(block: SiteBlock, args: Args) -> Floats:
@@ -151,24 +161,11 @@ def union_gram(block: SiteBlock, args: Args) -> Floats:
     return np.asarray((a.T @ a)[rows, columns] * unit**2 * factors, dtype=np.float64)
 
 
-def _gram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _gram_summand(args: Args, columns: int) -> ReplaceOnly:
     size = _targets_of(args, columns)
-    bound = positive(args, "bound")
-    norm2 = math.inf if args.get("norm") is None else positive(args, "norm") ** 2
-    q2 = min(size * bound**2, norm2)
-    square = min(bound**2, norm2)
-    shape = (size * (size + 1) // 2,)
-    derivation = Derivations.CLIPPED_RANK_ONE
-    if size == 1:
-        return RecordSensitivity(shape=shape, l2=q2, linf=q2, bound=q2, derivation=derivation)
-    product = math.sqrt(2.0) * min(bound**2, norm2 / 2.0)
-    return RecordSensitivity(
-        shape=shape,
-        l2=math.sqrt(2.0) * q2,
-        linf=max(2.0 * product, square),
-        bound=max(product, square),
-        derivation=derivation,
-    )
+    entry = positive(args, "bound")
+    top = math.inf if args.get("norm") is None else positive(args, "norm")
+    return ReplaceOnly(Outer(size=size, top=top, entry=entry, derivation=Derivations.CLIPPED_RANK_ONE))
 
 
 # Scores.
@@ -198,9 +195,9 @@ def _targets_of(args: Args, columns: int) -> int:
     return forms_of(args, len(positions(args, "columns", columns)))
 
 
-def _score_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    bound = positive(args, "clip") * positive(args, "residual_clip")
-    return RecordSensitivity.ball((_targets_of(args, columns),), bound, Derivations.CLIPPED_SCORE)
+def _score_summand(args: Args, columns: int) -> Ball:
+    top = positive(args, "clip") * positive(args, "residual_clip")
+    return Ball(size=_targets_of(args, columns), top=top, derivation=Derivations.CLIPPED_SCORE)
 
 
 def slopes(block: SiteBlock, args: Args) -> Floats:
@@ -221,7 +218,7 @@ def slopes(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", u, x) * (u_unit * x_unit), dtype=np.float64)
 
 
-def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _slopes_summand(args: Args, columns: int) -> Ball:
     size = _targets_of(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
@@ -232,7 +229,7 @@ def _slopes_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     bound = positive(args, "clip") * positive(args, "column_clip")
     if args.get("norm") is not None:
         bound = min(bound, positive(args, "norm"))
-    return RecordSensitivity.ball((size,), bound, Derivations.SLOPES)
+    return Ball(size=size, top=bound, derivation=Derivations.SLOPES)
 
 
 def score_variances(block: SiteBlock, args: Args) -> Floats:
@@ -243,13 +240,11 @@ def score_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(u, out=u), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _variances_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _variances_summand(args: Args, columns: int) -> ReplaceOnly:
     size = _targets_of(args, columns)
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
-    l2 = top if size == 1 else math.sqrt(2.0) * top
-    return RecordSensitivity(
-        shape=(size,), l2=l2, linf=top, bound=top, derivation=Derivations.SCORE_VARIANCES
-    )
+    derivation = Derivations.SCORE_VARIANCES
+    return ReplaceOnly(NonNegative(shape=(size,), bound=top, total=top, derivation=derivation))
 
 
 # Residuals.
@@ -262,13 +257,11 @@ def residual_histogram(block: SiteBlock, args: Args) -> Floats:
     return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
 
 
-def _histogram_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _histogram_summand(args: Args, columns: int) -> ReplaceOnly:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
         raise ArgumentError("argument edges of the statistic must hold positive numbers in increasing order")
-    return RecordSensitivity(
-        shape=(len(edges) + 1,), l2=math.sqrt(2.0), linf=1.0, bound=1.0, derivation=Derivations.HISTOGRAM
-    )
+    return ReplaceOnly(OneCell(cells=len(edges) + 1, derivation=Derivations.HISTOGRAM))
 
 
 def squared_residuals(block: SiteBlock, args: Args) -> Floats:
@@ -278,11 +271,9 @@ def squared_residuals(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(r, out=r), bound**2, args)[None]
 
 
-def _squares_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _squares_summand(args: Args, columns: int) -> ReplaceOnly:
     top = positive(args, "residual_clip") ** 2
-    return RecordSensitivity(
-        shape=(1,), l2=top, linf=top, bound=top, derivation=Derivations.SQUARED_RESIDUALS
-    )
+    return ReplaceOnly(NonNegative(shape=(1,), bound=top, derivation=Derivations.SQUARED_RESIDUALS))
 
 
 def residual_sum(block: SiteBlock, args: Args) -> Floats:
@@ -291,8 +282,8 @@ def residual_sum(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(block.residual(args, bound), bound, args)[None]
 
 
-def _residual_sum_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    return RecordSensitivity.box((1,), positive(args, "residual_clip"), Derivations.RESIDUALS)
+def _residual_sum_summand(args: Args, columns: int) -> Box:
+    return Box(shape=(1,), bound=positive(args, "residual_clip"), derivation=Derivations.RESIDUALS)
 
 
 # Columns.
@@ -304,9 +295,9 @@ def column_sums(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clipped(block.columns(args, np.asarray(args["columns"])), bound), bound, args)
 
 
-def _column_sums_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _column_sums_summand(args: Args, columns: int) -> Box:
     size = len(positions(args, "columns", columns))
-    return RecordSensitivity.box((size,), positive(args, "bound"), Derivations.COLUMN_SUMS)
+    return Box(shape=(size,), bound=positive(args, "bound"), derivation=Derivations.COLUMN_SUMS)
 
 
 def column_squares(block: SiteBlock, args: Args) -> Floats:
@@ -316,10 +307,10 @@ def column_squares(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(x, out=x), bound**2, args)
 
 
-def _column_squares_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _column_squares_summand(args: Args, columns: int) -> NonNegative:
     size = len(positions(args, "columns", columns))
     top = positive(args, "bound") ** 2
-    return RecordSensitivity.positive_box((size,), top, Derivations.COLUMN_SQUARES)
+    return NonNegative(shape=(size,), bound=top, derivation=Derivations.COLUMN_SQUARES)
 
 
 # Arguments of every statistic of targets.
@@ -329,76 +320,76 @@ SPARSE_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.CLIPPED_PRODUCTS,
         function=clipped_products,
-        sensitivity=_products_sensitivity,
+        sensitivity=stated(_products_summand),
         arguments=(*COMMON, "bound", "residual_clip"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.COLUMN_PRODUCTS,
         function=column_products,
-        sensitivity=_column_products_sensitivity,
+        sensitivity=stated(_column_products_summand),
         arguments=(*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.LOGISTIC_PRODUCTS,
         function=logistic_products,
-        sensitivity=_logistic_sensitivity,
+        sensitivity=stated(_logistic_summand),
         arguments=(*COMMON, "bound"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.UNION_GRAM,
         function=union_gram,
-        sensitivity=_gram_sensitivity,
+        sensitivity=stated(_gram_summand),
         arguments=(*COMMON, "columns", "transform", "bound", "norm"),
     ),
     SiteOp(
         name=Statistics.CLIPPED_SCORE,
         function=clipped_score,
-        sensitivity=_score_sensitivity,
+        sensitivity=stated(_score_summand),
         arguments=_TARGETS,
     ),
     SiteOp(
         name=Statistics.SLOPES,
         function=slopes,
-        sensitivity=_slopes_sensitivity,
+        sensitivity=stated(_slopes_summand),
         arguments=(*_TARGETS, "targets", "column_clip", "norm"),
     ),
     SiteOp(
         name=Statistics.SCORE_VARIANCES,
         function=score_variances,
-        sensitivity=_variances_sensitivity,
+        sensitivity=stated(_variances_summand),
         arguments=_TARGETS,
     ),
     SiteOp(
         name=Statistics.RESIDUAL_HISTOGRAM,
         function=residual_histogram,
-        sensitivity=_histogram_sensitivity,
+        sensitivity=stated(_histogram_summand),
         arguments=(*COMMON, "edges"),
     ),
     SiteOp(
         name=Statistics.SQUARED_RESIDUALS,
         function=squared_residuals,
-        sensitivity=_squares_sensitivity,
+        sensitivity=stated(_squares_summand),
         arguments=(*COMMON, "residual_clip"),
     ),
     SiteOp(
         name=Statistics.RESIDUAL_SUM,
         function=residual_sum,
-        sensitivity=_residual_sum_sensitivity,
+        sensitivity=stated(_residual_sum_summand),
         arguments=(*COMMON, "residual_clip"),
     ),
     SiteOp(
         name=Statistics.COLUMN_SUMS,
         function=column_sums,
-        sensitivity=_column_sums_sensitivity,
+        sensitivity=stated(_column_sums_summand),
         arguments=(*COMMON, "columns", "bound"),
     ),
     SiteOp(
         name=Statistics.COLUMN_SQUARES,
         function=column_squares,
-        sensitivity=_column_squares_sensitivity,
+        sensitivity=stated(_column_squares_summand),
         arguments=(*COMMON, "columns", "bound"),
     ),
 )

@@ -37,6 +37,7 @@ move by, in l_inf:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
@@ -61,6 +62,7 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.regression import leading, leading_size
+from privinf.mechanisms.statistics.summands import Box, NonNegative, ReplaceOnly, stated
 from privinf.typing import Floats
 from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
@@ -112,7 +114,28 @@ def _largest(args: Args) -> float:
     return max(SQUARE_WEIGHT, float(args["slope_weight"]), float(args["average_weight"]))
 
 
-def _scores_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoresWithSquares:
+    """What a record adds to `target_scores`: the squares are free beside the scores, see above."""
+
+    targets: int
+    slope_weight: float
+    average_weight: float
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest distance of two records."""
+        slope = self.slope_weight
+        average = self.average_weight
+        return RecordSensitivity(
+            shape=(3 * self.targets + 1,),
+            l2=math.sqrt(self.targets * (4.0 + 2.25 * slope**2) + 2.25 * average**2),
+            linf=max(2.0, 1.5 * slope, 1.5 * average),
+            bound=max(SQUARE_WEIGHT, slope, average),
+            derivation=Derivations.TARGET_SCORES,
+        )
+
+
+def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
@@ -122,13 +145,10 @@ def _scores_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     vector(args, "weights", size)
     for name in ("bound", "slope_clip", "average_clip"):
         positive(args, name)
-    slope = positive(args, "slope_weight")
-    average = positive(args, "average_weight")
-    l2 = math.sqrt(size * (4.0 + 2.25 * slope**2) + 2.25 * average**2)
-    linf = max(2.0, 1.5 * slope, 1.5 * average)
-    derivation = Derivations.TARGET_SCORES
-    return RecordSensitivity(
-        shape=(3 * size + 1,), l2=l2, linf=linf, bound=_largest(args), derivation=derivation
+    return ScoresWithSquares(
+        targets=size,
+        slope_weight=positive(args, "slope_weight"),
+        average_weight=positive(args, "average_weight"),
     )
 
 
@@ -136,7 +156,7 @@ SINGLE_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.TARGET_SCORES,
         function=target_scores,
-        sensitivity=_scores_sensitivity,
+        sensitivity=stated(_scores_summand),
         arguments=(
             *COMMON,
             "columns",
@@ -167,11 +187,10 @@ def paper_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(forms, out=forms), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _paper_variances_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _paper_variances_summand(args: Args, columns: int) -> NonNegative:
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
-    return RecordSensitivity.positive_box(
-        (width_of_forms(args, columns),), top, Derivations.BOOTSTRAP_VARIANCES
-    )
+    width = width_of_forms(args, columns)
+    return NonNegative(shape=(width,), bound=top, derivation=Derivations.BOOTSTRAP_VARIANCES)
 
 
 def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
@@ -180,9 +199,10 @@ def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(forms, out=forms), float(args["clip"]) ** 2, args)
 
 
-def _quadratic_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _quadratic_summand(args: Args, columns: int) -> NonNegative:
     top = positive(args, "clip") ** 2
-    return RecordSensitivity.positive_box((width_of_forms(args, columns),), top, Derivations.QUADRATIC_FORMS)
+    width = width_of_forms(args, columns)
+    return NonNegative(shape=(width,), bound=top, derivation=Derivations.QUADRATIC_FORMS)
 
 
 def multipliers(block: SiteBlock, args: Args) -> Floats:
@@ -217,7 +237,7 @@ def multiplier_scores(block: SiteBlock, args: Args) -> Floats:
     return np.asarray(e @ scores * (e_unit * unit), dtype=np.float64)
 
 
-def _multiplier_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _multiplier_summand(args: Args, columns: int) -> Box:
     check_choice(args.get("law"), MULTIPLIERS, "law")
     draws = whole_number(args, "draws", minimum=1)
     if draws > MOST_DRAWS:
@@ -227,26 +247,27 @@ def _multiplier_sensitivity(args: Args, columns: int) -> RecordSensitivity:
     top = positive(args, "clip") * positive(args, "residual_clip")
     if args["law"] == "gaussian":
         top *= positive(args, "multiplier_bound")
-    return RecordSensitivity.box((draws, width_of_forms(args, columns)), top, Derivations.MULTIPLIERS)
+    shape = draws, width_of_forms(args, columns)
+    return Box(shape=shape, bound=top, derivation=Derivations.MULTIPLIERS)
 
 
 FORM_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.PAPER_VARIANCES,
         function=paper_variances,
-        sensitivity=_paper_variances_sensitivity,
+        sensitivity=stated(_paper_variances_summand),
         arguments=_SCORES,
     ),
     SiteOp(
         name=Statistics.QUADRATIC_FORMS,
         function=quadratic_forms,
-        sensitivity=_quadratic_sensitivity,
+        sensitivity=stated(_quadratic_summand),
         arguments=FORM_ARGUMENTS,
     ),
     SiteOp(
         name=Statistics.MULTIPLIER_SCORES,
         function=multiplier_scores,
-        sensitivity=_multiplier_sensitivity,
+        sensitivity=stated(_multiplier_summand),
         arguments=(*_SCORES, "draws", "law", "seed", "multiplier_bound"),
     ),
 )
@@ -262,14 +283,11 @@ def product_vector(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(clip_norms(clipped(x, bound), norm), min(bound, norm), args)
 
 
-def _product_sensitivity(args: Args, columns: int) -> RecordSensitivity:
+def _product_summand(args: Args, columns: int) -> ReplaceOnly:
     bound = positive(args, "bound")
     norm = positive(args, "norm")
-    l2 = 2.0 * min(norm, bound * math.sqrt(columns))
-    top = min(bound, norm)
-    return RecordSensitivity(
-        shape=(columns,), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.PRODUCT_VECTORS
-    )
+    derivation = Derivations.PRODUCT_VECTORS
+    return ReplaceOnly(Box(shape=(columns,), bound=bound, radius=norm, derivation=derivation))
 
 
 def column_product_vector(block: SiteBlock, args: Args) -> Floats:
@@ -293,29 +311,26 @@ def _room(lengths: Floats, norm: float) -> Floats:
     return np.asarray(norm / np.maximum(lengths, norm))
 
 
-def _column_product_sensitivity(args: Args, columns: int) -> RecordSensitivity:
-    size = leading_size(args, columns)
-    bound = positive(args, "bound")
+def _column_product_summand(args: Args, columns: int) -> ReplaceOnly:
+    shape = leading_size(args, columns), columns
+    bound = positive(args, "bound") ** 2
     norm = positive(args, "norm")
-    l2 = 2.0 * min(norm, bound**2 * math.sqrt(size * columns))
-    top = min(bound**2, norm)
-    return RecordSensitivity(
-        shape=(size, columns), l2=l2, linf=2.0 * top, bound=top, derivation=Derivations.COLUMN_PRODUCT_VECTORS
-    )
+    derivation = Derivations.COLUMN_PRODUCT_VECTORS
+    return ReplaceOnly(Box(shape=shape, bound=bound, radius=norm, derivation=derivation))
 
 
 VECTOR_OPS: dict[str, SiteOp] = named(
     SiteOp(
         name=Statistics.PRODUCT_VECTOR,
         function=product_vector,
-        sensitivity=_product_sensitivity,
+        sensitivity=stated(_product_summand),
         arguments=(*COMMON, "bound", "norm"),
         wide=True,
     ),
     SiteOp(
         name=Statistics.COLUMN_PRODUCT_VECTOR,
         function=column_product_vector,
-        sensitivity=_column_product_sensitivity,
+        sensitivity=stated(_column_product_summand),
         arguments=(*COMMON, "targets", "transform", "bound", "norm"),
         wide=True,
     ),

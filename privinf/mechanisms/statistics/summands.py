@@ -17,8 +17,9 @@ once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -108,27 +109,34 @@ class Ball:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outer:
-    """Matrices s s' in isometric entries, s of `size` entries with norm at most `top`.
+    """Matrices s s' in isometric entries, s of `size` entries with norm at most `top`, each at most `entry`.
 
-    ||a a' - b b'||^2 = |a|^4 + |b|^4 - 2 (a'b)^2 is at most 2 q^2, q = `top`^2, with equality for orthogonal
-    a and b of full length; for vectors of one entry it is at most q^2. A statistic whose argument is q itself
-    passes it as `square`, and its root as `top`.
+    ||a a' - b b'||^2 = |a|^4 + |b|^4 - 2 (a'b)^2 is at most 2 q^2, q the largest |s|^2, with equality for
+    orthogonal a and b of full length; for vectors of one entry it is at most q^2. A statistic whose argument
+    is `top`^2 itself passes it as `square`, and its root as `top`.
     """
 
     size: int
     top: float
     square: float | None = None
+    entry: float = math.inf
     derivation: str = Derivations.RANK_ONE
 
     def sensitivity(self) -> RecordSensitivity:
         """Return the largest Frobenius distance of two matrices, and the largest norm of one."""
-        q = self.top**2 if self.square is None else self.square
-        l2 = q if self.size == 1 else math.sqrt(2.0) * q
+        norm2 = self.top**2 if self.square is None else self.square
+        entry2 = self.entry**2
+        q = min(self.size * entry2, norm2)
+        shape = (self.size * (self.size + 1) // 2,)
+        if self.size == 1:
+            return RecordSensitivity(shape=shape, l2=q, linf=q, bound=q, derivation=self.derivation, norm=q)
+        beside = math.sqrt(2.0) * min(entry2, norm2 / 2.0)  # an entry beside the diagonal
+        on = min(entry2, norm2)  # one on the diagonal
         return RecordSensitivity(
-            shape=(self.size * (self.size + 1) // 2,),
-            l2=l2,
-            linf=l2,
-            bound=q,
+            shape=shape,
+            l2=math.sqrt(2.0) * q,
+            linf=max(2.0 * beside, on),
+            bound=max(beside, on),
             derivation=self.derivation,
             norm=q,
         )
@@ -136,6 +144,84 @@ class Outer:
     def matrices(self, vectors: Floats, length: Floats, size: Floats | None = None) -> Square:
         """Return the sum over vectors, shape (size, rows), of known length, which are shrunk to `top`."""
         return Square(vectors=vectors, top=self.top, length=length, size=size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Arrays with every entry in [-`bound`, `bound`], and with norm at most `radius`."""
+
+    shape: tuple[int, ...]
+    bound: float
+    derivation: str
+    radius: float = math.inf
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the distance of opposite arrays, in both norms."""
+        norm = min(self.radius, self.bound * math.sqrt(math.prod(self.shape)))
+        bound = min(self.bound, self.radius)
+        return RecordSensitivity(
+            shape=self.shape,
+            l2=2.0 * norm,
+            linf=2.0 * bound,
+            bound=bound,
+            derivation=self.derivation,
+            norm=norm,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonNegative:
+    """Arrays with every entry in [0, `bound`], whose entries add up to at most `total`.
+
+    ||a - b||^2 is at most |a|^2 + |b|^2, and |a| at most the sum of a.
+    """
+
+    shape: tuple[int, ...]
+    bound: float
+    derivation: str
+    total: float = math.inf
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the largest distance of two arrays, in both norms."""
+        norm = self.bound * math.sqrt(math.prod(self.shape))
+        return RecordSensitivity(
+            shape=self.shape,
+            l2=min(norm, math.sqrt(2.0) * self.total),
+            linf=self.bound,
+            bound=self.bound,
+            derivation=self.derivation,
+            norm=min(norm, self.total),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneCell:
+    """One of the unit vectors: a record is in one of `cells` cells, and can move to another."""
+
+    cells: int
+    derivation: str
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the distance of two unit vectors."""
+        return RecordSensitivity(
+            shape=(self.cells,),
+            l2=math.sqrt(2.0),
+            linf=1.0,
+            bound=1.0,
+            derivation=self.derivation,
+            norm=1.0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceOnly:
+    """The vectors of a set, for a sum that is charged for replacing a record and never for leaving it out."""
+
+    part: Summand
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the sensitivity without the norm of one vector."""
+        return replace(self.part.sensitivity(), norm=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +258,15 @@ class Cells:
     def counts(self, values: Floats) -> Counts:
         """Return the counts of values."""
         return Counts(values, self.thresholds)
+
+
+def stated(summand: Callable[[Args, int], Summand]) -> Callable[[Args, int], RecordSensitivity]:
+    """Return the sensitivity of a statistic (`SiteOp.sensitivity`) whose contributions lie in a summand."""
+    return partial(_sensitivity_of, summand)
+
+
+def _sensitivity_of(summand: Callable[[Args, int], Summand], args: Args, columns: int) -> RecordSensitivity:
+    return summand(args, columns).sensitivity()
 
 
 # ---- counts
