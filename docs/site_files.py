@@ -48,6 +48,8 @@ CONNECTED = ("marginaleffects", "sklearn")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
 TAGGED = re.compile(r"^```(\w+) (?:ci|verify)(?: \w+)?$", re.MULTILINE)
 BASES = re.compile(r'<p class="doc doc-class-bases">\s*Bases: (.*?)</p>', re.DOTALL)
+LONG_NAME = re.compile(r"(?<=<code>)[^<>\n]{12,}(?=</code>)")
+NAME_PART = re.compile(r"[_.(=/](?=[\w.&])|\)(?=\.)|[a-z](?=[A-Z][a-z])")  # a name may wrap after these
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -262,5 +264,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Show public base classes alone on the pages of the API."""
+    """Show public base classes alone on the pages of the API, and let long names of tables wrap."""
+    output = LONG_NAME.sub(lambda match: NAME_PART.sub(r"\g<0><wbr>", match[0]), output)
     return public_bases(output) if page.file.src_uri.startswith("reference/") else output
