@@ -32,6 +32,8 @@ from privinf.results.summary import number
 from privinf.typing import Floats, Multipliers
 from privinf.validation import check_choice, check_count, check_fraction
 
+# Keys of stored settings whose field has another name today.
+STORED_KEYS = {"selection_scale": "pick_scale"}
 EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
 # Fewer draws have no upper 5% point.
 LEAST_DRAWS = 20
@@ -186,7 +188,9 @@ class Extras:
     def settings(self, unit: Floats) -> dict[str, Any]:
         """Return everything as plain numbers, the bias bound divided by `unit`."""
         parts = {name: getattr(self, name) for name in ("bootstrap", "eigenvalues", "noise_variance")}
-        plain: dict[str, Any] = {name: asdict(part) for name, part in parts.items() if part is not None}
+        plain: dict[str, Any] = {
+            name: stored(asdict(part)) for name, part in parts.items() if part is not None
+        }
         if "bootstrap" in plain:
             plain["bootstrap"]["values"] = list(plain["bootstrap"]["values"])
         if self.bias_bound is not None:
@@ -345,3 +349,14 @@ def bias_column(bound: Sequence[float]) -> SummaryColumn:
     return SummaryColumn(
         name="(bias bound)", cells=[number(value) for value in bound], place=3, note=BIAS_NOTE
     )
+
+
+def stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields by the keys under which files hold them."""
+    return {STORED_KEYS.get(name, name): value for name, value in values.items()}
+
+
+def restored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored values by the names of their fields."""
+    names = {key: name for name, key in STORED_KEYS.items()}
+    return {names.get(key, key): value for key, value in values.items()}

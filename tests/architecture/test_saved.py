@@ -319,7 +319,9 @@ def _undated(name):
         if line.startswith("[1]"):
             break
         # As 0.1.0 said it.
-        text = line.replace("can be trusted", "not flagged")
+        text = line.replace("can be trusted", "not flagged").replace(
+            "mixed rows (", "random combinations of rows ("
+        )
         text = text.replace("Neighbours:", "Neighbors:").replace(
             "Residual var. (corrected):", "Residual variance: "
         )

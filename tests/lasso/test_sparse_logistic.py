@@ -340,6 +340,6 @@ def test_shares_sum_to_one_and_prices_to_the_budget():
     shares = LogisticShares()
     first, then = shares.thresholding(1.0), shares.debiasing(1.0)
     spent = first.rate + first.selection + first.refit + first.sizes
-    spent += then.neighbors + then.gram + then.sizes + then.candidate + then.secant + then.meat + then.score
+    spent += then.neighbors + then.gram + then.sizes + then.candidate + then.slopes + then.meat + then.score
     assert spent == pytest.approx(1.0, abs=1e-9)
     assert spent <= 1.0

@@ -73,7 +73,7 @@ def test_it_scales_with_both_noises_and_vanishes_without():
         {"members": np.array([0])},
         {"column": np.array([-1.0])},
         {"eta": 0.0},
-        {"picked": -1},
+        {"selected": -1},
         {"members": np.array([3, 3])},
     ],
 )
@@ -81,7 +81,7 @@ def test_bad_input(change):
     good = {
         "column": np.array([1e-4]),
         "members": np.array([3]),
-        "picked": 3,
+        "selected": 3,
         "privacy_share": 0.5,
         "ratio": 1.5,
     }

@@ -9,7 +9,7 @@ import statsmodels.formula.api as smf
 
 import privinf as pi
 from privinf.errors import NotAvailableError, SchemaError
-from privinf.glm.advice import CLEAR
+from privinf.glm.advice import MIN_HESSIAN_SDS
 from privinf.results.effects import LEAST_STRENGTH, MOST_COLUMNS
 
 FIRMS = [f"f{k:02d}" for k in range(8)]
@@ -199,4 +199,4 @@ def test_a_fit_is_as_weak_with_its_effects_as_without(data):
         weak.append(strength.weak and strength.statistic > 0.0)
     assert any(weak)
     plain = pi.OLS.from_formula("y ~ x + z", data, schema=schema_of()).fit(epsilon=2.0, delta=1e-6, rng=0)
-    assert plain.identification.threshold == pytest.approx(CLEAR / math.sqrt(6.0))
+    assert plain.identification.threshold == pytest.approx(MIN_HESSIAN_SDS / math.sqrt(6.0))

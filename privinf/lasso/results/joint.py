@@ -14,7 +14,7 @@ from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.lasso.bootstrap import PrivateDraws
 from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
-from privinf.lasso.extras import JointMethod, MaxTest, joint_bootstrap
+from privinf.lasso.extras import JointMethod, MaxTest, joint_bootstrap, restored
 from privinf.lasso.results.sparse import SparseResults
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.resampling import Resampling
@@ -59,7 +59,7 @@ class JointResults(SparseResults):
         sizes. There are more extreme directions than the random ones: the largest is at most, the smallest
         at least, the true one.
         """
-        return RestrictedEigenvalues(**self._extra("eigenvalues", "restricted_eigenvalues=True"))
+        return RestrictedEigenvalues(**restored(self._extra("eigenvalues", "restricted_eigenvalues=True")))
 
     @property
     def noise_variance(self) -> NoiseVariance:
@@ -157,7 +157,7 @@ class JointResults(SparseResults):
         if method != "private-bootstrap":
             plain: Any = "gaussian" if method == "simulation" else method
             return super().simultaneous(alpha, which, plain, draws=draws, rng=rng)
-        released = dict(self._extra("bootstrap", "bootstrap_draws=200"))
+        released = restored(self._extra("bootstrap", "bootstrap_draws=200"))
         drawn = PrivateDraws(values=tuple(released.pop("values")), **released)
         chosen = linear_constraints(np.eye(len(self.names)) if which is None else which, self.names)
         return joint_bootstrap(self.estimate, drawn, chosen, check_fraction(alpha, "alpha"))
