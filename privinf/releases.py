@@ -46,7 +46,7 @@ Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Release(Released):
-    """Messages of a mechanism: arrays, the public noise model, the design and the ledger lines.
+    """Release of a mechanism: arrays, the public noise model, the design and the ledger lines.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Release(Released):
 
     Notes
     -----
-    **Privacy.** All of it is public once sent; `entries` states its cost.
+    **Privacy.** A release is public once it is sent; `entries` states its cost.
     """
 
     kind: str
@@ -115,12 +115,12 @@ class Release(Released):
 
     @property
     def reporting_delta(self) -> float | None:
-        """The delta that its holder named, at which `privacy` states epsilon; None where none was named."""
+        """Delta at which `privacy` states epsilon; None if the holder gave none."""
         delta: float | None = self.noise_model.get("delta")
         return delta
 
     def regress(self, formula: str | Sequence[str] | None = None, **options: Option) -> Any:
-        """Fit a regression among the released columns; free, as often as wanted.
+        """Fit a regression among the released columns, at no further cost.
 
         Parameters
         ----------
@@ -141,7 +141,8 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            No regression is made from this kind of release alone, or a column is not a sum of released ones.
+            This kind of release alone does not support regressions, or a column is not a sum of released
+            ones.
 
         Notes
         -----
@@ -150,7 +151,7 @@ class Release(Released):
         return self._fit("regress", () if formula is None else (formula,), options)
 
     def iv(self, formula: str) -> Any:
-        """Fit two-stage least squares, ``release.iv("y ~ x + [w ~ z]")``, from second moments; free.
+        """Fit two-stage least squares from second moments, at no further cost.
 
         Parameters
         ----------
@@ -175,7 +176,7 @@ class Release(Released):
         return self._fit("iv", (formula,), {})
 
     def means(self) -> Any:
-        """Return the means of the released columns with standard errors, from second moments; free.
+        """Return means of the released columns with standard errors, from second moments.
 
         Returns
         -------
@@ -194,7 +195,7 @@ class Release(Released):
         return self._fit("means", (), {})
 
     def corr(self, columns: Sequence[str] | None = None) -> Any:
-        """Return correlations of the released columns with intervals, from second moments; free.
+        """Return correlations of the released columns with intervals, from second moments.
 
         Parameters
         ----------
@@ -204,7 +205,7 @@ class Release(Released):
         Returns
         -------
         correlations
-            ``params``, the matrix; ``table``, one row a pair with its interval.
+            ``params``, the matrix; ``table``, one row per pair with its interval.
 
         Raises
         ------
@@ -218,19 +219,19 @@ class Release(Released):
         return self._fit("corr", (columns,), {})
 
     def partial_corr(self, columns: Sequence[str] | None = None, given: Sequence[str] | None = None) -> Any:
-        """Return partial correlations of the released columns with intervals, from second moments; free.
+        """Return partial correlations of the released columns with intervals, from second moments.
 
         Parameters
         ----------
         columns : sequence of str, optional
             Names of released columns; by default all but those in `given`.
         given : sequence of str, optional
-            Columns that are held fixed; by default, for each pair, every other released column.
+            Columns to condition on; by default, for each pair, every other released column.
 
         Returns
         -------
         correlations
-            ``params``, the matrix; ``table``, one row a pair with its interval.
+            ``params``, the matrix; ``table``, one row per pair with its interval.
 
         Raises
         ------
@@ -244,12 +245,12 @@ class Release(Released):
         return self._fit("partial_corr", (columns, given), {})
 
     def classify(self, **options: Option) -> Any:
-        """Fit a classification model (`IWPGLM`; ``loss="logistic"`` by default); free, as often as wanted.
+        """Fit a classification model (`IWPGLM`) to released examples, at no further cost.
 
         Parameters
         ----------
         **options
-            ``loss=`` of `IWPGLM`, and options of its ``fit``, such as `ridge`.
+            ``loss=`` of `IWPGLM` (default "logistic"), and options of its ``fit``, such as `ridge`.
 
         Returns
         -------
@@ -354,7 +355,7 @@ class Release(Released):
         ArgumentError
             The file exists and `overwrite` is not True.
         NotAvailableError
-            The release carries no noise (epsilon = inf): it must not leave the process.
+            The release has no noise (epsilon = inf) and must not leave the process.
         """
         if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
@@ -362,7 +363,7 @@ class Release(Released):
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write the arrays to a Parquet file for other programs, one number a line.
+        """Write the arrays to a Parquet file for other programs, one number per line.
 
         Parameters
         ----------
@@ -376,14 +377,14 @@ class Release(Released):
         ArgumentError
             The file exists and `overwrite` is not True.
         NotAvailableError
-            The release carries no noise, its rows are in a Parquet file already, or pyarrow is not installed.
+            The release has no noise, its rows are in a Parquet file already, or pyarrow is not installed.
         """
         if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
         write_numbers(check_vacant(path, overwrite), self.arrays, {"format": FORMAT, **self.header()})
 
     def require(self, kind: str, model: str) -> Release:
-        """Return the release itself if it is of a kind.
+        """Return the release itself if it is of the required kind.
 
         Parameters
         ----------
@@ -434,7 +435,7 @@ def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Rele
     ------
     StorageError
         The file is truncated, corrupted, foreign or of a newer version, or `key` does not fit; a Parquet file
-        has no JSON beside it, since its release was not finished.
+        has no JSON file next to it, because its release was not finished.
     """
     if check_path(path).name.lower().endswith(ROW_SUFFIX):
         return _read_rows(check_path(path), key)

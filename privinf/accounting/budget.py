@@ -55,13 +55,13 @@ _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """A hard limit on the privacy loss of one unit. It only refuses; it calibrates nothing.
+    """Hard limit on the privacy loss of one unit, which a ledger enforces.
 
     Parameters
     ----------
     epsilon, delta : float, optional
-        An (epsilon, delta) level, converted once to the mu^2 of the Gaussian with the same privacy; with
-        ``delta=0``, a limit in pure epsilon, which admits no Gaussian release.
+        An (epsilon, delta) guarantee, converted once to the mu^2 of the Gaussian mechanism with the same
+        privacy. With ``delta=0`` it is a limit in pure epsilon, which admits no Gaussian release.
     mu : float, optional
         A limit in Gaussian DP (held as mu^2).
     rho : float, optional
@@ -70,11 +70,11 @@ class Budget:
     Attributes
     ----------
     currency : {"mu2", "rho", "pure"}
-        In which costs add up.
+        Unit in which costs are added.
     limit : Fraction
-        Exact; a float is taken as the decimal it prints as.
+        The limit, exact; a float counts as the decimal number that it prints as.
     delta : float or None
-        The delta the limit was stated at, if it was.
+        Delta at which the limit was stated, if any.
 
     Raises
     ------
@@ -83,8 +83,8 @@ class Budget:
 
     Notes
     -----
-    **Privacy.** These three currencies may be enforced while the parameters of later releases are chosen in
-    the light of earlier ones; an (epsilon, delta) total may not, hence the conversion.
+    **Privacy.** A limit in one of these three currencies is valid when the parameters of later releases
+    depend on earlier ones. An (epsilon, delta) total is not, so it is converted.
 
     References
     ----------
@@ -171,7 +171,7 @@ class Budget:
         return float_down(self.limit if self.currency == "rho" else self.limit / 2)
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon that a fully spent budget amounts to.
+        """Return the epsilon of the budget when all of it is spent.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Budget:
         return cost_in(self.currency, loss)
 
     def described(self, amount: Fraction | None = None, relation: str = "") -> str:
-        """Return an amount of this currency in the words of messages: epsilon first, then mu or rho.
+        """Return an amount of this currency as text: epsilon first, then mu or rho.
 
         Parameters
         ----------
@@ -253,7 +253,7 @@ class Budget:
         return self.described(relation="<= ")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record; the limit as a fraction in text.
+        """Return a JSON-ready record, in which the limit is a fraction as text.
 
         Returns
         -------

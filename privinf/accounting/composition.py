@@ -227,12 +227,12 @@ class Total:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ParallelTotal:
-    """The loss of the worst placed unit where disjoint groups of units paid different prices.
+    """Largest loss of a unit, where disjoint groups of units have different losses.
 
     Parameters
     ----------
     worlds : tuple of Total
-        One total for each place that a unit can have; none covers another.
+        One total for each group that a unit can be in; none covers another.
 
     Notes
     -----
@@ -242,7 +242,7 @@ class ParallelTotal:
     worlds: tuple[Total, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest epsilon at `delta` over the places.
+        """Return the largest epsilon at `delta` over the groups.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class ParallelTotal:
         return max(world.epsilon(delta) for world in self.worlds)
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest delta at `epsilon` over the places.
+        """Return the largest delta at `epsilon` over the groups.
 
         Parameters
         ----------
@@ -273,12 +273,12 @@ class ParallelTotal:
 
     @property
     def mu(self) -> float:
-        """The largest mu over the places; NotAvailableError if one of them has none."""
+        """Largest mu over the groups; NotAvailableError if one of them has none."""
         return max(world.mu for world in self.worlds)
 
     @property
     def rho(self) -> float:
-        """The largest rho over the places; NotAvailableError if one of them has none."""
+        """Largest rho over the groups; NotAvailableError if one of them has none."""
         return max(world.rho for world in self.worlds)
 
 

@@ -45,16 +45,17 @@ _FORBIDDEN = frozenset(
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """How far one unit can move the released quantity.
+    """Largest change of a released quantity when one unit is replaced.
 
     Parameters
     ----------
     norm : str
-        Such as "l2", "l1", "linf", or "discrete" for randomized response.
+        Norm of the change, such as "l2", "l1", "linf", or "discrete" for randomized response.
     value : float
         At least 0; infinity only together with a release without noise.
     derivation : str
-        Why: "diameter of a ball of radius 1", "2 sqrt(3) over three columns scaled to [-1, 1]".
+        Derivation, such as "diameter of a ball of radius 1" or "2 sqrt(3) over three columns scaled to [-1,
+        1]".
 
     Raises
     ------
@@ -86,7 +87,7 @@ class Sensitivity:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One release: mechanism, unit of privacy, noise and privacy loss.
+    """Ledger line of one release: mechanism, unit of privacy, noise and privacy loss.
 
     Parameters
     ----------
@@ -95,14 +96,14 @@ class LedgerEntry:
     label : str
         The caller's label of the release: "features", "second moments".
     unit : str
-        Whose privacy this is: "record", "person".
+        Unit of privacy: "record", "person".
     relation : {"replace-one", "metric", "zero-out"}
         The neighboring relation of the guarantee. n is public throughout, so add/remove is refused; under
         "zero-out" a unit is replaced by one that contributes nothing, a weaker guarantee (`check_joined`).
     trust : {"central", "server", "secure-sum", "local", "per-party", "distributed"}
         Who sees the rows.
     loss : Loss
-        The cost.
+        Privacy loss of the release.
     source : str
         Name of the noise source.
     secure : bool
@@ -115,9 +116,9 @@ class LedgerEntry:
     assumptions : sequence of str
         Assumptions of the guarantee: "n is public", "covers features only; y released in clear".
     scope : sequence of str
-        Where in the work it was made; the ledger prefixes its own (see :meth:`Ledger.scope`).
+        Scope of the release, to which the ledger adds its own as a prefix (see :meth:`Ledger.scope`).
     party : str
-        Who made the release, where several parties hold different columns of the same units.
+        Party that made the release, where several parties hold different columns of the same units.
     id, time : str
         By default a fresh uuid4 and the present time, ISO 8601 in UTC.
 
@@ -201,7 +202,7 @@ class LedgerEntry:
         return self.filed(self.id, scope + self.scope) if scope else self
 
     def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
-        """Return the same release as a line with another id or scope, or with more noise terms.
+        """Return the same line with another id or scope, or with more noise terms.
 
         Parameters
         ----------

@@ -26,18 +26,18 @@ LONGEST_SPEND = 60.0  # seconds for another process's spend, which takes millise
 
 @error_boundaries
 class LedgerFile(Ledger):
-    """A `Ledger` whose account is a file; give it as ``ledger=`` to a release.
+    """Ledger in a file, which several processes can use as ``ledger=``.
 
     Parameters
     ----------
     path : path
-        On a local disk. Created by the first spend, unless its anchor shows that there was one.
+        File on a local disk. The first charge creates it, unless its anchor shows that there was one.
     budget : Budget, optional
-        The limit of a new ledger; of one that is there it may be repeated, not changed.
+        Limit of a new ledger. For an existing ledger it may be repeated, not changed.
     name : str
-        Whose account a new ledger is, for reports.
+        Name of the unit of a new ledger, for reports.
     anchor : path, optional
-        The file, in another folder, that remembers how far the ledger was; by default below
+        File in another folder that stores the last line of the ledger; by default below
         ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
 
     Raises
@@ -53,14 +53,15 @@ class LedgerFile(Ledger):
 
     Notes
     -----
-    **Privacy.** Reads no rows. Each spend holds a lock on the file itself, by whatever name it was opened,
-    reads what all processes have spent, refuses what would exceed the limit, and appends a line, which with
-    the anchor has reached the disk when it returns: of two processes that request the last of a budget, one
-    is refused. Lines are chained under a secret in the first, so the file is readable by its owner alone. A
-    ledger that was cut, changed or put back to an older copy is refused, by the anchor, and by a process that
-    lives, which remembers the last line that it saw. Anyone who puts ledger and anchor back together is
-    noticed by such a process alone: protect both as you protect the rows. Where a `Site` has such a ledger,
-    the reservation of a fit is checked against the limit, but not held: other processes may charge it.
+    **Privacy.** Reads no rows. Each charge locks the file, whatever name it was opened by. It reads the
+    charges of all processes, refuses a release that would exceed the limit, and appends a line. Line and
+    anchor are on the disk when the call returns. If two processes request the rest of a budget, one is
+    refused. Lines are chained under a secret in the first line, so only the owner may read the file. The
+    anchor shows that a ledger was truncated, changed or replaced by an older copy, and such a ledger is
+    refused. A running process also remembers the last line that it read. If ledger and anchor are both
+    replaced by older copies, only such a process detects it: protect both as you protect the rows. Where a
+    `Site` has such a ledger, the reservation of a fit is checked against the limit but not held: other
+    processes may charge it.
 
     Examples
     --------
@@ -112,7 +113,7 @@ class LedgerFile(Ledger):
         name : str
             Name of the unit that the limit is about, such as "person".
         anchor : path, optional
-            Second file, on another disk, that remembers how far the ledger was.
+            Second file, on another disk, that stores the last line of the ledger.
 
         Returns
         -------
@@ -122,7 +123,7 @@ class LedgerFile(Ledger):
         Raises
         ------
         ArgumentError
-            There is such a file already.
+            The file exists already.
         """
         check_vacant(path)
         ledger = cls(path, budget, name, anchor=anchor)

@@ -32,14 +32,14 @@ _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 @error_boundaries
 class Ledger:
-    """The account of one kind of unit: every release about it, in order, under an optional hard limit.
+    """Budget ledger: all releases about one kind of unit, with an optional hard limit.
 
     Parameters
     ----------
     budget : Budget, optional
-        The limit; None records without refusing.
+        Limit of the ledger; None: releases are recorded and never refused.
     name : str
-        Whose account it is, for reports.
+        Name of the unit, such as "person", for reports.
 
     Raises
     ------
@@ -48,12 +48,12 @@ class Ledger:
 
     Notes
     -----
-    **Privacy.** Reads no rows. A mechanism spends first and reads afterwards: a refusal has seen nothing,
-    and an error after the spend leaves the charge standing. Costs are exact rationals in the limit's
-    currency. Spends are atomic over threads. A copy is another handle of the same account; a pickle or JSON
-    text carries all spends. Loaded into a process where the account still lives it joins that account;
-    elsewhere, and with a limit in a process that was forked, it is there to be read, and refuses to spend,
-    since other copies of it may spend as well (`from_json` says how to go on). A limit does not reach into
+    **Privacy.** Reads no rows. A mechanism charges the ledger before it reads rows. A refusal therefore
+    depends on no row, and an error after the charge does not undo it. Costs are exact rationals in the
+    currency of the limit. Charges are atomic over threads. A copy is another handle of the same ledger; a
+    pickle or JSON text contains all charges. If it is loaded into a process where the ledger still exists, it
+    joins that ledger. Elsewhere it can only be read, because other copies may be charged as well (see
+    `from_json`); the same holds for a ledger with a limit in a forked process. A limit does not apply to
     other processes: give it to one of them, split it, or keep it in a `LedgerFile`.
 
     Examples
@@ -76,12 +76,12 @@ class Ledger:
 
     @property
     def budget(self) -> Budget | None:
-        """The limit of the whole account."""
+        """Limit of the ledger, all scopes together."""
         return self._account.budget
 
     @property
     def name(self) -> str:
-        """Whose account it is."""
+        """Name of the unit."""
         return self._account.name
 
     @property
@@ -106,7 +106,7 @@ class Ledger:
         Raises
         ------
         BudgetExceededError
-            The limit would be passed. Nothing is recorded, and no data need have been read.
+            The limit would be exceeded. Nothing is recorded, and no data need to be read before.
         ArgumentError
             An entry is not a LedgerEntry, was recorded before, mixes zero-out and replace-one relations, or
             is about other units than the limit; or the ledger was loaded and can only be read (`from_json`).
@@ -121,7 +121,7 @@ class Ledger:
         return placed
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
-        """Return a line as it was spent through this handle.
+        """Return a line as it was charged through this handle.
 
         Parameters
         ----------
@@ -131,13 +131,13 @@ class Ledger:
         Returns
         -------
         LedgerEntry or None
-            None unless the whole line was spent.
+            None unless exactly this line was charged.
         """
         placed = entry.within(self._scope)
         return placed if self._account.holds(placed) else None
 
     def number_fit(self, entries: Iterable[LedgerEntry]) -> int | None:
-        """Return the number of a fit among the fits of this account, by its releases.
+        """Return the number of a fit among the fits of this ledger, by its releases.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Ledger:
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if these losses together would exceed the limit; record nothing.
 
-        For use before expensive work. Only `spend` reserves anything.
+        It serves as a check before expensive work. Only `spend` reserves budget.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class Ledger:
         Raises
         ------
         BudgetExceededError
-            The limit would be passed.
+            The limit would be exceeded.
         ArgumentError
             The ledger was loaded and can only be read.
         """
@@ -181,7 +181,7 @@ class Ledger:
         self._account.check([(path, loss) for loss in checked], "these releases")
 
     def scope(self, name: str, *, disjoint: str | None = None) -> Ledger:
-        """Return a ledger of the same account that files its entries under `name`.
+        """Return a handle of the same ledger that records its entries under `name`.
 
         Parameters
         ----------
@@ -189,12 +189,12 @@ class Ledger:
             The part of the work, or the class of the partition.
         disjoint : str, optional
             Name of a partition of the **units**, fixed before the data were seen. Scopes of one partition
-            hold different units, so only the dearest counts. Without it, scopes add up.
+            have different units, so only the most expensive scope counts. Without it, scopes add up.
 
         Returns
         -------
         Ledger
-            Same account, another place.
+            Another handle of the same ledger.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class Ledger:
         return self._account.remaining(self._scope)
 
     def to_json(self) -> str:
-        """Return the whole account, of all scopes, as JSON text with its checksum.
+        """Return the ledger with all scopes as JSON text, with its checksum.
 
         Returns
         -------
@@ -236,25 +236,25 @@ class Ledger:
 
     @classmethod
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
-        """Read an account, and recompute its total from its entries.
+        """Read a ledger from JSON text, and recompute its total from its entries.
 
-        If the same account is alive in this process, the text is merged into it and the result is another
-        handle of it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not
-        spent from: anyone who kept an older text, or another copy, could spend the same budget again.
+        If the same ledger exists in this process, the text is merged into it and the result is another handle
+        of it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not charged,
+        because a person with an older text, or another copy, could spend the same budget again.
 
         Parameters
         ----------
         text : str
-            What `to_json` returned.
+            Result of `to_json`.
         resume : bool
-            The holder's word that this is the latest state and that no other copy spends: the ledger is
-            charged from here on. For an account that outlives processes take a `LedgerFile`, which needs no
-            word.
+            Whether to charge this ledger from now on. The holder confirms that it is the latest state and
+            that no other copy is charged. For a ledger that outlives processes use a `LedgerFile`, which
+            needs no confirmation.
 
         Returns
         -------
         Ledger
-            The account, which can only be read unless `resume` is true.
+            The ledger, which can only be read unless `resume` is true.
 
         Raises
         ------
@@ -324,7 +324,7 @@ class Account(ABC):
     ----------
     budget : Budget or None
     name : str
-        Whose account it is.
+        Name of the unit.
     identity : str
         The same in every copy of it.
     read_only : bool

@@ -38,7 +38,7 @@ def check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
-    """The loss of a Gaussian release: exactly mu-GDP.
+    """Privacy loss of a Gaussian release, which is exactly mu-GDP.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class GaussianLoss:
     Raises
     ------
     ArgumentError
-        If `mu` is negative, nan, subnormal or absurdly large.
+        If `mu` is negative, nan, subnormal or too large.
 
     References
     ----------
@@ -74,7 +74,7 @@ class GaussianLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class PureLoss:
-    """The loss of randomized response, or a bound on that of any pure epsilon mechanism.
+    """Privacy loss of randomized response, which bounds that of any pure epsilon mechanism.
 
     Every pure epsilon mechanism is a post-processing of binary randomized response, whose privacy loss is
     plus or minus epsilon; it is composed as exactly that.
@@ -82,12 +82,12 @@ class PureLoss:
     Parameters
     ----------
     epsilon : float
-        0 reveals nothing; infinity is an answer in clear.
+        0 reveals nothing; infinity is an answer without protection.
 
     Raises
     ------
     ArgumentError
-        If `epsilon` is negative, nan, subnormal or absurdly large.
+        If `epsilon` is negative, nan, subnormal or too large.
 
     References
     ----------
@@ -113,7 +113,7 @@ class PureLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ApproximateLoss:
-    """An (epsilon, delta) event: a mechanism of which nothing more is known.
+    """Privacy loss of a mechanism that is only known to be (epsilon, delta)-DP.
 
     With probability `delta` everything may leak, otherwise the loss is that of :class:`PureLoss`.
 
@@ -152,7 +152,7 @@ class ApproximateLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ConcentratedLoss:
-    """The loss of a mechanism known only in zCDP (Gumbel peeling): forces the whole total into rho.
+    """Privacy loss of a mechanism that is only known in zCDP, such as Gumbel peeling.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class ConcentratedLoss:
     Raises
     ------
     ArgumentError
-        If `rho` is negative, nan, subnormal or absurdly large.
+        If `rho` is negative, nan, subnormal or too large.
 
     Notes
     -----
@@ -189,7 +189,7 @@ class ConcentratedLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ThresholdLoss:
-    """The loss of noisy counts of the labels that occur, each shown where its count passes a threshold.
+    """Privacy loss of noisy counts of labels, which are shown where they pass a threshold.
 
     Parameters
     ----------

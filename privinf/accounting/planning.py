@@ -58,7 +58,7 @@ class PlanReport:
     lines : tuple of PlannedRelease
         In the order given.
     default_delta : float
-        Where epsilon is printed.
+        Delta at which epsilon is printed.
 
     Notes
     -----
@@ -70,7 +70,7 @@ class PlanReport:
     default_delta: float
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of the whole plan.
+        """Return the epsilon of the plan.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class PlanReport:
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta of the whole plan.
+        """Return the delta of the plan.
 
         Parameters
         ----------
@@ -111,17 +111,17 @@ class PlanReport:
 
     @property
     def mu(self) -> float:
-        """Gaussian DP of the whole plan; NotAvailableError, with the reason, where it is undefined."""
+        """Gaussian DP (mu) of the plan; NotAvailableError, with the reason, where it is undefined."""
         return self._total().mu
 
     @property
     def rho(self) -> float:
-        """Concentrated DP (zCDP) of the whole plan; NotAvailableError where it is undefined."""
+        """Concentrated DP (rho) of the plan; NotAvailableError where it is undefined."""
         return self._total().rho
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a line: times, and mu, rho and epsilon of all its repetitions (nan where undefined)."""
+        """Table of the plan, one row per line: times, and mu, rho and epsilon of all repetitions."""
         import pandas as pd
 
         columns = ["label", "times", "mu", "rho", "epsilon"]
@@ -163,7 +163,7 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
         - ``"concentrated"`` (Gumbel peeling and others known in zCDP): ``rho``
         - ``"external"``: ``epsilon`` and ``delta``
     delta : float
-        In (0, 1): where epsilon is reported.
+        Delta at which epsilon is reported, in (0, 1).
 
     Returns
     -------

@@ -15,14 +15,14 @@ from privinf.errors import UnchargedError
 
 
 class Released:
-    """A mixin for released objects, which carry their ledger lines.
+    """Mixin of released objects, which contain their ledger lines.
 
     Subclasses have a field `entries`.
 
     Attributes
     ----------
     entries : tuple of LedgerEntry
-        The ledger lines that paid for it, as recorded.
+        Ledger lines of the release, as recorded.
 
     Raises
     ------
@@ -31,9 +31,9 @@ class Released:
 
     Notes
     -----
-    **Privacy.** The content is public: functions of the ledger lines. Everything that leaves a mechanism is
-    made here, so that no noisy number exists without the line that paid for it. A release without noise has a
-    line too, of infinite loss.
+    **Privacy.** The content is public: functions of the ledger lines. Every output of a mechanism is such an
+    object, so that no noisy number exists without its ledger line. A release without noise has a line of
+    infinite loss.
     """
 
     __slots__ = ()
@@ -50,17 +50,17 @@ class Released:
 
     @property
     def secure(self) -> bool:
-        """Whether every line was made with noise that may leave the building."""
+        """Whether every line was made with secure noise."""
         return bool(self.entries) and all(entry.secure for entry in self.entries)
 
     @property
     def reporting_delta(self) -> float | None:
-        """The delta that its caller named, at which `privacy` states epsilon; None where none was named."""
+        """Delta at which `privacy` states epsilon; None if the caller gave none."""
         return None
 
     @property
     def privacy(self) -> PrivacyReport:
-        """The report on its lines alone, at the delta that was named; its ledger knows all that was spent."""
+        """Privacy report on these lines alone; its `cumulative` covers the ledger."""
         return PrivacyReport.from_entries(self.entries, delta=self.reporting_delta, subject="release")
 
     @property
@@ -71,23 +71,23 @@ class Released:
 
 @error_boundaries
 class ReleasedNumber(float, Released):
-    """A released number: a float that carries its account.
+    """Released number: a float with its ledger lines.
 
     Parameters
     ----------
     value : float
         The released value.
     entries : iterable of LedgerEntry
-        The lines that paid for it, as recorded.
+        Ledger lines of the release, as recorded.
     scale : float
         Standard deviation of its noise; 0 without noise, nan where the noise has no simple distribution.
     delta : float, optional
-        The delta that was named, at which its report states epsilon.
+        Delta at which its report states epsilon.
 
     Notes
     -----
-    It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. Their result is a plain
-    number, which carries no account: keep the released one, or its `privacy`.
+    It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. The result is a plain number
+    without ledger lines: keep the released number, or its `privacy`.
 
     **Privacy.** The number was released and is public.
 
@@ -116,7 +116,7 @@ class ReleasedNumber(float, Released):
 
     @property
     def reporting_delta(self) -> float | None:
-        """The delta that its caller named; None where none was named."""
+        """Delta at which `privacy` states epsilon; None if the caller gave none."""
         return self._delta
 
     def __setattr__(self, name: str, value: Any) -> None:

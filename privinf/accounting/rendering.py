@@ -113,11 +113,11 @@ class Printable(Protocol):
 
     @property
     def releases(self) -> pd.DataFrame:
-        """One row a release."""
+        """One row per release."""
 
     @property
     def parties(self) -> pd.DataFrame:
-        """One row a party."""
+        """One row per party."""
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the epsilon of the fit."""
@@ -213,7 +213,7 @@ def _running(report: Printable) -> Facts:
 
 
 def _cells(report: Printable) -> list[tuple[str, ...]]:
-    """Return a header and one line a release; equal ones that follow one another are one line."""
+    """Return a header and one line per release; equal ones that follow one another are one line."""
     header = ("label", "mechanism", *_FIGURES)
     frame = report.releases[list(header)]
     runs = groupby(tuple(map(_text, row)) for row in frame.itertuples(index=False))
@@ -222,7 +222,7 @@ def _cells(report: Printable) -> list[tuple[str, ...]]:
 
 
 def _party_cells(report: Printable) -> list[tuple[str, ...]]:
-    """Return a header and one line a party; nothing where no release names its party."""
+    """Return a header and one line per party; nothing where no release names its party."""
     frame = report.parties
     if frame.empty:
         return []

@@ -39,9 +39,9 @@ COLUMN_NAMES: dict[ReportSubject, str] = {
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyReport:
-    """The privacy of one fit, and of everything its ledger had recorded by then.
+    """Privacy cost of one fit, and of all releases in its ledger at that time.
 
-    Made by :meth:`of`. Nothing in it depends on the data.
+    Reports are made by :meth:`from_entries`. Nothing in them depends on the data.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class PrivacyReport:
     default_delta : float
         The delta at which epsilon is printed.
     fit : int or None
-        Which fit of its ledger this is, from 1; None where that is not known.
+        Number of this fit in its ledger, from 1; None where it is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
         Subject of the totals: the releases of a fit, a release that was made before the fit and that
         the fit reads without any spending of its own, a release, one party's releases, or all releases
@@ -101,8 +101,8 @@ class PrivacyReport:
         entries : iterable of LedgerEntry
             As returned by ``ledger.spend``.
         ledger : Ledger, optional
-            The account they were charged to, in whichever scope; its present state is kept for
-            :attr:`cumulative`, which counts them too where they were charged elsewhere.
+            Ledger that they were charged to, in any scope. Its present state is kept for :attr:`cumulative`,
+            which also counts entries that were charged elsewhere.
         delta : float, optional
             The requested delta; by default that of the ledger's limit, else 1e-6.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
@@ -117,7 +117,7 @@ class PrivacyReport:
         ------
         ArgumentError
             If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with others, or
-            `subject` is none of the choices.
+            `subject` is not one of the choices.
         """
         lines = tuple(entries)
         check_choice(subject, ReportSubject, "subject")
@@ -224,7 +224,7 @@ class PrivacyReport:
 
     @property
     def unit(self) -> str:
-        """Whose privacy it is."""
+        """Unit of privacy."""
         return _joined(entry.unit for entry in self.entries)
 
     @property
@@ -234,7 +234,7 @@ class PrivacyReport:
 
     @property
     def trust(self) -> str:
-        """The trust model: who saw the rows."""
+        """Trust model: who had access to the rows."""
         return _joined(entry.trust for entry in self.entries)
 
     @property
@@ -244,7 +244,7 @@ class PrivacyReport:
 
     @property
     def simulated(self) -> bool:
-        """Whether some release used seeded noise or none: a simulation, to be kept from the public."""
+        """Whether a release used seeded noise or none, so that the fit is a simulation and not private."""
         return not self.secure
 
     @property
@@ -261,12 +261,12 @@ class PrivacyReport:
 
     @property
     def response_in_clear(self) -> bool:
-        """Whether a response was sent as it is, so that the guarantee covers the other columns alone."""
+        """Whether the response was sent unprotected, so that the guarantee covers the other columns alone."""
         return Assumptions.CLEAR_RESPONSE in self.assumptions
 
     @property
     def releases(self) -> pd.DataFrame:
-        """One row a release: label, mechanism, noise, and its own cost.
+        """Table of the releases, one row each: label, mechanism, noise and cost.
 
         Costs that are undefined for a mechanism are nan; epsilon is at the default delta.
         """
@@ -276,7 +276,7 @@ class PrivacyReport:
 
     @property
     def parties(self) -> pd.DataFrame:
-        """One row a party that made releases about the same units: the loss of each alone.
+        """Table of the parties that made releases about the same units, with the loss of each alone.
 
         Columns: columns and noise_scale of its releases, epsilon at the default delta, mu, rho. Empty where
         no release names its party. The totals of the report itself are per unit: all parties together.
@@ -317,7 +317,7 @@ class PrivacyReport:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the totals of the report's subject and of the ledger side by side, undefined ones as nan.
+        """Return a table of the totals of this report and of its ledger; undefined totals are nan.
 
         The first column is "this fit", or "its release" where the fit reads an earlier one.
         The row "private" is 1, or 0 where seeded noise, or none, makes the figures a simulation.
@@ -325,7 +325,7 @@ class PrivacyReport:
         Returns
         -------
         DataFrame
-            One row a figure, one column for the subject and one for the ledger.
+            One row per figure, one column for the subject and one for the ledger.
         """
         import pandas as pd
 

@@ -71,15 +71,15 @@ def find_bounds(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> FoundSchema:
-    r"""Release bounds of numbers and levels of texts: a schema, its cost, and the shares it may cut or pool.
+    r"""Release private bounds of numeric columns and levels of text columns, as a schema.
 
     Parameters
     ----------
     rows : table
         The rows: a frame of any library, a mapping of arrays, or the path of a file.
     columns : sequence of str, optional
-        Columns whose bounds or levels are wanted. By default all columns of numbers; columns of texts are
-        named. Names and kinds of columns are assumed to be public.
+        Columns whose bounds or levels are wanted. By default all numeric columns; text columns must be named.
+        Names and kinds of columns are assumed to be public.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is for all columns together, each with an
@@ -115,14 +115,14 @@ def find_bounds(
     Returns
     -------
     FoundSchema
-        A schema of the bounds and levels, its cost, and how much it may cut or pool.
+        A schema of the bounds and levels, its cost, and the shares of rows that it may clip or pool.
 
     Raises
     ------
     NotAvailableError
-        n mu of one column is below 100 (n over `max_rows`), or levels are wanted where a person has several
-        rows: nothing was spent, and no row counted. Or a
-        stream, which can be read only once.
+        n mu of one column is below 100 (n over `max_rows`), levels are requested where a person has several
+        rows, or the rows are a stream, which can be read only once. Nothing was spent, and no row was
+        counted.
     SchemaError, ArgumentError
         A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
     BudgetExceededError
@@ -131,26 +131,28 @@ def find_bounds(
     Warns
     -----
     ChangedTargetWarning
-        As far as could be seen all rows have one value: bounds may cut all that differs. Many rows are more
-        than 2^43 from 0, beyond the bounds. No level of a column was common enough: the most common one that
-        was seen stands, and all others are pooled; where none was seen, all are.
+        All rows seem to have one value, so bounds may clip all others. Or many rows are more than 2^43 from
+        0, beyond the bounds. Or no level of a column is common enough: the most common one that was shown is
+        kept and all others are pooled; where none was shown, all are pooled.
 
     Notes
     -----
-    Of a column's mu^2 .3 pays for its distribution function at signed powers of 2, 2^-20 to 2^43; .7 for one
-    at 512 cells over the range where rows were seen and 15 ranges on each side (where that range is an octave
-    or two, .2 for a closer search and .5). On each side the bound is where ``clip / 2`` of the rows lie
-    beyond if so few can be seen, else where the tail that is seen leads, taken as exponential. A column of
-    numbers below 2^-20 is given bounds of that size: change its unit.
+    A share of 0.3 of a column's mu^2 pays for its distribution function at signed powers of 2, from 2^-20 to
+    2^43. The other 0.7 pays for one at 512 cells, over the range where rows were detected and 15 such ranges
+    on each side. Where that range is an octave or two, 0.2 pays for a closer search and 0.5 for the cells. On
+    each side the bound is the value beyond which ``clip / 2`` of the rows lie, if so few can be detected;
+    otherwise an exponential tail is extrapolated to that share. A column of numbers below 2^-20 has bounds of
+    that size: change its unit.
 
     Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at
-    (1, 1e-6) for one column. If what is left to pool is rare itself, it counts as the most common level.
+    (1, 1e-6) for one column. If the levels to pool are rare together, they count as the most common level.
 
-    A table that is not in memory is read by three passes as a rule, four at most, and one more for each
-    column of texts.
+    A table that is not in memory is read in three passes as a rule, four at most, and one more for each text
+    column.
 
-    **Privacy.** Reads all rows of these columns; replace-one, n is public. Releases are Gaussian, the edges
-    of later ones follow from earlier releases; levels pass a threshold (`privinf.mechanisms.distribution`).
+    **Privacy.** Reads all rows of these columns; replace-one, n is public. Releases are Gaussian, and the
+    edges of later ones follow from earlier ones. Noisy counts of levels must pass a threshold
+    (`privinf.mechanisms.distribution`).
 
     Examples
     --------

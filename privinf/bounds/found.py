@@ -37,23 +37,24 @@ NOTABLE_SHIFT = 0.5
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False, kw_only=True)
 class FoundSchema(Schema):
-    """A `Schema` whose bounds and levels were bought, with `clips` and `privacy` beside them.
+    """Schema whose bounds and levels are private releases, with their cost and possible effects.
 
-    `clips` has one row a column: ``low``, ``high``; ``wanted``, the share of rows that was to lie outside;
-    ``at_most``, the share that may (counted, and two sds of the noise on each side); ``moves``, by what share
-    of itself that may change a slope on the column, or every slope if it is the response
-    (`privinf.inference.quantiles.Range`). Of levels: the share of the rows below which one is pooled, the
-    share that may be pooled in all, and the ``threshold`` above which a noisy count was shown; where they are
-    pooled with a level that is seen, ``moves`` is the share of it that they may be, by which its difference
-    from another one moves if theirs is nought. A level ``other`` of their own moves no other difference, but
-    slopes of columns that go with what is pooled. `privacy` is the report on all releases, with the state of
-    the ledger after them.
+    `clips` has one row per column. For numbers, ``low`` and ``high`` are the bounds, and ``wanted`` is the
+    requested share of rows outside them. ``at_most`` is the share that may be outside: the noisy count and
+    two standard deviations of the noise on each side. ``moves`` is the largest relative change by clipping of
+    a slope on the column, or of every slope if the column is the response
+    (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows below which a level is
+    pooled, ``at_most`` the share of rows that may be pooled in total, and ``threshold`` the noisy count above
+    which a level was shown. If levels are pooled with a shown level, ``moves`` is the share of that level
+    that they may be. A difference from another level moves by this share if the pooled levels have none. A
+    separate level ``other`` changes no other difference, but may change slopes of columns that are correlated
+    with the pooled levels. `privacy` is the report on all releases, with the state of the ledger after them.
 
-    A fit warns (`ChangedTargetWarning`) where the moves of a slope and of the response add up to half of the
-    slope's standard error.
+    A fit warns (`ChangedTargetWarning`) if the possible changes of a slope and of the response add up to half
+    of the standard error of the slope.
 
-    **Privacy.** A function of releases: public. The price is paid once, whatever is fitted with it; give the
-    same ledger to the fits for the total.
+    **Privacy.** The schema is a function of releases and public. Its cost is charged once, whatever is fitted
+    with it. Pass the same ledger to the fits for the total.
 
     Parameters
     ----------
@@ -64,9 +65,9 @@ class FoundSchema(Schema):
     max_rows : int
         The most rows that one unit has.
     clips : DataFrame
-        One row a column; see above.
+        One row per column; see above.
     privacy : PrivacyReport
-        Report on all releases that bought the bounds.
+        Report on all releases of the bounds.
     """
 
     clips: Any = None
@@ -96,7 +97,7 @@ class FoundSchema(Schema):
         Returns
         -------
         tuple of str
-            One text, or none where no bound was bought.
+            One text, or none where no bound was released.
         """
         bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
         shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
@@ -105,7 +106,7 @@ class FoundSchema(Schema):
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return a warning of slopes that bought bounds may have moved by half a standard error or more.
+        """Return a warning about slopes that released bounds may change by half a standard error or more.
 
         Parameters
         ----------
@@ -179,10 +180,10 @@ class FoundSchema(Schema):
 @error_boundary
 @reads("a schema")
 def load_schema(path: AnyPath) -> Schema:
-    """Read a schema from a TOML file: one that `Schema.save` wrote, or that somebody typed.
+    """Read a schema from a TOML file that `Schema.save` or a person wrote.
 
-    Of bounds that were bought, and are as they were bought, it still knows what they may have cut: a
-    `FoundSchema`.
+    For released bounds that were not changed since, the result is a `FoundSchema`, with their possible
+    effects.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def load_schema(path: AnyPath) -> Schema:
     Returns
     -------
     Schema
-        A `FoundSchema` where the file holds bounds that were bought and not changed since.
+        A `FoundSchema` where the file has released bounds that were not changed since.
 
     Raises
     ------

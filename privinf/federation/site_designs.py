@@ -202,7 +202,7 @@ ONE_ROW = (
 
 
 def check_sums(design: Design) -> None:
-    """Raise unless sums over records can be made by a design: bounds of the response, one row a unit."""
+    """Raise unless sums over records can be made by a design: bounds of the response, one row per unit."""
     if design.y_low is None or design.y_high is None:
         raise SchemaError(f"the response {design.response!r} needs public bounds; pass y_bounds=")
     if design.schema is not None and design.schema.max_rows > 1:

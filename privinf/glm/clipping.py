@@ -6,12 +6,12 @@ so the l2 sensitivity of all counts is sqrt k, and 1% of mu^2 buys noise of sd
 
 .. math:: s = \sqrt{k} / (0.1\,\mu)
 
-in every count. With z the normal quantile at .95^(1/k) (Sidak: noises are independent), all k lower bounds
-``(count - z s) / n`` hold simultaneously with probability .95, whatever the shares are. A caution is issued
+in every count. With z the normal quantile at 0.95^(1/k) (Sidak: noises are independent), all k lower bounds
+``(count - z s) / n`` hold simultaneously with probability 0.95, whatever the shares are. A caution is issued
 if such a bound is above 1%. It is false, of a share of at most 1%, in at most 5% of fits; where no value lies
 outside it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/results/clipping.md).
 
-Values are counted only where a share of 5% is detected with probability 0.8, ``.04 n >= (z + .84) s``:
+Values are counted only where a share of 5% is detected with probability 0.8, ``.04 n >= (z + 0.84) s``:
 elsewhere its budget would be wasted. The rule reads public numbers alone (n, k, mu).
 
 Only the rows of one curator are counted. Over sites they are not, real or simulated: a site's

@@ -158,7 +158,7 @@ class OneStepRelease:
     far : float
         How far a wrong mean may move a logistic model's score by the weights of rows far out, in standard
         errors: what the weights leave out, times the mean curvature. In real tables that mean was off
-        by .2 to 1.6 of the curvature there.
+        by 0.2 to 1.6 of the curvature there.
     dispersion : float
         Of a Poisson model: the trace of the meat over the Hessian's, 1 if the variance is the mean.
     """

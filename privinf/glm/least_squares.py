@@ -19,8 +19,8 @@ D alone, which is small:
 .. math:: V = R [meat/n + \sigma_S^2 I + (\sigma_H^2/2)(|D|^2 I + D D')] R', \qquad R = s M' H^{-1},
 
 sigma_S = 2C'/(n mu_S), C' = tau + w (C - tau), sigma_H = sqrt 2 C_H^2/(n mu_H); meat that of the clipped
-scores. Up to .7 lambda of what the layer holds may be wrong: an interval allows for a bias of that size, B_j
-= .7 lambda min(|(R S2)_j| + sd_2 |R_j|, (X(tau) - X(C)) |R_j|)/n.
+scores. Up to 0.7 lambda of what the layer holds may be wrong: an interval allows for a bias of that size, B_j
+= 0.7 lambda min(|(R S2)_j| + sd_2 |R_j|, (X(tau) - X(C)) |R_j|)/n.
 
 Every release is chosen from earlier ones: fully adaptive composition of Gaussian mechanisms (Smith and
 Thakurta 2022, arXiv 2210.17520), whose squared prices add up to mu^2 at most on every path.
@@ -222,7 +222,7 @@ class OneStepFit:
     def score_equation(self, to_scaled: Floats, noise_free: Flags, cov_type: str) -> OneStepScores:
         """Return the equation of score tests; `to_scaled` is from the fit's scaled units to the design's.
 
-        To the noise of the scores it adds what the tail may hide, (.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I).
+        To the noise of the scores it adds what the tail may hide, (0.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I).
         """
         hidden = (ALLOWED * self.clip.ratio) ** 2
         flat = self.score_sd**2 + hidden * self.upper_sd**2

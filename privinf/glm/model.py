@@ -85,9 +85,9 @@ class GLMOptions(SumModelOptions):
 
 @error_boundaries
 class GLM(Model[GLMOptions]):
-    r"""Linear, logistic or Poisson regression, of rows in one place or at several sites.
+    r"""Linear, logistic or Poisson regression of one table, or of a federation.
 
-    Sites come by `from_arrays`, or by `from_formula` from a federation.
+    For several sites, use `from_arrays`, or `from_formula` with a federation.
 
     Parameters
     ----------
@@ -137,18 +137,18 @@ class GLM(Model[GLMOptions]):
     released.
 
     Linear models are fitted in one step from an initial estimate (`privinf.glm.least_squares`), the others in
-    whitened units (`privinf.glm.curved`), where their equations and variances are. With ``optimizer=``, a
-    `radius`, sites as units or named targets, it is as follows.
+    whitened units (`privinf.glm.curved`), where their equations and variances are. The following holds with
+    ``optimizer=``, with a `radius`, with sites as units, and with named targets.
 
-    With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and leaves a
-    correctly specified mean where it is, the estimate solves sum w x r = 0: it is found by noisy rounds, and
-    ends with one Newton step D from noisy score and Hessian H at the last iterate theta_T, whose error is
-    known:
+    With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and does not
+    change a correctly specified mean, the estimate solves sum w x r = 0. It is computed in noisy rounds and
+    one final Newton step D. This step uses the noisy score and Hessian H at the last iterate theta_T, and its
+    error is known:
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
-    Residuals are then clipped at a public E (by default so wide that the response's bounds keep inside):
-    where it binds, the target is that of a clipped score.
+    Residuals are clipped at a public E, by default so wide that no residual inside the response's bounds is
+    clipped. Where the clip binds, the target is that of a clipped score.
 
     References
     ----------
@@ -161,7 +161,7 @@ class GLM(Model[GLMOptions]):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 3))
     >>> y = rng.uniform(size=20_000) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.0]))
-    >>> model = pi.FederatedGLM(y, X, bounds=[(-1, 1)] * 3, family="binomial")
+    >>> model = pi.GLM(y, X, bounds=[(-1, 1)] * 3, family="binomial")
     >>> fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
     >>> bool((abs(fit.params - [1.0, -0.5, 0.0]) < 4 * fit.bse).all())
     True
@@ -287,7 +287,7 @@ class GLM(Model[GLMOptions]):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
 
         Parameters
         ----------
@@ -396,9 +396,9 @@ class GLM(Model[GLMOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
-            Default: the engines of least squares (`privinf.glm.least_squares`) and of logistic and Poisson
-            models (`privinf.glm.curved`). Or rounds of `Newton` (without noise they run to convergence), or a
-            descent, which may return coefficients alone.
+            Default: the one-step estimators of linear (`privinf.glm.least_squares`) and of logistic and
+            Poisson models (`privinf.glm.curved`). `Newton` runs noisy rounds, and runs to convergence without
+            noise. The other optimizers are of first order, and may return coefficients without intervals.
         public_seed : int
             Seed of batches and probes; fixed before the data are seen, and public.
         max_colluding : int
@@ -416,18 +416,18 @@ class GLM(Model[GLMOptions]):
         client_clip : float, optional
             C of ``unit="client"``: the summed score of a site is shrunk to this norm, and moves a sum by 2C
             at most. First-order optimizers need it. Sums over a batch of n_i/B records are about sqrt(n_i/B)
-            times as long as the score of one record once the fit is near.
+            times as long as the score of one record near the solution.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
-            its sampling part by n/(n - p). "nonrobust" uses the Hessian for the meat too, which is right
-            where the variance of the model is, for the logistic and the Poisson model, and saves the release
-            of a meat (a tenth of the final budget). "cluster", by the unit of the schema, is "HC0": sums over
-            rows have one row a unit (`MomentOLS` allows several).
+            its sampling part by n/(n - p). "nonrobust", for the logistic and the Poisson model, uses the
+            Hessian for the meat too. It is valid where the variance function of the model is correct, and
+            saves the release of a meat (a tenth of the final budget). "cluster", by the unit of the schema,
+            is "HC0": sums over rows have one row per unit (`MomentOLS` allows several).
         targets : sequence of str, optional
-            Names of the coefficients to report alone, also where there are too many for a Hessian of all of
-            them. The final step is in their columns, those of `nuisance` and the constant alone, and their
-            number is what the dimension rule counts. It assumes that, given these columns, the column of a
-            target is uncorrelated with every other one, weighted by the curvature.
+            Names of the only coefficients to report, also where the columns are too many for a Hessian. The
+            final step uses their columns, those of `nuisance` and the constant alone, and the dimension rule
+            counts these columns. It assumes that, given these columns, the column of a target is uncorrelated
+            with every other one, weighted by the curvature.
         nuisance : sequence of str
             Names of coefficients whose columns may be correlated with those of `targets`.
         margins : bool
@@ -436,7 +436,7 @@ class GLM(Model[GLMOptions]):
         intervals : {"required", "optional"}
             "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
             few for its coefficients, before anything is charged. "optional" returns coefficients without
-            standard errors. With "optional" it is fitted by `DPSGD`. A fit by a named `optimizer` is never
+            standard errors. With "optional" such a fit uses `DPSGD`. A fit by a named `optimizer` is never
             refused for this.
         checkpoint : path, optional
             Over a federation: folder of this call alone, in which every query and release is stored. If the
@@ -473,13 +473,15 @@ class GLM(Model[GLMOptions]):
         Intervals of logistic and Poisson models are quantiles of draws that account for the noise, and of a
         posterior with a named prior where the Hessian is weak (benchmarks/results/logistic.md). The rest
         applies to named optimizers. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final
-        Hessian; where sites are the units, n is the number of rows over that of the largest site. Beyond
-        that the total budget goes to the fit, which has coefficients only. The same holds where `client_clip`
-        could bind: its bias is not known. Standard errors take rows as independent, those of one site too.
+        Hessian; where sites are the units, n is the number of rows divided by that of the largest site.
+        Beyond that limit the total budget goes to the fit, which has coefficients only. The same holds where
+        `client_clip` could bind: its bias is not known. Standard errors take rows as independent, those of
+        one site too.
 
-        A fit whose last step is longer than 1.5 of its own standard errors did not settle (rare events,
-        strong signals, a clip that is small against the response) and has coefficients only, unless what the
-        step leaves is negligible (`privinf.glm.convergence`; benchmarks/results/settled.md).
+        A fit whose last step is longer than 1.5 of its own standard errors has not converged. It has
+        coefficients only, unless the remaining error is negligible (`privinf.glm.convergence`;
+        benchmarks/results/settled.md). Causes are rare events, strong signals, and a clip that is small
+        relative to the response.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -514,7 +516,7 @@ class GLM(Model[GLMOptions]):
 
 @error_boundaries
 class FederatedGLM(GLM):
-    """`GLM`, by the name that it has over federations: the same constructors, the same numbers.
+    """Another name of `GLM`, with the same constructors and results.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ class OneFamily(GLM):
 
 @error_boundaries
 class OLS(OneFamily):
-    r"""Linear regression of one table, or of a federation: narrow, robust to unequal variances, bias-aware.
+    r"""Linear regression of one table, or of a federation, with robust standard errors.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ class OLS(OneFamily):
     Notes
     -----
     **Privacy.** Replace-one of one record, features and response together. Every release reads every row:
-    second moments, counts, a Hessian, two parts of scores and a meat, each chosen from those before; their
-    squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
+    second moments, counts, a Hessian, two parts of scores and a meat. Each release depends on those before
+    it. Their squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
 
     Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and
     its variance.
@@ -260,7 +260,7 @@ class OLS(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
 
         Parameters
         ----------
@@ -344,17 +344,19 @@ class OLS(OneFamily):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. "HC0" (default) is right whatever the variance of the errors
-            depends on, and "HC1" multiplies its sampling part by n/(n - p). "nonrobust" assumes equal error
-            variance. "cluster", by the unit of the schema, is "HC0": sums over rows have one row a unit
-            (`MomentOLS` allows several).
+            Covariance of the coefficients. "HC0" (default) is valid under heteroskedasticity, and "HC1"
+            multiplies its sampling part by n/(n - p). "nonrobust" assumes equal error variance. "cluster", by
+            the unit of the schema, is "HC0": sums over rows have one row per unit (`MomentOLS`
+            allows several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
-            their usual length, which few large errors cannot move. It is the same where errors are symmetric.
+            their typical length. A few large errors cannot move it. Both targets are the same where errors
+            are symmetric.
         adapt_bounds : bool
-            Whether rows count with weight min(1, 1/max_j x_j^2), x in units of narrower bounds that noisy
-            counts suggest, for a twenty-fifth of the budget: less noise where bounds are far too wide. The
-            target is least squares with these weights, the same where the mean is linear in x.
+            Whether to weight rows by min(1, 1/max_j x_j^2), with x in units of narrower bounds that noisy
+            counts suggest. It costs a twenty-fifth of the budget and reduces the noise where bounds are far
+            too wide. The target is least squares with these weights, which is the same where the mean is
+            linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count
             towards the guarantee.
@@ -542,7 +544,7 @@ class Logit(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
 
         Parameters
         ----------
@@ -769,7 +771,7 @@ class Poisson(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
 
         Parameters
         ----------

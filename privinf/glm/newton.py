@@ -29,7 +29,7 @@ TOLERANCE = 1e-11  # largest entry of a step, relative to 1 + the largest coeffi
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Newton:
-    """Newton's method: a noisy score and Hessian a round, then the final release.
+    """Newton's method: a noisy score and Hessian per round, then the final release.
 
     Parameters
     ----------

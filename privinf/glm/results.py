@@ -187,7 +187,7 @@ class GLMPredictions(Predictions):
         Returns
         -------
         Series
-            One number a row, under the labels of the rows.
+            One number per row, under the labels of the rows.
         """
         check_choice(which, Which, "which")
         rows, index = self.rows(exog, transform)
@@ -228,8 +228,8 @@ class GLMPredictions(Predictions):
 class GLMResults(Results):
     """Results of `OLS`, `Logit`, `Poisson` and `GLM`.
 
-    Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests move
-    the last released score along its Hessian.
+    Adds to `Results`: `trace`, `communication` and predictions on the scale of the mean. Score tests
+    extrapolate the last released score by its Hessian.
     """
 
     @cached_property
@@ -282,7 +282,7 @@ class GLMResults(Results):
         return replace(context, system=system)
 
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return exp of the coefficients of a logistic model, with intervals of level ``1 - alpha``.
+        """Return odds ratios with intervals: exp of the coefficients of a logistic model.
 
         Parameters
         ----------
@@ -292,12 +292,12 @@ class GLMResults(Results):
         Returns
         -------
         DataFrame
-            One row a coefficient.
+            One row per coefficient.
         """
         return self._ratios("binomial", "odds ratio", alpha)
 
     def rate_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return exp of the coefficients of a Poisson model, with intervals of level ``1 - alpha``.
+        """Return rate ratios with intervals: exp of the coefficients of a Poisson model.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class GLMResults(Results):
         Returns
         -------
         DataFrame
-            One row a coefficient.
+            One row per coefficient.
         """
         return self._ratios("poisson", "rate ratio", alpha)
 
@@ -334,7 +334,7 @@ class GLMResults(Results):
         Returns
         -------
         DataFrame
-            One row a column.
+            One row per column.
         """
         check_choice(at, Margins, "at")
         settings = self._settings
@@ -356,12 +356,12 @@ class GLMResults(Results):
 
     @cached_property
     def trace(self) -> pd.DataFrame:
-        """Public iterates, user units: one row a round, the start first."""
+        """Iterates in the user's units, one row per round, the start first; they are public."""
         return pd.DataFrame(np.array(self._settings["trace"]), columns=self._settings["names"])
 
     @cached_property
     def communication(self) -> pd.DataFrame:
-        """Floats and bytes that one site received and sent, per query."""
+        """Number of floats and bytes that one site received and sent, per query."""
         rounds = list(self._settings["rounds"])
         traffic = pd.DataFrame(rounds, columns=["question", "floats_down", "floats_up"])
         return traffic.assign(bytes_down=BYTES * traffic.floats_down, bytes_up=BYTES * traffic.floats_up)
@@ -371,7 +371,7 @@ class GLMResults(Results):
 
 
 class FederatedGLMResults(GLMResults):
-    """Results of `FederatedGLM`: `GLMResults` by the name that they have over federations."""
+    """Another name of `GLMResults`, for fits of `FederatedGLM`."""
 
 
 def named_results(estimate: Estimate, **context: Any) -> GLMResults:

@@ -33,7 +33,7 @@ class Precision:
     alpha``, and the p-value is the largest under ``|bias| <= B``. For normal T, cv^2 is the 1 - alpha
     quantile of chi2_1 with non-centrality (B/se)^2 (Armstrong and Kolesar 2018). For t the *central* t is
     moved by B/se: the noncentral t would multiply the bias, which is known, by the error of se. Moved so,
-    intervals of nominal .95 covered .950 to .962 at 1 to 30 degrees of freedom, B up to 5 standard errors.
+    intervals of nominal 0.95 covered 0.950 to 0.962 at 1 to 30 degrees of freedom, B up to 5 standard errors.
 
     **Privacy.** Post-processing.
     """

@@ -243,7 +243,7 @@ class Clip:
     ratio : float
         lambda = X(C)/(X(tau) - X(C)): the excess beyond C relative to the upper part.
     weight : float
-        w = 1 + .6 lambda: weight of the upper part, which includes the extrapolated tail.
+        w = 1 + 0.6 lambda: weight of the upper part, which includes the extrapolated tail.
     between : float
         X(tau) - X(C): the most that the upper part can hold, by the counts.
     cut : float
@@ -339,7 +339,7 @@ def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
     Notes
     -----
     M <- T + (M - T) max(0, 1 - sd^2 (p (p + 1)/2 - 1)/|M - T|^2), T = tr M / p times the shape: as James and
-    Stein. In coordinates in which the shape is the identity no eigenvalue is below .05 tr M / p.
+    Stein. In coordinates in which the shape is the identity no eigenvalue is below 0.05 tr M / p.
     """
     p = len(meat)
     shape = np.eye(p) if shape is None else shape

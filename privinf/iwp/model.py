@@ -170,7 +170,7 @@ class ExampleFitOptions(ExampleSpending):
 
 @error_boundaries
 class IWPGLM(ReleaseModel[ExampleModelOptions]):
-    r"""Regression and classification from examples that each client has made private on its own.
+    r"""Regression and classification from locally private examples, one per client.
 
     Parameters
     ----------
@@ -184,13 +184,14 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         y = -1 or 1.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed. "data" takes them from the rows: a leak that no guarantee covers, with a warning.
+        or both are needed. "data" takes them from the rows, with a warning; the guarantee does not cover this
+        leak.
     radius : float, optional
         Project the private part of each row onto the ball of this radius, after scaling where there are
         `bounds`.
     y_bounds : (low, high) or "data", optional
         Public bounds of a numeric y, which the squared and Poisson losses need. "data" takes them from the
-        rows: a leak that no guarantee covers, with a warning.
+        rows, with a warning; the guarantee does not cover this leak.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -209,7 +210,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     ------
     SchemaError, SensitivityError, ArgumentError
     NotAvailableError
-        With `from_formula` and `from_release` for a label that the loss does not take.
+        With `from_formula` and `from_release` for a label that the loss does not accept.
 
     Notes
     -----
@@ -346,7 +347,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         ------
         SchemaError, NotAvailableError
             The schema does not declare what the formula needs, or has several rows a unit; the loss does not
-            take the label; the data are a federation.
+            accept the label; the data are a federation.
         """
         options = ExampleModelOptions(
             loss=loss,
@@ -397,12 +398,12 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         schema: Schema | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model at the analyst; one release serves any loss that its label allows.
+        """Build the model from a release, which serves any loss that its label allows.
 
         Parameters
         ----------
         release : Release
-            What `release` returned at the holder, or `load_release` read from its file.
+            The release that `release` returned at the holder, or that `load_release` read from its file.
         loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
             Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
             with y = -1 or 1.
@@ -421,7 +422,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         AlignmentError
             The release is of another kind, or was made with another schema.
         NotAvailableError
-            The loss does not take the label of the release.
+            The loss does not accept the label of the release.
         """
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
@@ -528,7 +529,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         calibration: Calibration | None = None,
         source: SourceName | None = None,
     ) -> IWPGLMResults:
-        """Release (unless built from a release) and estimate.
+        """Release the rows, unless the model was built from a release, and estimate the coefficients.
 
         Parameters
         ----------
@@ -596,7 +597,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Returns
         -------
         IWPGLMResults
-            Without standard errors, and saying why, where the equation has no stable root.
+            Results; where the equation has no stable root, they have no standard errors and state the reason.
         """
         options = ExampleFitOptions(
             epsilon=epsilon,

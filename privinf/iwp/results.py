@@ -250,7 +250,7 @@ class ExamplePredictions(Predictions):
 
     @property
     def loss(self) -> LossName:
-        """The loss."""
+        """Name of the loss that the fit minimizes."""
         return self.inference.settings["loss"]
 
     def rows(self, exog: ColumnsLike | None, transform: bool) -> tuple[Floats, pd.Index[Any]]:
@@ -380,7 +380,7 @@ class IWPGLMResults(Results):
 
     @property
     def loss(self) -> LossName:
-        """The loss."""
+        """Name of the loss that the fit minimizes."""
         return cast(ExampleSettings, self._context.settings)["loss"]
 
     def _check_settings(self) -> None:
@@ -399,7 +399,7 @@ class IWPGLMResults(Results):
 
     @cached_property
     def naive(self) -> pd.Series[float]:
-        """Coefficients that ignoring the noise would have given, user units: biased, for comparison only."""
+        """Coefficients of the fit that ignores the noise, in user units: biased, for comparison only."""
         inference = self._inference
         settings: ExampleSettings = {**inference.settings, "correction": "none", "truncation": None}
         root = solve_root(example_system(inference.release, settings))
@@ -408,9 +408,9 @@ class IWPGLMResults(Results):
 
     @property
     def variance_inflation(self) -> float:
-        """exp(theta'S theta) - 1, the relative variance that the noise gives corrected exponentials.
+        """Relative variance that the noise adds to corrected exponentials, exp(theta'S theta) - 1.
 
-        Losses other than the exponential and the Poisson loss have no such factor: 0.
+        It is 0 for losses other than the exponential and the Poisson loss.
         """
         system = self._inference.system
         if self.loss not in {"exponential", "poisson"} or system.correction != "exact":
@@ -419,7 +419,7 @@ class IWPGLMResults(Results):
 
     @property
     def dispersion(self) -> tuple[float, float]:
-        """Mean of (y - mu)^2 over that of mu, 1 for Poisson counts, and its standard error.
+        """Dispersion of counts with its standard error: mean (y - mu)^2 over mean mu, 1 for Poisson counts.
 
         From the released examples (`privinf.iwp.data.count_dispersion`): the noise makes its error large.
         NotAvailableError for other losses, for correction="none", and without the examples.

@@ -107,8 +107,8 @@ def check_extras(
     restricted_eigenvalues, noise_variance, bias_bound : bool
         The bias bound includes the eigenvalues.
     extra_shares : mapping, optional
-        Shares of the total budget, of any of "bootstrap" (.15), "eigenvalues" (.05) and "noise_variance"
-        (.03); those of the basic fit are scaled down to the rest.
+        Shares of the total budget, of any of "bootstrap" (0.15), "eigenvalues" (0.05) and "noise_variance"
+        (0.03); those of the basic fit are scaled down to the rest.
     public_seed : int
 
     Raises

@@ -12,7 +12,7 @@ and the releases are
     kappa_j = mean u_j x_j psi',   psi' = 1, w, 0 for t <= tau, t <= C and beyond,
     M = mean u~ u~',   u~ = q [min(t, tau) + w clip(t - tau, 0, C - tau)],
 
-each with Gaussian noise. S2, weighted by w = 1 + .6 lambda, extrapolates to the tail beyond C, lambda the
+each with Gaussian noise. S2, weighted by w = 1 + 0.6 lambda, extrapolates to the tail beyond C, lambda the
 excess beyond C over that between tau and C: symmetric tails cost next to nothing, one-sided ones are
 corrected. A record's s u~_j has the derivative -u_j x_j psi' in b_j (t moves as u r does), so that one Newton
 step is
@@ -25,9 +25,9 @@ whose covariance is, W = diag(s / kappa),
 
 sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both parts. M is released as a full
 matrix and shrunk towards a multiple of the correlation of u, which it is where errors do not depend on x. Up
-to .7 lambda of the upper part may be wrong; intervals allow for the bias
+to 0.7 lambda of the upper part may be wrong; intervals allow for the bias
 
-    B_j = .7 lambda min(|S2_j| + sd_2, X(tau) - X(C)) s / (n kappa_j).
+    B_j = 0.7 lambda min(|S2_j| + sd_2, X(tau) - X(C)) s / (n kappa_j).
 
 Prices. One share of the score's price is for the counts; S1 and S2 divide the rest as tau : w (C - tau),
 whereby S1 + w S2 has the noise of one sum clipped at C'. M shares that of the slopes.

@@ -69,10 +69,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, read where they are: do not change them before the fit (which checks again that they are
-        finite). A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected or
-        debiased. Without one, columns in the fit and the response are centered at released means, which is
-        what a constant does.
+        Features. They are not copied: do not change them before the fit, which checks again that they are
+        finite. A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected or
+        debiased. Without one, columns in the fit and the response are centered at released means, which has
+        the effect of a constant.
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
@@ -118,21 +118,20 @@ class DebiasedLasso(Model[LassoModelOptions]):
     With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
     ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.mean_scores` for s, kappa and the variance).
     The design departs from the paper's constants: one joint clip of the scores, clipped products for
-    selection, a preconditioned refit, released slopes; it needs a fifth of their interval length.
+    selection, a preconditioned refit, released slopes; its intervals are a fifth as long.
 
-    On secure sums all of that is the same but for the selections of columns. Peeling looks at un-noised sums;
-    its place is taken by one Gaussian release of the products with all p columns, each record's vector shrunk
-    to a length of C = R sigma sqrt(p), of l2 sensitivity 2C, whose largest entries are selected
-    (`privinf.lasso.selection`). Its cost is a higher detection limit: the noise of the selections grows as
-    sqrt(p), `LassoResults.picks_from` reports their detection limits, and results warn if a signal may be
-    missed.
+    Secure sums differ in the selection of columns alone. Peeling needs un-noised sums, so one Gaussian
+    release of the products with all p columns replaces it, and its largest entries are selected
+    (`privinf.lasso.selection`). Each record's vector is shrunk to a length of C = R sigma sqrt(p), so the l2
+    sensitivity is 2C. The cost is a higher detection limit: the noise of the selection grows as sqrt(p),
+    `LassoResults.picks_from` reports their detection limits, and results warn if a signal may be missed.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
     of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
     its released secant matrix (`privinf.lasso.binomial.debiasing` has the equation and the variance). As
     abs(y - p) <= 1 no residual is clipped: rows are weighted in x alone, the same in score and curvature, so
-    that a right mean keeps its coefficients. A column that is left out although it matters attenuates the
-    others, as in every logistic regression.
+    that a correctly specified mean keeps its coefficients. Omitting a relevant column attenuates the others,
+    as in every logistic regression.
 
     References
     ----------
@@ -268,7 +267,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a site.
+        """Build the model from one pair (y, X) per site.
 
         Parameters
         ----------
@@ -386,11 +385,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             private; the results are marked as such.
         sparsity : int or "auto"
             Number of columns to keep. "auto" (default) selects columns in blocks of five and fits them
-            cheaply, until fewer than three of a block stand out of their errors, or at `max_sparsity`. It
-            keeps those that differ from zero at 5% by Bonferroni's rule over all p in the full fit, which has
-            the part of the price that the selection did not use (`privinf.lasso.thresholding`). "auto" is not
-            for heterogeneous fits and the paper's variant. At small n name one target: its interval is far
-            narrower.
+            cheaply, until fewer than three of a block are large relative to their errors, or at
+            `max_sparsity`. It keeps those that differ from zero at 5% by Bonferroni's rule over all p in the
+            full fit, which has the part of the budget that the selection did not use
+            (`privinf.lasso.thresholding`). "auto" is not for heterogeneous fits and the paper's variant. At
+            small n name one target: its interval is far narrower.
         targets : sequence of names or positions, "selected", or "all"
             Coefficients whose intervals are wanted. All of them share a joint budget: name few. "selected"
             (default): the columns that the fit keeps (not heterogeneous). "all": every column. On secure sums
@@ -398,7 +397,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         variant : {"default", "paper"}
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
-            Whether sites have parts of their own: coefficients u + v_i, where u has `shared_sparsity` and v_i
+            Whether coefficients differ between sites: they are u + v_i, where u has `shared_sparsity` and v_i
             has ``sparsity - shared_sparsity`` nonzero entries. Results come by site.
         max_sparsity : int, optional
             Largest number of columns for ``sparsity="auto"``. Default: as many as keep the noise of their
@@ -458,9 +457,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Whether to compute the bound of the bias too, as an attribute of this name; it needs
             `restricted_eigenvalues`.
         shares : mapping, optional
-            Shares of the budget; they sum to one. All of selection, refit, scales, neighbours, gram, slopes
-            and score (heterogeneous: also own_selection and own_refit), missed (a test for columns outside
-            the fit, 0.05, further ones from score; not for ``targets="all"``), and means if they are
+            Shares of the budget; they sum to one. Give all of selection, refit, scales, neighbours, gram,
+            slopes and score (heterogeneous: also own_selection and own_refit), missed (a test for columns
+            outside the fit, 0.05, further ones from score; not for ``targets="all"``), and means if they are
             released.
         extra_shares : mapping, optional
             Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
@@ -485,7 +484,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ArgumentError, BudgetExceededError
             The request is invalid, or would exceed the ledger's limit; nothing was spent.
         SchemaError
-            The rows were changed since, and have missing or infinite values; nothing was spent.
+            The rows were changed after the model was built, and have missing or infinite values; nothing was
+            spent.
         NotAvailableError
             No fit is possible with these rows, columns and budget; nothing was spent. With
             ``variant="paper"`` also if the noise leaves no estimate; then the releases stay charged.

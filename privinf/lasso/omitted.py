@@ -162,7 +162,7 @@ class MissedColumnTest:
         Whether the last that was tested still stood out, so that more are likely to: intervals come with a
         warning.
     seen_from : float
-        Effect, in standard errors without privacy, that is detected with probability .8 (with all columns as
+        Effect, in standard errors without privacy, that is detected with probability 0.8 (with all columns as
         targets: in their own standard errors).
     correlation : float
         Correlation with a target from which on a column is among its neighbors; 1 if it had none selected.

@@ -20,7 +20,7 @@ alone. Columns of targets are correlated with all others likewise, m p products 
 
 **Detection limit.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance
 is detected, except with probability 5% each for larger noise elsewhere and for its own noise, from ``(z(.05 /
-2p) + z(.05)) sd`` on.
+2p) + z(0.05)) sd`` on.
 
 **Detection limit of peeling.** An effect of z standard errors (those without privacy) moves the clipped sum
 by z sqrt(n) times a slope. Peeling with Gumbel noise of scale g takes it before m columns that are noise of

@@ -131,7 +131,7 @@ class SparseMeanResult(Released):
         return self.scale**2 * expected_square(self.counts, scaled_mean, int(np.argmin(self.counts.asked)))
 
     def summary_frame(self, alpha: float = 0.05, *, joint: bool = False) -> pd.DataFrame:
-        """Return estimates, exact intervals and flags side by side, one row a coordinate."""
+        """Return estimates, exact intervals and flags side by side, one row per coordinate."""
         limits = self.conf_int(alpha, joint=joint)
         return pd.DataFrame(
             {
@@ -159,7 +159,7 @@ def sparse_mean(
     rng: RngLike = None,
     source: SourceName = "lattice",
 ) -> SparseMeanResult:
-    r"""Estimate a sparse mean from machines that do not trust the server.
+    r"""Estimate a sparse mean in the local model, from one private answer per machine.
 
     Parameters
     ----------
@@ -168,15 +168,15 @@ def sparse_mean(
     epsilon : float
         Pure epsilon for everything that a machine holds; infinity for answers without protection.
     sparsity : int
-        s: how many coordinates are kept.
+        Number of coordinates to keep (s of the paper).
     scale : float
         Public standard deviation of each coordinate of one row.
     names : sequence of p str, optional
         By default 0, ..., p - 1.
     public_seed : None, int or Generator
-        Of the choice of coordinates.
+        Seed of the choice of coordinates.
     ledger : Ledger, optional
-        Account of one machine.
+        Budget ledger of one machine.
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
@@ -186,7 +186,7 @@ def sparse_mean(
     Returns
     -------
     result with `params`, `selected` and `privacy`
-        The estimated mean, the positions that were kept and the account.
+        The estimated mean, the selected positions and the privacy report.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def sparse_mean(
     -----
     WeakIdentificationWarning
         In some coordinate the sign saturates (sqrt(n) abs(mu) above 2 sd, or noise that does not exclude
-        it), or no machine was asked about it.
+        it), or no machine answered for it.
 
     Notes
     -----
@@ -207,7 +207,8 @@ def sparse_mean(
 
     Rows are N(mu, scale^2 I), with a known scale: the sign depends only on mu sqrt(n)/scale. The estimate is
     ``scale Phi^-1(share of positive signs)/sqrt(n)``, and the error is linear in p, sparse or not: the price
-    of a server that is not trusted. We ask each coordinate equally often, which a random choice does not.
+    of a server that is not trusted. Each coordinate has the same number of answers, which a random choice
+    would not ensure.
 
     References
     ----------
@@ -215,9 +216,10 @@ def sparse_mean(
 
     Examples
     --------
+    >>> import numpy as np, privinf as pi
     >>> rows = np.random.default_rng(0).normal([0.4, 0.0, 0.0], 1.0, (3000, 4, 3))
-    >>> found = sparse_mean(rows, epsilon=1.0, sparsity=1, rng=0, public_seed=0)
-    >>> found.selected.tolist(), bool(abs(found.params[0] - 0.4) < 0.1), round(found.privacy.epsilon(1e-6), 3)
+    >>> fit = pi.sparse_mean(rows, epsilon=1.0, sparsity=1, rng=0, public_seed=0)
+    >>> fit.selected.tolist(), bool(abs(fit.params[0] - 0.4) < 0.1), round(fit.privacy.epsilon(1e-6), 3)
     ([0], True, 1.0)
     """
     scale = check_number(scale, "scale", low=0.0, high=LARGEST_SCALE, open_low=True)

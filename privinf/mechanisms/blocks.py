@@ -39,9 +39,9 @@ T = TypeVar("T")
 class RowBlocks(Protocol):
     """Rows in blocks, for the `rows` of a party's release.
 
-    ``len()`` is the number n of rows. Blocks come with a position: an int where the block is a run of
-    consecutive rows that starts there, else the int64 position of each of its rows. Every position
-    0 .. n-1 comes exactly once.
+    ``len()`` is the number n of rows. Each block has a position: an int, the position of the first row, if
+    its rows are consecutive, else the int64 position of each row. Every position from 0 to n - 1 occurs
+    exactly once.
     """
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ def open_table(
     ids_sha256: str | None = None,
     roster: Table = None,
 ) -> TableRows:
-    """Open a table for a release: check its columns and its people, and align its rows by their ids.
+    """Open a party's table for a release: check its columns and people, and align its rows by id.
 
     Parameters
     ----------
@@ -139,9 +139,9 @@ def open_table(
     schema : Schema
         The party's columns.
     id : str, optional
-        Column of ids, whole numbers or texts. Rows are then in the order of the sorted ids; files in that
-        order already are read in constant memory, of others the ids are held (about 32 bytes a row).
-        Without it the order of the file is the order, which must be the same at every party.
+        Column of ids, whole numbers or texts. Rows are then in the order of the sorted ids; files that are
+        sorted already are read in constant memory, and for others the ids are kept in memory (about 32 bytes
+        per row). Without it the order of the file is used, which must be the same at every party.
     n : int, optional
         Number of people of the plan.
     ids_sha256 : str, optional
@@ -157,11 +157,11 @@ def open_table(
     Raises
     ------
     SchemaError
-        A column is missing or there twice.
+        A column is missing or occurs twice.
     AlignmentError
         The ids have gaps or repetitions, or are not those of the plan or the roster.
     StorageError
-        A file is not there or cannot be read.
+        A file does not exist or cannot be read.
     NotAvailableError
         A Parquet file without pyarrow.
     ArgumentError
@@ -176,7 +176,7 @@ def open_table(
     --------
     >>> import pandas as pd, privinf as pi
     >>> frame = pd.DataFrame({"patient": [12, 7, 9], "age": [50.0, 61.0, 47.0]})
-    >>> table = open_table(frame, pi.Schema({"age": (18, 90)}), id="patient", n=3)
+    >>> table = pi.open_table(frame, pi.Schema({"age": (18, 90)}), id="patient", n=3)
     >>> [position.tolist() for position, _ in table.blocks()]
     [[2, 0, 1]]
     """
@@ -210,7 +210,7 @@ def open_table(
 
 
 class RecordBlocks(Generic[T]):
-    """Records of a table that need not fit in memory, for releases of one message a row.
+    """Records of a table that need not fit in memory, for releases of one message per row.
 
     Parameters
     ----------

@@ -303,7 +303,7 @@ class NoisyLevels:
 class OpenLabels:
     """The labels of one column, counted by one pass: texts without gaps (else SchemaError, for the holder).
 
-    **Privacy.** Holds un-noised counts; replace-one, the number of rows is public, one row a person.
+    **Privacy.** Holds un-noised counts; replace-one, the number of rows is public, one row per person.
     """
 
     __slots__ = ("_counts", "_labels", "_name", "n")

@@ -259,13 +259,13 @@ def noisy_scalar(
     rng: RngLike = None,
     source: SourceName = "lattice",
 ) -> ReleasedNumber:
-    """Release a number of which replacing one record changes at most `sensitivity`.
+    """Release a number with Gaussian noise, given its sensitivity.
 
     Parameters
     ----------
     value : float
         A value that is not finite counts as 0, and larger values are clipped to 2^24 times the noise: no
-        value stops a release that is paid for.
+        value stops a release that was charged.
     sensitivity : float
         The most that replacing one record can change the number.
     label : str
@@ -296,9 +296,9 @@ def noisy_scalar(
     Raises
     ------
     ArgumentError
-        The level is given in no way or in two ways, or the value's type is not a number; nothing was spent.
+        The budget is given in no way or in two ways, or the value's type is not a number; nothing was spent.
     BudgetExceededError
-        The ledger's limit would be passed; the value was not read.
+        The limit of the ledger would be exceeded; the value was not read.
 
     Notes
     -----

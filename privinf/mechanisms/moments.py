@@ -70,7 +70,7 @@ MOMENTS_EXAMPLE = (
 
 @error_boundaries
 class Moments:
-    """Release of a holder for MomentOLS: from raw rows to noised second moments.
+    """Mechanism of MomentOLS, which releases noisy second moments of raw rows.
 
     Parameters
     ----------

@@ -265,22 +265,23 @@ class OpenedSource(Source):
 def open_rows(
     data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None, push_down: bool = False
 ) -> Source:
-    """Open a table of any kind for models and releases, which take the returned object as their data.
+    """Open a table of any kind as data for models and releases.
 
     Parameters
     ----------
     data : table
-        Anything that models take: see `privinf.mechanisms.tables.source_of`.
+        Any table that models accept: see `privinf.mechanisms.tables.source_of`.
     spool : bool or path
-        Write a stream or a query to a Parquet file when it is first read, so that it can be read again: in
-        the system's folder for temporary files, or in this one. Only you may read the file (mode 0600),
-        which is removed with the handle, or when writing it is stopped; a process that is killed leaves it.
-        Frames and files are not copied.
+        Whether to write a stream or a query to a Parquet file when it is first read, so that it can be read
+        again. The file is in the system's folder for temporary files, or in the folder given. Only you may
+        read the file (mode 0600). It is removed with the handle, or when writing it is stopped; a process
+        that is killed leaves it. Frames and files are not copied.
     progress : bool, optional
         Whether a bar shows how many rows were read; by default on a terminal, after two seconds.
     push_down : bool
-        Make the sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson` inside the database of a DuckDB
-        relation, or of an ibis table in DuckDB or PostgreSQL. Integers leave it; what needs rows is refused.
+        Whether to compute the sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson` inside the
+        database of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL. Only integers leave the
+        database; methods that need rows are refused.
 
     Returns
     -------
@@ -290,13 +291,13 @@ def open_rows(
     Raises
     ------
     StorageError
-        The file is not there; others could replace files in the folder of the spool file; or, when it is
-        read, the spool file cannot be written.
+        The file does not exist; other accounts could replace files in the folder of the spool file; or, when
+        the data are read, the spool file cannot be written.
 
     Notes
     -----
     **Privacy.** The handle is for the holder of the rows: a spool file holds raw rows while the handle lives.
-    It is not a release, and its order is that of the query, so that rows still have no positions.
+    It is not a release. Its order is that of the query, so its rows have no fixed positions.
 
     Examples
     --------

@@ -33,19 +33,20 @@ ALIGNED = "a release that is joined with releases of other parties"
 @error_boundaries
 @dataclass(frozen=True, slots=True, repr=False)
 class Rows:
-    """Raw rows as their holder has them; never stored in anything that is released.
+    """Raw rows of a holder, which are never part of a release.
 
     Attributes
     ----------
     features : DataFrame, ndarray of shape (n, p), or any other table
-        Feature columns; with a formula, the table from which all is computed. What is in no data frame yet
-        (see `privinf.mechanisms.tables.source_of`) is read when it is needed, by `opened`.
+        Feature columns; with a formula, the table from which all columns are computed. Tables that are not
+        data frames (see `privinf.mechanisms.tables.source_of`) are read when they are needed, by `opened`.
     response : ndarray of shape (n,) or None
-        None: the formula's left-hand side, computed from `features`.
+        Response. None: the left-hand side of the formula, computed from `features`.
     missing : {"raise", "impute-public"}
-        What to do with nan: refuse, or put in the midpoint of the public bounds (first level).
+        Handling of missing values: refuse them, or impute the middle of the public bounds (of a factor, its
+        first level).
     ordered : bool
-        Whether every row has a place of its own; those of queries and streams have none.
+        Whether rows have fixed positions; those of queries and streams have none.
     """
 
     features: Any
@@ -76,7 +77,7 @@ class Rows:
         Parameters
         ----------
         by_places : str
-            Name of the option that needs the positions of rows, for which a spool file does not serve.
+            Name of the option that needs the positions of rows, which a spool file does not give.
 
         Raises
         ------
@@ -94,7 +95,7 @@ class Rows:
             raise no_rows()
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
-        """Return the rows in memory: of another table those of `columns`, or all; a stream is kept.
+        """Return the rows with some columns, or all, read into memory.
 
         Parameters
         ----------

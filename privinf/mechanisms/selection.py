@@ -31,7 +31,7 @@ __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class TopK(Released):
-    """Result of peeling.
+    """Positions and values of the k largest entries, selected with noise.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class TopK(Released):
     values : ndarray, shape (..., k), or None
         Noisy values at those positions; None for a selection alone.
     size : int
-        Length of the vector that was peeled.
+        Length of the vector.
     scale : float
         Scale of the noise of the selections; 0 without noise.
     values_sd : float
@@ -48,7 +48,7 @@ class TopK(Released):
     entries : tuple of LedgerEntry
         The ledger lines of the selections and of the values.
     delta : float or None
-        The delta that was named, at which `privacy` states epsilon.
+        Delta at which `privacy` states epsilon.
 
     Notes
     -----
@@ -65,7 +65,7 @@ class TopK(Released):
 
     @property
     def reporting_delta(self) -> float | None:
-        """The delta that its caller named; None where none was named."""
+        """Delta at which `privacy` states epsilon; None if the caller gave none."""
         return self.delta
 
     def __repr__(self) -> str:
@@ -173,14 +173,14 @@ class Peeling:
 
 @error_boundaries
 class NoisyTopK:
-    """Release the positions, and the values, of the k entries of a vector that are largest in size.
+    """Mechanism that releases the positions and values of the k largest entries of a vector.
 
     Parameters
     ----------
     k : int
         Number of selections.
     sensitivity : float
-        lambda: how far replacing one record can move any entry.
+        Sensitivity: the largest change of any entry when one record is replaced (lambda of the paper).
     epsilon, delta, mu, rho : float
         Total budget of selections and values: ``rho``, or ``mu`` (which is rho = mu^2/2), in zCDP;
         ``epsilon`` with ``delta``: for "gumbel" the rho that gives it, for "laplace" the paper's formula;
@@ -188,7 +188,7 @@ class NoisyTopK:
     method : {"gumbel", "laplace"}
         "laplace" is the paper's peeling, for reproduction: more noise for the same privacy.
     values : bool
-        Whether the values are released beside the positions.
+        Whether to release the values in addition to the positions.
     values_share : float
         Share of rho for the values ("gumbel").
     absolute : bool
@@ -197,7 +197,7 @@ class NoisyTopK:
     Raises
     ------
     ArgumentError
-        An argument is out of range, or the level is named in none or two ways.
+        An argument is out of range, or the budget is given in no way or in two ways.
 
     Notes
     -----
@@ -282,7 +282,7 @@ class NoisyTopK:
         Raises
         ------
         SensitivityError
-            The budget is so small that the grid's own share of the sensitivity would outgrow it.
+            The budget is so small that the sensitivity of the grid alone would exceed it.
         """
         times = check_count(times, "times")
         lines = PeelingLines(
@@ -321,8 +321,9 @@ class NoisyTopK:
         Parameters
         ----------
         v : ndarray, shape (p,)
-            Numbers; in an array of objects, other objects count as 0. So do nan and infinities, and
-            sizes beyond 2^24 times the noise count as that: no value stops a release that is paid for.
+            Numbers. In an array of objects, objects that are not numbers count as 0, as do nan and
+            infinities. Sizes above 2^24 times the noise are clipped there. No value stops a release that was
+            charged.
         candidates : ndarray of bool, shape (p,), optional
             False for positions that must not be selected: a public choice.
         label : str
@@ -347,7 +348,7 @@ class NoisyTopK:
             v is not a vector of a numeric type, or has fewer entries or candidates than k. Nothing was spent,
             and no entry was read.
         BudgetExceededError
-            The ledger's limit would be passed; v was not read.
+            The limit of the ledger would be exceeded; v was not read.
 
         Notes
         -----
@@ -432,7 +433,8 @@ def private_max(
     Notes
     -----
     **Privacy.** Neighboring vectors differ by the replacement of one record. The selection is one ledger line
-    and the value is another. Without a ledger, `entries` and `privacy` of the result hold the account.
+    and the value is another. Without a ledger, `entries` and `privacy` of the result hold the ledger lines
+    and their total.
 
     Examples
     --------

@@ -41,12 +41,12 @@ def joined_noise_model(release: Release) -> JoinedMixingNoiseModel:
 
 @error_boundary
 def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Release:
-    """Put the releases of all parties side by side, after a check that they belong together.
+    """Join the releases of all parties, after a check that they match.
 
     Parameters
     ----------
     releases : mapping of str to Release, sequence of Release, or a joined Release
-        One a party.
+        One release per party.
 
     Returns
     -------
@@ -57,10 +57,10 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     Raises
     ------
     AlignmentError
-        The releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix; a party is there
-        twice, or a column.
+        The releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix; a party or a
+        column occurs twice.
     ArgumentError
-        Something is not a release of a party.
+        An argument is not a release of a party.
 
     Notes
     -----

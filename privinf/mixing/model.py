@@ -41,7 +41,7 @@ class MixingModelOptions(PartyModelOptions):
 
 @error_boundaries
 class RMGMOLS(PartyModel):
-    r"""Linear regression on k random mixtures of the people's rows, released by parties with own columns.
+    r"""Linear regression on k random mixtures of rows, released by parties that hold different columns.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class RMGMOLS(PartyModel):
         the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
-        from the rows: a leak that no guarantee covers, with a warning.
+        from the rows, with a warning; the guarantee does not cover this leak.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes them from the rows: a leak
-        that no guarantee covers, with a warning.
+        Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
+        warning; the guarantee does not cover this leak.
     k : int or "auto"
         Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
         data.
@@ -66,12 +66,12 @@ class RMGMOLS(PartyModel):
     seed : int
         Public seed of the mixing matrix.
     intercept : bool
-        Whether to release the all-ones row and add the column ``const``, first.
+        Whether to release the all-ones row and add ``const`` as the first column.
     share : float, optional
         Share of the all-ones row. Default: computed from the noise and n.
     diameter : {"own", "largest"}
-        Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
-        of the paper).
+        Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
+        the paper).
     rsquared : float, optional
         Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
     missing : {"raise", "impute-public"}
@@ -87,8 +87,8 @@ class RMGMOLS(PartyModel):
     Notes
     -----
     **Privacy.** Replace-one of one person's row. Each party's release costs the budget of `fit`. A person
-    has a row at every party, so the report's totals compose all of them and ``privacy.parties`` has each
-    alone.
+    has a row at every party, so the totals of the report compose all releases, and ``privacy.parties`` lists
+    each party alone.
 
     The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
     variance, its t intervals and its F score test. The paper's plain estimator (debias=False) is shrunk by
@@ -186,12 +186,12 @@ class RMGMOLS(PartyModel):
         seed : int
             Public seed of the mixing matrix.
         intercept : bool
-            Whether to release the all-ones row and add the column ``const``, first.
+            Whether to release the all-ones row and add ``const`` as the first column.
         share : float, optional
             Share of the all-ones row. Default: computed from the noise and n.
         diameter : {"own", "largest"}
-            Whether the noise of a party is by its own diameter (default), or by the largest of all parties
-            (d_max of the paper).
+            Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
+            of the paper).
         rsquared : float, optional
             Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
         missing : {"raise", "impute-public"}
@@ -227,7 +227,7 @@ class RMGMOLS(PartyModel):
 
 @error_boundaries
 class DGMOLS(PartyModel):
-    r"""Linear regression on all rows with Gaussian noise, released by parties with own columns.
+    r"""Linear regression on all rows with Gaussian noise, released by parties that hold different columns.
 
     Parameters
     ----------
@@ -240,15 +240,15 @@ class DGMOLS(PartyModel):
         the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
-        from the rows: a leak that no guarantee covers, with a warning.
+        from the rows, with a warning; the guarantee does not cover this leak.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes them from the rows: a leak
-        that no guarantee covers, with a warning.
+        Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
+        warning; the guarantee does not cover this leak.
     intercept : bool
-        Whether to add the column ``const``, first, and center the columns by their bounds before the noise.
+        Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}
-        Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
-        of the paper).
+        Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
+        the paper).
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -336,11 +336,11 @@ class DGMOLS(PartyModel):
             Columns of each party; each column once. Columns that the formula does not name are released as
             well.
         intercept : bool
-            Whether to add the column ``const``, first, and center the columns by their bounds before the
+            Whether to add ``const`` as the first column, and center the others by their bounds before the
             noise.
         diameter : {"own", "largest"}
-            Whether the noise of a party is by its own diameter (default), or by the largest of all parties
-            (d_max of the paper).
+            Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
+            of the paper).
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
@@ -368,10 +368,10 @@ class DGMOLS(PartyModel):
 
 
 class BGMOLS(DGMOLS):
-    """Plain least squares on all rows with Gaussian noise: the paper's biased baseline.
+    """Uncorrected least squares on all rows with Gaussian noise: the biased baseline of the paper.
 
-    The release is that of `DGMOLS`; `fit` has debias=False by default, so the result has no intervals, and
-    its ``bias`` estimates what the noise has done.
+    The release is that of `DGMOLS`; `fit` has debias=False by default, so the result has no intervals. Its
+    ``bias`` estimates the effect of the noise.
 
     Parameters
     ----------
@@ -384,15 +384,15 @@ class BGMOLS(DGMOLS):
         the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
-        from the rows: a leak that no guarantee covers, with a warning.
+        from the rows, with a warning; the guarantee does not cover this leak.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes them from the rows: a leak
-        that no guarantee covers, with a warning.
+        Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
+        warning; the guarantee does not cover this leak.
     intercept : bool
-        Whether to add the column ``const``, first, and center the columns by their bounds before the noise.
+        Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}
-        Whether the noise of a party is by its own diameter (default), or by the largest of all parties (d_max
-        of the paper).
+        Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
+        the paper).
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional

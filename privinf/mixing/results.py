@@ -226,7 +226,7 @@ class MixedPredictions(Predictions):
         Returns
         -------
         Series
-            One number a row, under the labels of the rows.
+            One number per row, under the labels of the rows.
         """
         predicted = super().predict(exog, transform, which)
         settings = mixing_settings(self.inference.context)
@@ -258,7 +258,7 @@ class MixingResults(Results):
     """Results of `RMGMOLS`, `DGMOLS` and `BGMOLS`.
 
     Adds `bias` (of a plain fit) and the exact form of the score test to `Results`. ``privacy.epsilon``,
-    ``mu`` and ``rho`` are per person, all parties together; ``privacy.parties`` has one line a party.
+    ``mu`` and ``rho`` are per person, all parties together; ``privacy.parties`` has one line per party.
     """
 
     @cached_property
@@ -279,7 +279,7 @@ class MixingResults(Results):
 
     @property
     def bias(self) -> pd.Series[float]:
-        """What the noise does to a plain fit (debias=False), estimated from the release; user units.
+        """Estimated bias of a plain fit (debias=False) by the noise, in the user's units.
 
         Raises
         ------

@@ -324,7 +324,7 @@ def release_rounds(
     progress: bool | None,
     terms: Mapping[str, Any],
 ) -> Release:
-    """Run server and holders: directions orthogonal to the iterate, one message a round.
+    """Run server and holders: directions orthogonal to the iterate, one message per round.
 
     `terms` are those of `Modulation.open`: the schedule, the budget and the noise source.
     """

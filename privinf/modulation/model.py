@@ -134,11 +134,11 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         `bounds`.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed, unless ``adjacency="unit"``. "data" takes them from the rows: a leak that no
-        guarantee covers, with a warning.
+        or both are needed, unless ``adjacency="unit"``. "data" takes them from the rows, with a warning; the
+        guarantee does not cover this leak.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
-        them from the rows: a leak that no guarantee covers, with a warning.
+        them from the rows, with a warning; the guarantee does not cover this leak.
     response : {"protected", "public"}, optional
         "public" states that the response may be seen as it is, and silences the warning; "protected" needs
         `y_bounds`. Default: protected where there are `y_bounds`.
@@ -158,8 +158,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         "exact" (default) uses that the modulation is independent of x; "lipschitz" is Theorem 7.2 of the
         paper.
     adjacency : {"bounded", "unit"}
-        Pairs of records that are protected from being told apart: any two inside the bounds (default), or as
-        in the paper two at distance at most one.
+        Pairs of records that are neighbors: any two inside the bounds (default), or, as in the paper, two at
+        a distance of at most one.
     response_share : float, optional
         Share of mu^2 for a protected response, in (0, 1). Default: planned from public numbers.
     public_seed : int
@@ -183,7 +183,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     Solves ``mean x~ (y - x~'b) + S b = 0`` with x~ = g/(1-alpha) and S the known covariance of the noise in
     it; covariance ``A^-1 Cov(psi) A^-T / n`` with A = mean x~x~' - S (errors in variables, Fuller 1987).
     In the iterative protocol the default estimator averages each client's messages before forming
-    moments; the paper's last iterate keeps an optimisation error and gets no intervals.
+    moments; the paper's last iterate has an optimization error and no intervals.
 
     References
     ----------
@@ -302,8 +302,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             "exact" (default) uses that the modulation is independent of x; "lipschitz" is Theorem 7.2 of the
             paper.
         adjacency : {"bounded", "unit"}
-            Pairs of records that are protected from being told apart: any two inside the bounds (default), or
-            as in the paper two at distance at most one.
+            Pairs of records that are neighbors: any two inside the bounds (default), or, as in the paper, two
+            at a distance of at most one.
         response_share : float, optional
             Share of mu^2 for a protected response, in (0, 1). Default: planned from public numbers.
         public_seed : int
@@ -489,7 +489,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         calibration: Calibration | None = None,
         source: SourceName | None = None,
     ) -> ModulatedOLSResults:
-        """Release (unless built from a release) and estimate.
+        """Release the rows, unless the model was built from a release, and estimate the coefficients.
 
         Parameters
         ----------
@@ -626,7 +626,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         fuller: float | None = None,
         target: Target = "population",
     ) -> Results | dict[str, Results]:
-        """Fit least squares of any released number on sums of released columns; free, as often as wanted.
+        """Fit a linear regression among released columns, at no further cost.
 
         Parameters
         ----------

@@ -56,8 +56,8 @@ class ModulatedOLSResults(Results):
     """Results of a `ModulatedOLS` fit.
 
     Adds `gradient_variance`, `variance_bound`, `convergence_bound` and `reconstruction_bound` to
-    `Results`. Gradients are those of ``mean (y - x'b)^2 / 2`` in scaled units; coefficients go in and out
-    in the user's units.
+    `Results`. Gradients are those of ``mean (y - x'b)^2 / 2`` in scaled units; coefficients are in the user's
+    units.
     """
 
     def _refused_methods(self) -> frozenset[str]:
@@ -106,7 +106,7 @@ class ModulatedOLSResults(Results):
         alignment : float in [0, 1]
             Largest share of ||beta||^2 along the directions of the modulation. 1: any coefficients. 0:
             orthogonal to them, as the iterates of the iterative protocol are to those of their own round;
-            with a response without protection, this is the paper's.
+            with an unprotected response, this is the bound of the paper.
 
         Returns
         -------
@@ -121,8 +121,9 @@ class ModulatedOLSResults(Results):
 
         Notes
         -----
-        Of the noisiest message; the mean of a client's messages over rounds has less. The noise of a
-        protected response is part of it: see `privinf.modulation.theory.variance_bound`.
+        The bound is for the noisiest message; the mean of a client's messages over rounds has a smaller
+        variance. The noise of a protected response is part of it: see
+        `privinf.modulation.theory.variance_bound`.
         """
         design = self._source_release.design
         if not design.private.all():

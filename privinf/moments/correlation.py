@@ -184,7 +184,7 @@ class PairCorrelations(PortableTable):
     params, bse, pvalues : DataFrame
         Of all pairs of columns: the correlation; its standard error; the p-value of zero.
     table : DataFrame
-        One row a pair: the correlation, its standard error and p-value, Fisher's z and its standard error,
+        One row per pair: the correlation, its standard error and p-value, Fisher's z and its standard error,
         and whether the noise leaves too little for an interval.
     given : tuple of str, or None
         What is held fixed; None: for each pair every other released column.
@@ -216,7 +216,7 @@ class PairCorrelations(PortableTable):
     imputed: bool = False
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return intervals of level ``1 - alpha``, one row a pair, columns 0 and 1.
+        """Return intervals of level ``1 - alpha``, one row per pair, columns 0 and 1.
 
         Warns
         -----
@@ -255,7 +255,7 @@ class PairCorrelations(PortableTable):
         return ((WeakIdentificationWarning, text),) if weak.any() else ()
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return one row a pair.
+        """Return one row per pair.
 
         Columns ``term`` ("x, y"), ``estimate``, ``std_error``, ``p_value``, ``conf_low``, ``conf_high`` of
         level ``1 - alpha``, and ``weak``: the noise leaves no interval.

@@ -102,8 +102,8 @@ class MomentModelOptions(ReleaseModelOptions):
 class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 
-    Over several sites it is made by `from_arrays`, or by `from_formula` from a federation: by secure sums
-    their noise is that of one trusted curator, so only the noisy total is revealed.
+    For several sites, use `from_arrays`, or `from_formula` with a federation. Secure sums reveal only the
+    noisy total, with the noise of one trusted curator.
 
     Parameters
     ----------
@@ -113,13 +113,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed. "data" takes them from the rows: a leak that no guarantee covers, with a warning.
+        or both are needed. "data" takes them from the rows, with a warning; the guarantee does not cover this
+        leak.
     radius : float, optional
         Project the private part of each row onto the ball of this radius, after scaling where there are
         `bounds`.
     y_bounds : (low, high) or "data"
         Public bounds of the response, which is protected too; values outside are clipped. "data" takes them
-        from the rows: a leak that no guarantee covers, with a warning.
+        from the rows, with a warning; the guarantee does not cover this leak.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -127,8 +128,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         "central" (default): a trusted curator adds one noise matrix to the total. "local": each record adds
         its own noise.
     response_weight : float, optional
-        Public weight of the response relative to the features in the release. Default: one that spends the
-        sensitivity well.
+        Public weight of the response relative to the features in the release. Default: one that balances the
+        response against the features.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -145,11 +146,12 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.statistics.moments`.
     `privinf.federation.SecureServer` states the trust assumptions of secure sums.
 
-    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Totals: covariance
-    ``A^-1 (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p, homoskedastic unless ``cov_type="HC0"`` buys
-    the residual moments, with residuals clipped at 20 of their sds, or less where noise would drown them
-    (`privinf.mechanisms.residual_plan.ResidualPlan`). Local: sandwich of the per-record scores
-    ``g_i - A_i b``. Clipping y changes the target to the regression among clipped values.
+    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. For totals the covariance is ``A^-1
+    (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p. It assumes equal error variances unless
+    ``cov_type="HC0"`` pays for residual moments. Their residuals are clipped at 20 standard deviations, or
+    fewer where noise would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). For local moments it
+    is the sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to the regression
+    on clipped values.
 
     Examples
     --------
@@ -208,7 +210,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) a site; every column but a constant ``const`` is protected.
+        """Build the model from one pair (y, X) per site; every column but a constant ``const`` is protected.
 
         Parameters
         ----------
@@ -228,8 +230,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             total is revealed; it needs the extra ``federation``. "server": they send un-noised sums to a
             server that all of them trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. Default: one that spends
-            the sensitivity well.
+            Public weight of the response relative to the features in the release. Default: one that balances
+            the response against the features.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
@@ -303,8 +305,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             (default): the sites add the noise themselves, under masks; or "server": they send un-noised sums
             to a server that they trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. Default: one that spends
-            the sensitivity well.
+            Public weight of the response relative to the features in the release. Default: one that balances
+            the response against the features.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
@@ -318,8 +320,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows: a leak that no guarantee covers,
-            which the ledger then states.
+            Whether the bounds of the schema were taken from these rows. The guarantee does not cover this
+            leak, which the ledger then states.
 
         Returns
         -------
@@ -525,7 +527,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         calibration: Calibration | None = None,
         source: SourceName | None = None,
     ) -> Results:
-        """Release (unless built from a release) and estimate.
+        """Release the rows, unless the model was built from a release, and estimate the coefficients.
 
         Parameters
         ----------

@@ -36,14 +36,14 @@ __all__ = ["Guesses", "Study", "advise", "plan_study"]
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study:
-    """Predicted results of a study, before any row is read; made by `privinf.plan_study`.
+    """Predicted widths, power and identification of a planned study; made by `privinf.plan_study`.
 
     Attributes
     ----------
     case : planned case
         Formula, number of people, budget, trust and level.
     cells : tuple
-        One cell an estimator: its widths, verdict and reason.
+        One cell per estimator: its widths, verdict and reason.
     floor : ndarray, shape (coefficients,)
         Widths without privacy.
 
@@ -86,7 +86,7 @@ class Study:
 
     @property
     def best(self) -> str | None:
-        """The estimator of the narrowest intervals (geometric mean); None where all will be weak."""
+        """Name of the estimator with the narrowest intervals (geometric mean); None where all are weak."""
         sizes = {cell.name: float(np.mean(np.log(cell.widths))) for cell in self.cells}
         finite = {name: size for name, size in sizes.items() if np.isfinite(size)}
         return min(finite, key=lambda name: finite[name]) if finite else None
@@ -102,7 +102,7 @@ class Study:
         Returns
         -------
         DataFrame
-            One row a coefficient, one column an estimator.
+            One row per coefficient, one column per estimator.
 
         Notes
         -----
@@ -131,14 +131,14 @@ class Study:
         Parameters
         ----------
         width : float, optional
-            Width of the interval that is to be reached, user units. Give either `width` or `effect`.
+            Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
             True coefficient, user units, that the two-sided test against zero is to detect with probability
             `power`.
         power : float
             Probability with which the test detects `effect`.
         coefficient : str, optional
-            Name of the coefficient; by default the goal is for all coefficients that are planned for.
+            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one where the
             intervals of all are weak.
@@ -183,14 +183,14 @@ class Study:
         Parameters
         ----------
         width : float, optional
-            Width of the interval that is to be reached, user units. Give either `width` or `effect`.
+            Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
             True coefficient, user units, that the two-sided test against zero is to detect with probability
             `power`.
         power : float
             Probability with which the test detects `effect`.
         coefficient : str, optional
-            Name of the coefficient; by default the goal is for all coefficients that are planned for.
+            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one where the
             intervals of all are weak.
@@ -244,14 +244,14 @@ class Study:
         Parameters
         ----------
         width : float, optional
-            Width of the interval that is to be reached, user units. Give either `width` or `effect`.
+            Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
             True coefficient, user units, that the two-sided test against zero is to detect with probability
             `power`.
         power : float
             Probability with which the test detects `effect`.
         coefficient : str, optional
-            Name of the coefficient; by default the goal is for all coefficients that are planned for.
+            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one where the
             intervals of all are weak.
@@ -259,9 +259,10 @@ class Study:
         Returns
         -------
         DataFrame
-            ``change``, ``width`` (the largest of the requested coefficients), ``does``: more people, a larger
-            budget, bounds within four guessed sds of the means, the formula without each other term. Where a
-            a power is requested, ``width`` is that of intervals which, all of one width, had the power.
+            Columns ``change``, ``width`` (the largest of the requested coefficients) and ``does``. Changes
+            are more people, a larger budget, bounds within four guessed sds of the means, and the formula
+            without each other term. Where a power is requested, ``width`` is the common width of intervals
+            with this power.
 
         Notes
         -----
@@ -286,7 +287,7 @@ class Study:
         return frame.assign(does=frame.width <= 1.0001 * aim.target)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot widths by estimator, a line for the width without privacy, weak ones as arrows.
+        """Plot the predicted widths by estimator, with the width without privacy as a line.
 
         Parameters
         ----------
@@ -392,7 +393,7 @@ def plan_study(
     alpha: float = 0.05,
     progress: bool | None = None,
 ) -> Study:
-    """Predict intervals, power and identification of a regression, for every estimator that fits the trust.
+    """Predict widths of intervals, power and identification of a regression, before any row is read.
 
     Parameters
     ----------
@@ -425,7 +426,7 @@ def plan_study(
     parties : mapping of str to sequence of str, optional
         For ``trust="per-party"``: the columns of each party.
     estimators : sequence of str, optional
-        Names of the estimators; default: all that serve family and trust.
+        Names of the estimators; default: all that support family and trust.
     which : sequence of str, optional
         Coefficients to plan for; default: all slopes, or the first 20 of more.
     alpha : float
@@ -441,22 +442,22 @@ def plan_study(
     Raises
     ------
     ArgumentError, SchemaError
-        A word, a guess or the formula does not fit.
+        An argument, a guess or the formula is invalid.
     NotAvailableError
-        No estimator serves this family under this trust, or people have several rows each.
+        No estimator supports this family under this trust, or people have several rows each.
 
     Notes
     -----
     **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
 
     A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit:
-    which residuals a noisy clip leaves, how many rows are mixed, whether noise hides a column. So there are
-    no second formulas here: rows are made up (`privinf.planning.people.Population`), the estimator is fitted
-    to them with simulated noise 16 to 48 times (up to 20,000 people: to 96), until the medians' relative
-    standard error is below 2.5%, and the median width is reported. Fits that mark themselves weak have no
-    width; where they are the majority, none is predicted. Totals of sites have the noise of one curator's,
-    and are simulated as that;
-    secure sums of `DebiasedLasso` as such.
+    the residuals that a noisy clip leaves, the number of mixed rows, and the columns that the noise hides.
+    Widths are therefore simulated. The estimator is fitted to simulated rows
+    (`privinf.planning.people.Population`) with simulated noise 16 to 48 times (up to 96 times with at most
+    20,000 people). Fits end when the relative standard error of the medians is below 2.5%, and the median
+    width is reported. Weak fits have no width; where they are the majority, no width is predicted. Totals of
+    sites have the noise of one curator and are simulated as such; only secure sums of `DebiasedLasso` are
+    simulated as secure sums.
 
     Examples
     --------
@@ -537,7 +538,7 @@ def advise(
     alpha: float = 0.05,
     progress: bool | None = None,
 ) -> pd.DataFrame:
-    """Return which estimator serves best, under one trust or under each, with the reasons.
+    """Compare the estimators that fit a formula, under one trust model or under each.
 
     Parameters
     ----------
@@ -571,7 +572,7 @@ def advise(
     parties : mapping of str to sequence of str, optional
         For ``trust="per-party"``: the columns of each party.
     estimators : sequence of str, optional
-        Names of the estimators; default: all that serve family and trust.
+        Names of the estimators; default: all that support family and trust.
     which : sequence of str, optional
         Coefficients to plan for; default: all slopes, or the first 20 of more.
     alpha : float
@@ -588,7 +589,7 @@ def advise(
     Raises
     ------
     ArgumentError
-        A number is out of range, a name is unknown, or no estimator serves the family and the trust.
+        A number is out of range, a name is unknown, or no estimator supports the family and the trust.
     SchemaError
         The formula names a column that the schema does not declare.
     NotAvailableError

@@ -37,37 +37,39 @@ CHECKED = {
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """Guesses about people before any row is seen, as from a code book or an older study.
+    """Guesses about the data before any row is read, such as from a code book or an older study.
 
     Parameters
     ----------
     means : mapping of str to float
-        Of numeric columns and the response: of counts the rate, of a 0/1 response the share of ones.
-        Default: the middle of the bounds.
+        Means of numeric columns and of the response (the rate of counts, the share of ones of a 0/1
+        response). Default: the middle of the bounds.
     sds : mapping of str to float
-        Of numeric columns, and of the response including the explained part. Default:
-        ``sqrt((mean - low)(high - mean)/3)``, in the middle of the bounds that of a uniform distribution.
+        Standard deviations of numeric columns, and of the response including the explained part. Default:
+        ``sqrt((mean - low)(high - mean)/3)``, which in the middle of the bounds is that of a uniform
+        distribution.
     shares : mapping of str to mapping
-        Prevalence of a factor's levels: level to share. Levels that are not named share the rest equally.
+        Shares of the levels of factors. Levels that are not named share the rest equally.
     correlations : mapping of str to mapping of str to float
-        ``{"age": {"income": 0.4}}``, of numeric columns and factors of two levels; default 0. Those with a
-        numeric response are instead of coefficients, which follow from them.
+        Correlations of numeric columns and of factors with two levels, such as ``{"age": {"income": 0.4}}``;
+        default 0. Correlations with a numeric response replace coefficients, which follow from them.
     coefficients : mapping of str to float
-        By the names of design columns, user units (log odds for a 0/1 response); others are 0. Default: every
-        column explains as much as any other, and all of them `rsquared`.
+        Coefficients by the names of design columns, in user units (log odds for a 0/1 response); others are
+        0. Default: every column explains the same share, and all of them together `rsquared`.
     rsquared : float
-        Share of the response's variance that the columns explain, default .2; for a 0/1 response and counts
-        with the residual variance pi^2/3, or one over the rate.
+        Share of the response's variance that the columns explain, default 0.2. For a 0/1 response the
+        residual variance is pi^2/3, and for counts one over the rate.
     residual_sd : float
-        Instead of the response's sd, or of `rsquared`.
+        Standard deviation of the residuals, instead of that of the response or of `rsquared`.
     kurtosis : float
         Excess kurtosis of the residuals, at least 0; default 1, about the median of 14 regressions on three
-        public surveys, which had .1 to 3.2.
+        public surveys, which had 0.1 to 3.2.
     spreads : mapping of str to float
-        How the residual sd changes with a column: by the factor ``exp(spread)`` for each sd of it; default 0.
+        Heteroskedasticity: the residual sd changes by the factor ``exp(spread)`` for each sd of a column;
+        default 0.
     skews : mapping of str to float
-        Skewness of numeric columns (of an exponential distribution 2); default: that of the beta distribution
-        with mean and sd.
+        Skewness of numeric columns (an exponential distribution has 2). Default: that of the beta
+        distribution with this mean and sd.
 
     Raises
     ------
@@ -76,8 +78,8 @@ class Guesses:
 
     Notes
     -----
-    **Privacy.** No row is read. Guesses that were computed from the rows to be protected are a release that
-    nobody accounted for: take them from elsewhere.
+    **Privacy.** No row is read. Guesses that are computed from the rows to be protected are a release without
+    a charge: use other sources.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class Comparison:
 
     @property
     def params(self) -> pd.DataFrame:
-        """Coefficients, one column a fit."""
+        """Coefficients, one column per fit."""
         return self._column("params")
 
     @property
@@ -68,7 +68,7 @@ class Comparison:
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def summary(self, float_format: str = "%.4f") -> Summary:
-        """Return coefficients with standard errors in parentheses, nobs and epsilon, one column a fit.
+        """Return coefficients with standard errors in parentheses, nobs and epsilon, one column per fit.
 
         Parameters
         ----------

@@ -66,7 +66,7 @@ class Export:
     result: FittedResult
 
     def tidy(self, alpha: float = 0.05, method: IntervalMethod = "wald") -> pd.DataFrame:
-        """Return one row a coefficient, as R's ``broom::tidy`` and ``marginaleffects`` have it.
+        """Return one row per coefficient, as R's ``broom::tidy`` and ``marginaleffects`` have it.
 
         Parameters
         ----------
@@ -385,17 +385,17 @@ class PortableParts:
         Returns
         -------
         DataFrame
-            One row a coefficient and party.
+            One row per coefficient and party.
         """
         return self._by_party(lambda result: result.tidy(alpha))
 
     def glance(self) -> pd.DataFrame:
-        """Return one row a party, `Results.glance`; its costs are those of the joint fit.
+        """Return one row per party, `Results.glance`; its costs are those of the joint fit.
 
         Returns
         -------
         DataFrame
-            One row a party.
+            One row per party.
         """
         return self._by_party(lambda result: result.glance())
 

@@ -245,7 +245,7 @@ class LinearTests:
 
         Returns
         -------
-        WaldTestResults of statsmodels; ``.table`` has one row a term.
+        WaldTestResults of statsmodels; ``.table`` has one row per term.
         """
         grouped = terms(self.inference.names, self.inference.context.design)
         identity = np.eye(len(self.inference.names))

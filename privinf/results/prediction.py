@@ -185,7 +185,7 @@ class Predictions:
         Returns
         -------
         Series
-            One number a row, under the labels of the rows.
+            One number per row, under the labels of the rows.
 
         Raises
         ------

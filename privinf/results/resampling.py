@@ -56,7 +56,7 @@ class BootstrapResults:
 
     @property
     def draws(self) -> pd.DataFrame:
-        """Replicates of the coefficients, one row a draw."""
+        """Replicates of the coefficients, one row per draw."""
         return pd.DataFrame(self.replicates.draws, columns=list(self.names))
 
     @property
@@ -82,7 +82,7 @@ class BootstrapResults:
         Returns
         -------
         DataFrame
-            One row a coefficient.
+            One row per coefficient.
         """
         return pd.DataFrame(self._ends(alpha, kind), list(self.names))
 
@@ -97,7 +97,7 @@ class BootstrapResults:
         Returns
         -------
         DataFrame
-            One row a coefficient.
+            One row per coefficient.
         """
         table: dict[str, Any] = {
             "coef": self.replicates.params,

@@ -103,7 +103,7 @@ class ScoreTests:
 
         It needs the covariance of the scores. With ``cov_type="nonrobust"`` (`MomentOLS` on totals) that
         assumes equal error variance: where the variance goes with the columns, a test at 5% rejected a true
-        hypothesis in .19 to .38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
+        hypothesis in 0.19 to 0.38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
         """
         if beta0 is None or not describes_restrictions(beta0):
             return self.slopes_test(cast("ArrayLike | None", beta0))
@@ -133,7 +133,7 @@ class ScoreTests:
         return self.sets(alpha)[self.inference.position(name)]
 
     def intervals(self, alpha: float) -> pd.DataFrame:
-        """Return the convex hulls of the score sets, one row a coefficient."""
+        """Return the convex hulls of the score sets, one row per coefficient."""
         hulls = [score_set.hull for score_set in self.sets(alpha)]
         return pd.DataFrame(np.array(hulls, dtype=np.float64), list(self.inference.names))
 
@@ -158,7 +158,7 @@ class ScoreTests:
         Returns
         -------
         DataFrame
-            One row a coefficient.
+            One row per coefficient.
 
         Warns
         -----

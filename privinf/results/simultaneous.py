@@ -68,7 +68,7 @@ class SimultaneousResults:
         Returns
         -------
         DataFrame
-            One row a quantity, columns 0 and 1.
+            One row per quantity, columns 0 and 1.
         """
         half = self.critical_value * self.bse + (0.0 if self.bias is None else self.bias)
         return pd.DataFrame(np.column_stack([self.effect - half, self.effect + half]), list(self.names))
@@ -86,7 +86,7 @@ class SimultaneousResults:
         Returns
         -------
         Series
-            One number a quantity.
+            One number per quantity.
         """
         check_choice(adjustment, Adjustment, "adjustment")
         if adjustment == "single-step":
@@ -121,7 +121,7 @@ class SimultaneousResults:
         Returns
         -------
         DataFrame
-            One row a quantity.
+            One row per quantity.
         """
         statistics = self.tvalues
         low, high = self.conf_int().to_numpy().T

@@ -98,7 +98,7 @@ class NonlinearResults:
         return np.column_stack([self.value - half, self.value + half])
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return value, standard error, z (or t) test of zero and interval, one row a function.
+        """Return value, standard error, z (or t) test of zero and interval, one row per function.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class NonlinearResults:
         Returns
         -------
         DataFrame
-            One row a function.
+            One row per function.
         """
         low, high = self.conf_int(alpha).T
         z = np.divide(self.value, self.bse, out=np.full_like(self.value, np.nan), where=self.bse > 0.0)

@@ -110,14 +110,14 @@ def kinds_of(table: Table) -> dict[str, ColumnKind]:
 
 @error_boundary
 def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
-    """Return `X` as a labelled frame with a public column of ones, ``const``.
+    """Return `X` as a DataFrame with a public column of ones, ``const``.
 
     Parameters
     ----------
     X : DataFrame (of polars or Arrow too), or array of shape (n,) or (n, p)
         Array columns are called x1, x2, ...
     prepend : bool
-        Put the constant first (default) or last.
+        Whether the constant is the first column (default) or the last.
 
     Returns
     -------
@@ -131,13 +131,13 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
 
     Notes
     -----
-    **Privacy.** The declaration that ``const`` is public travels in ``frame.attrs["privinf_public"]``;
+    **Privacy.** The declaration that ``const`` is public is stored in ``frame.attrs["privinf_public"]``;
     values are never read to find a constant.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> frame = add_constant(np.array([[0.5, 1.0], [0.0, 2.0]]))
+    >>> import numpy as np, privinf as pi
+    >>> frame = pi.add_constant(np.array([[0.5, 1.0], [0.0, 2.0]]))
     >>> list(frame.columns), frame.attrs["privinf_public"]
     (['const', 'x1', 'x2'], ('const',))
     """

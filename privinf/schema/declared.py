@@ -23,19 +23,19 @@ Level: TypeAlias = str | int | float | bool
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """A numeric column with public bounds, in the user's units.
+    """Declaration of a numeric column with public bounds, in the user's units.
 
     Parameters
     ----------
     low, high : float
         Bounds fixed without looking at the rows, low < high. Values outside are clipped at the holder.
     public : bool
-        True if the column itself is sent in clear (a design variable, a site, a date).
+        Whether the column is public and not protected (a design variable, a site, a date).
     unit : str
         Unit of measurement, for display.
     center, scale : float, optional
-        Public numbers that ``center(x)`` and ``standardize(x)`` use in a formula, in place of a mean and
-        a standard deviation, which would have to be learnt from the rows.
+        Public numbers that ``center(x)`` and ``standardize(x)`` use in a formula, instead of the mean and
+        standard deviation of the rows, which are not public.
 
     Raises
     ------
@@ -108,30 +108,30 @@ class Numeric:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A column with a public list of levels.
+    """Declaration of a column with a public list of levels.
 
     Parameters
     ----------
     levels : sequence of str, bool or number
         At least two different levels, all of one kind; the first is the reference.
     public : bool
-        True if the column itself is sent in clear.
+        Whether the column is public, so that it is not protected.
     unit : str
-        For display.
+        Unit of measurement, for display.
     other : level, optional
-        One of the levels, as which every value counts that is none of them: rare levels are pooled so.
+        One of the levels. Every value that is not a level counts as this one, so rare levels can be pooled.
         Without it such values are refused.
 
     Raises
     ------
     SchemaError
-        If there are fewer than two levels, repeated levels, levels of several kinds, or `other` is none of
+        If there are fewer than two levels, repeated levels, levels of several kinds, or `other` is not one of
         them.
 
     Notes
     -----
     Levels of text or booleans make the column a factor wherever a formula names it. Levels that are
-    numbers keep it numeric, between the least and the greatest level, unless the formula says ``C(x)``.
+    numbers keep it numeric, between the smallest and the largest level, unless the formula says ``C(x)``.
     """
 
     levels: tuple[Level, ...]
@@ -164,7 +164,7 @@ class Factor:
 
     @property
     def interval(self) -> Interval:
-        """The least and the greatest level, where levels are numbers.
+        """Smallest and largest level, where levels are numbers.
 
         Raises SchemaError if the levels are not numbers.
         """

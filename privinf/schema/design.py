@@ -104,11 +104,11 @@ class Design:
         object.__setattr__(self, "basis", basis)
 
     def conditioned(self) -> Design:
-        """Return the design on centred products and orthogonal powers of its columns, or itself.
+        """Return the design on centered products and orthogonal powers of its columns, or itself.
 
         Noise is added to the internal columns, in which products and powers do not repeat the columns that
         they are made of; coefficients are mapped back by `basis`, exactly (`privinf.schema.conditioning`).
-        Only columns whose span holds all that centring needs are changed.
+        Only columns whose span contains all that centering needs are changed.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class Design:
         response: ResponseMode = "protected",
         radius: float | None = None,
     ) -> Design:
-        """Return the design that a formula stands for, from the declarations alone.
+        """Return the design of a formula, from the declarations alone.
 
         Parameters
         ----------
@@ -155,7 +155,8 @@ class Design:
         schema : Schema
             Public bounds and levels of the columns that the formula names.
         response : {"protected", "public"}
-            Whether the response is noised or sent in clear. One made of public columns is always in clear.
+            Whether the response is noised or sent unprotected. A response made of public columns is never
+            protected.
         radius : float, optional
             Ball, in scaled units, into which the private part of each row is projected.
 
@@ -209,17 +210,17 @@ class Design:
         names : sequence of str
             Columns of the matrix, in order.
         bounds : sequence of (low, high), or mapping, optional
-            One pair a private column, one pair a column, or pairs by name.
+            One pair per private column, one pair per column, or pairs by name.
         radius : float, optional
             Ball for the private part of a row: in scaled units with `bounds`, in user units alone.
         public : iterable of str
-            Columns sent in clear.
+            Public columns, which are not protected.
         constant : int, optional
             Position of the public column of ones; by default the public column named ``const``.
         response : str
             Name of the response.
         y_bounds : (low, high), optional
-            Bounds that protect the response; without them it is sent in clear.
+            Bounds of a protected response; without them it is sent unprotected.
 
         Returns
         -------
@@ -231,7 +232,7 @@ class Design:
         SensitivityError
             If a private column has neither bounds nor radius.
         SchemaError
-            On reversed, equal or infinite bounds, unknown or repeated names.
+            Bounds are reversed, equal or infinite, or names are unknown or repeated.
         """
         columns = matrix_columns(
             names,
@@ -251,12 +252,12 @@ class Design:
 
     @property
     def constant_direction(self) -> Floats | None:
-        """The v with ``x'v = 1`` in every row, shape (p,): the constant, all levels of a factor, or None."""
+        """Vector v with ``x'v = 1`` in every row, shape (p,); None without a constant or a factor."""
         return constant_direction(self.columns, self.constant, self.schema)
 
     @property
     def terms(self) -> dict[str, str]:
-        """Name of the term of each column of a formula, both as patsy writes them.
+        """Name of the term of each column, as patsy writes it.
 
         Raises SchemaError if the design was not made from a formula.
         """
@@ -281,7 +282,7 @@ class Design:
 
     @property
     def response_public(self) -> bool:
-        """Whether the response is sent in clear."""
+        """Whether the response is public, so that it is sent unprotected."""
         return self.outcome.public
 
     @property
@@ -296,7 +297,7 @@ class Design:
 
     @property
     def y_center(self) -> float:
-        """Centre of the scaled response; 0 if it is public or there is no constant."""
+        """Center of the scaled response; 0 if it is public or there is no constant."""
         return self.outcome.affine(centred=self.constant is not None)[0]
 
     @property
@@ -336,7 +337,7 @@ class Design:
 
     @property
     def bounded(self) -> bool:
-        """Whether a bound of private rows follows from the declarations: bounds of all, or a radius."""
+        """Whether private rows are bounded, by the bounds of all columns or by a radius."""
         return self.norm < geometry.UNBOUNDED_RADIUS
 
     @property
@@ -370,7 +371,7 @@ class Design:
 
     @property
     def reading(self) -> RowReading:
-        """How raw rows become columns and response."""
+        """Rules that compute columns and response from raw rows."""
         return RowReading(
             schema=self.schema,
             columns=self.columns,
@@ -382,14 +383,14 @@ class Design:
 
     @property
     def clipped_inputs(self) -> tuple[str, ...]:
-        """Numbers of the data that are clipped to their bounds before columns are computed from them."""
+        """Numeric columns of the data that are clipped to their bounds before other columns are computed."""
         if self.schema is None:
             return ()
         private_columns = (column for column, flag in zip(self.columns, self.private, strict=True) if flag)
         return clipped_inputs((self.outcome.column, *private_columns), self.schema)
 
     def mapped(self, coefficients: Floats) -> Floats:
-        """Return coefficients of the internal columns as those of the user's columns: ``M^-1 b``.
+        """Return the coefficients of the user's columns, ``M^-1 b``, from those of the internal columns.
 
         Parameters
         ----------
@@ -424,14 +425,14 @@ class Design:
         return private_slopes * self.scale[self.private] / self.y_scale
 
     def matrix(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
-        """Return the design matrix of raw rows, shape (n, p), in user units: what coefficients are about.
+        """Return the design matrix of raw rows, shape (n, p), in user units.
 
         Parameters
         ----------
         table : DataFrame, mapping of arrays, table with ``to_pandas``, or (n, p) array
             Raw rows; an array only where the design came from arrays.
         missing : {"raise", "impute-public"}
-            Refuse missing values, or put the middle of the bounds or the first level in their place.
+            Handling of missing values: refuse them, or impute the middle of the bounds or the first level.
         extrapolate : bool
             False (holders): inputs of derived private columns are clipped to their declared bounds, so
             that ``np.log(x)`` always exists; plain columns are left for the mechanism to clip. True
@@ -445,7 +446,7 @@ class Design:
         Raises
         ------
         SchemaError
-            On an absent column, a wrong type, an undeclared level, a missing or infinite value. The
+            A column is absent, has another type or an undeclared level, or a missing or infinite value. The
             message names the column, never a value.
 
         Notes
@@ -475,7 +476,7 @@ class Design:
             Whether new rows may lie outside the bounds, for predictions; otherwise inputs of derived private
             columns are clipped.
         seen_levels : set of str, optional
-            Levels that earlier blocks held, where `table` is one block of a table.
+            Levels that occurred in earlier blocks, where `table` is one block of a table.
 
         Returns
         -------
@@ -501,7 +502,7 @@ class Design:
             Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
             first level).
         seen_levels : set of str, optional
-            Levels that earlier blocks held, where `table` is one block of a table.
+            Levels that occurred in earlier blocks, where `table` is one block of a table.
 
         Returns
         -------
@@ -521,7 +522,7 @@ class Design:
         return self.reading.response(table, missing, seen_levels=seen_levels)
 
     def beyond(self, table: Table) -> dict[str, str]:
-        """Return which columns of new rows hold values that no fit could see, and what they pass.
+        """Return which columns of new rows have values outside the bounds or knots of the fit.
 
         Parameters
         ----------
@@ -538,7 +539,7 @@ class Design:
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
 
     def beyond_bounds(self, rows: Floats) -> dict[str, str]:
-        """Return the same of a design matrix of arrays, shape (n, p), where some entries may be nan.
+        """Return which columns of a design matrix have values outside their bounds.
 
         Parameters
         ----------

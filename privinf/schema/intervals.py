@@ -30,8 +30,8 @@ class Interval:
     """A closed, finite interval that contains every value of a column.
 
     Sums, differences, products and quotients of ends are correctly rounded, as those of rows are, and so
-    contain them. Other functions are computed as those of rows are, and rounded outward. What a row gives
-    is put inside all the same (`inside`), so that the last bits of no function can ever be seen.
+    contain them. Other functions are computed as for rows, and rounded outward. Values of rows are clipped to
+    the interval as well (`inside`), so that the last bits of a function never matter.
 
     Parameters
     ----------
@@ -112,13 +112,13 @@ class Interval:
         return self.at_least(domain_start).images(function)
 
     def at_least(self, end: float) -> Interval:
-        """Return the interval cut at `end`, where rounding alone has carried its lower end below."""
+        """Return the interval cut at `end`, where only rounding has moved its lower end below `end`."""
         room = min(EDGE * self.largest, MOST_CROSSED)
         crossed = end - room <= self.low < end <= self.high
         return Interval(end, self.high) if crossed else self
 
     def compared(self, test: np.ufunc, other: Interval) -> Interval:
-        """Return 0 to 1, or the result of a comparison for all values where the bounds decide it."""
+        """Return the image under a comparison: 0 to 1, or one value where the bounds decide it."""
         if test in (np.equal, np.not_equal):
             apart = self.high < other.low or other.high < self.low
             return Interval(float(test is np.not_equal), float(test is np.not_equal)) if apart else TRUTH
@@ -130,7 +130,7 @@ class Interval:
         return Interval(float(limit(self.low, other.low)), float(limit(self.high, other.high)))
 
     def choice(self, yes: Interval, no: Interval) -> Interval:
-        """Return what holds `yes` where this is a truth that is 1, and `no` where it is 0."""
+        """Return the image of ``where(condition, yes, no)``, this interval being the condition."""
         if self.low == self.high:
             return yes if self.low > 0.5 else no
         return Interval(min(yes.low, no.low), max(yes.high, no.high))
@@ -138,8 +138,8 @@ class Interval:
     def images(self, function: Callable[[Floats], Floats]) -> Interval:
         """Return the hull of a function's values at both ends, rounded outward.
 
-        The function is the one that rows go through. A whole number at a whole end (exp at 0, log at 1,
-        powers) is exact and stays.
+        The function is the one applied to rows. A whole number at a whole end (exp at 0, log at 1, powers) is
+        exact and stays.
         """
         ends = np.array([self.low, self.high])
         with np.errstate(all="ignore"):

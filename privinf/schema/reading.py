@@ -239,7 +239,7 @@ class Reader:
 
 
 def as_frame(table: Table) -> pd.DataFrame:
-    """Return `table` as a DataFrame with one column a variable.
+    """Return `table` as a DataFrame with one column per variable.
 
     Raises SchemaError if it is not a table, or its columns differ in length.
     """

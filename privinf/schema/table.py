@@ -39,14 +39,14 @@ HEADER = ("column", "bounds or levels", "sent", "unit")  # of a schema as it is 
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
-    """Public facts about a table: columns, bounds or levels, columns sent in clear, the unit of privacy.
+    """Public description of a table: columns, bounds or levels, public columns, the unit of privacy.
 
     Parameters
     ----------
     columns : mapping
         Name -> ``(low, high)`` (a tuple of two numbers), a list of levels, `Numeric` or `Factor`.
     public : sequence of str
-        Columns sent in clear; the same as ``public=True`` in their declaration.
+        Columns that are public and not protected; the same as ``public=True`` in their declaration.
     unit : str, optional
         Column that identifies the person (or firm, or household) when one has several rows.
     max_rows : int
@@ -55,13 +55,13 @@ class Schema:
     Raises
     ------
     SchemaError
-        On a bad bound, level list or name; `public` names a column that is not declared; `max_rows` > 1
-        without `unit`.
+        A bound, a list of levels or a name is invalid; `public` names a column that is not declared;
+        `max_rows` > 1 without `unit`.
 
     Notes
     -----
-    **Privacy.** A schema is never fitted on data. Everything in it is public and must have been fixed
-    without looking at the rows it will describe.
+    **Privacy.** A schema is never fitted on data. Everything in it is public and must be fixed without
+    looking at the rows that it describes.
 
     Examples
     --------
@@ -142,11 +142,11 @@ class Schema:
 
     @property
     def blank(self) -> tuple[str, ...]:
-        """Columns of which nothing but name and kind is declared."""
+        """Names of columns without declared bounds or levels."""
         return tuple(name for name, item in self.columns.items() if isinstance(item, Blank))
 
     def fill(self, columns: Mapping[str, Any] | Schema) -> Schema:
-        """Return a schema with other, or more, declarations, of a mapping or of another schema.
+        """Return a copy of the schema with new or changed declarations.
 
         Parameters
         ----------
@@ -176,10 +176,11 @@ class Schema:
 
     @classmethod
     def from_frame_names(cls, table: Table, *, unit: str | None = None, max_rows: int = 1) -> Schema:
-        """Return a schema of a table's columns with blank bounds and levels, which `fill` fills in.
+        """Return a schema of a table's columns with blank bounds and levels, to be filled by `fill`.
 
-        Names and types are read, and taken as public, no value is: numbers (truth values among them), or
-        levels. It refuses to be used for a column that is `blank`. The column of `unit` is left out.
+        Names and types of columns are read and assumed to be public; values are not read. Boolean columns
+        count as numbers. The schema cannot be used for a column that is `blank`. The column of `unit` is left
+        out.
 
         Parameters
         ----------
@@ -193,7 +194,7 @@ class Schema:
         Returns
         -------
         Schema
-            A schema that refuses to be used for a column that is `blank`.
+            A schema that cannot be used for a column that is `blank`.
         """
         kinds = {name: kind for name, kind in kinds_of(table).items() if name != unit}
         blank = {name: Blank(kind) for name, kind in kinds.items()}
@@ -227,7 +228,7 @@ class Schema:
             raise SchemaError(f"column {name!r}: {error}") from None
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the statements of results on these columns about their bounds, none for declared ones.
+        """Return the notes of results on the bounds of these columns; declared bounds have none.
 
         Parameters
         ----------
@@ -244,7 +245,7 @@ class Schema:
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return the warnings of a fit about its bounds: none for declared ones.
+        """Return the warnings of a fit about its bounds; declared bounds have none.
 
         Parameters
         ----------
@@ -285,7 +286,7 @@ class Schema:
         return pd.DataFrame({name: _made_up(item, rows) for name, item in items.items()}, index=range(rows))
 
     def undeclared_levels(self, table: Table) -> dict[str, list[Level]]:
-        """Return the values of a table's factors that are none of their levels: for its holder alone.
+        """Return the values of factors that are not declared levels; for the holder of the rows only.
 
         Parameters
         ----------
@@ -304,8 +305,8 @@ class Schema:
 
         Notes
         -----
-        **Privacy.** Returns values of rows, without noise and without a charge: a check for the holder of
-        the rows alone. Errors of fits name the column and no value.
+        **Privacy.** The result holds values of rows, without noise and without a charge. The check is for the
+        holder of the rows only. Errors of fits name the column and no value.
 
         Examples
         --------
@@ -323,7 +324,7 @@ class Schema:
         return undeclared
 
     def in_days(self) -> Schema:
-        """Return the schema of rows in which dates are numbers already, days since 1970-01-01.
+        """Return the schema with dates as numbers, in days since 1970-01-01.
 
         Returns
         -------

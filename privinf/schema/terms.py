@@ -325,9 +325,9 @@ class Response:
     Attributes
     ----------
     column : Column
-        Its pieces.
+        Column of the response.
     public : bool
-        Sent in clear; then it has no bounds.
+        Whether the response is sent unprotected; it then has no bounds.
     bounds : Interval or None
         Public bounds in user units; None where `public`.
 
@@ -390,7 +390,7 @@ class Response:
         return self.bounds
 
     def affine(self, *, centred: bool) -> tuple[float, float]:
-        """Return center and scale: middle and half range, or 0 and the largest size; 0 and 1 in clear."""
+        """Return center and scale: middle and half range, or 0 and the largest size; 0 and 1 if public."""
         if self.bounds is None:
             return 0.0, 1.0
         if not centred:

@@ -1,11 +1,11 @@
 r"""Tables of two columns with levels, and correlations: tests that one column is independent of the other.
 
-**Tables.** X are noisy counts of cells, noise of sd s. With margins p and q, at least .5/n, E = X - n p q'
+**Tables.** X are noisy counts of cells, noise of sd s. With margins p and q, at least 0.5/n, E = X - n p q'
     has V = n (diag p - p p') x (diag q - q q') + s^2 (M_p M_p') x (M_q M_q'),  M_p = I - p 1',
     for covariance, and T = E' V^- E. Rotated so that both matrices of the shorter side are diagonal, 1 and
     l, a line x of E has covariance M_q (n diag q + s^2 l I) M_q' = M_q C M_q'. As M_q q = 0, its part of T
     is the least (x + t q)' C^-1 (x + t q) over t: x'C^-1 x - (q'C^-1 x)^2/q'C^-1 q. The distribution of T is
-    that of tables made up from the released margins, noise included: chi-square rejects .09 to .11 where
+    that of tables made up from the released margins, noise included: chi-square rejects 0.09 to 0.11 where
     noise swamps margins. The same release has the same p-value.
 **Correlation.** Of u and v in [-1, 1], sums of u, v (noise of sd a), u^2, v^2 (b) and u v (c) are released.
     A = sum u v - sum u sum v/n has noise of variance c^2 + (m_u^2 + m_v^2) a^2 + a^4/n^2; the test divides
@@ -85,7 +85,7 @@ class TableModel:
         return cls(X + excess / math.prod(X.shape[-2:]), n, sd, laplace)
 
     def margins(self) -> tuple[Floats, Floats]:
-        """Return p and q, each at least .5/n and adding up to 1."""
+        """Return p and q, each at least 0.5/n and adding up to 1."""
         margins = []
         for axis in (-1, -2):
             share = np.maximum(self.X.sum(axis=axis), LEAST_MARGIN) / self.n

@@ -108,7 +108,7 @@ class GroupsResult(base.StatResult):
         Returns
         -------
         StatResult
-            One row a group.
+            One row per group.
         """
         level = base.check_level(confidence_level)
         return self._with_rows("Means of Groups", _mean_rows(self.release, level), level)
@@ -121,7 +121,7 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         weights : sequence or mapping
-            One number a group, which add up to 0; by position, or by level.
+            One number per group, which add up to 0; by position, or by level.
         confidence_level : float
             Level of the interval, between 0 and 1.
 
@@ -160,7 +160,7 @@ class GroupsResult(base.StatResult):
         Returns
         -------
         StatResult
-            One row a pair.
+            One row per pair.
         """
         level = base.check_level(confidence_level)
         model = GroupModel.released(self.release)

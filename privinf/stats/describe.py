@@ -73,7 +73,7 @@ class Description(PortableTable):
         return int(self.table.loc["count"].to_numpy().max())
 
     def tidy(self) -> pd.DataFrame:
-        """Return a table with one row a column and number.
+        """Return a table with one row per column and number.
 
         Returns
         -------

@@ -82,9 +82,9 @@ class DPSGD:
     Parameters
     ----------
     epochs : int
-        Times that every record takes part.
+        Number of times that every record takes part.
     batches : int
-        Rounds an epoch; a batch has about n / batches records.
+        Rounds per epoch; a batch has about n / batches records.
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
@@ -127,7 +127,7 @@ class DPAdam(DPSGD):
     epochs : int
         Number of times that every record takes part.
     batches : int
-        Rounds an epoch; a batch has about n / batches records.
+        Rounds per epoch; a batch has about n / batches records.
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
@@ -155,11 +155,11 @@ class RandomSketch(DPSGD):
     Parameters
     ----------
     k : int
-        Numbers that a site sends a round.
+        Number of values that a site sends per round.
     epochs : int
         Number of times that every record takes part.
     batches : int
-        Rounds an epoch; a batch has about n / batches records.
+        Rounds per epoch; a batch has about n / batches records.
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
@@ -187,31 +187,32 @@ class RandomSketch(DPSGD):
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DOME(DPSGD):
-    """Gradients in a sketch of directions learned from past releases and random probes.
+    """Stochastic gradient ascent in a sketch of learned directions and random probes.
 
     Parameters
     ----------
     k : int
-        Columns of the sketch: numbers that a site sends a round.
+        Columns of the sketch, so the number of values that a site sends per round.
     most_learned : int
         Largest number of learned directions.
     energy : float
-        Share of the spectrum of past gradients that they hold.
+        Share of the spectrum of past gradients that the learned directions explain.
     variant : {"repaired", "paper"}
         "repaired" scales the probes so that the gradient's estimate is unbiased, neither centers nor
         preconditions, and steps along it. "paper" centers and preconditions with Adam's moments, projects,
         tracks the gradient itself, and takes Adam's steps without averaging: far worse losses. It is one of
         the repository's studies (``studies.paper.dome``), not in the wheel.
     centre, precondition : bool, optional
-        Subtract Adam's first moment, divide by the root of its second; default by the variant.
+        Whether to subtract Adam's first moment, and to divide by the root of its second moment; default by
+        the variant.
     probes : {"unbiased", "orthonormal"}, optional
-        Default by the variant.
+        Scaling of the random probes; default by the variant.
     adam : bool, optional
-        Adam's steps instead of plain ones; default by the variant.
+        Whether to take Adam's steps instead of plain ones; default by the variant.
     epochs : int
         Number of times that every record takes part.
     batches : int
-        Rounds an epoch; a batch has about n / batches records.
+        Rounds per epoch; a batch has about n / batches records.
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
@@ -228,8 +229,9 @@ class DOME(DPSGD):
     **Privacy.** Public settings: the sketch, and Adam's moments, are functions of past releases. A replaced
     record moves a sum by 2C; the paper counts C, for a record that is left out.
 
-    Where the paper is silent: second moments are corrected for their start at 0, and kept above a tenth of
-    the noise's average variance. Sites are sent the learned directions and the probes' seed, not the sketch.
+    Where the paper states nothing, second moments are corrected for their start at 0, and kept above a tenth
+    of the noise's average variance. Sites are sent the learned directions and the probes' seed, not the
+    sketch.
 
     References
     ----------

@@ -100,7 +100,7 @@ def affordable_neighbors(fit: LogisticFit, targets: int, n: int, rho: float) -> 
 
     A Gram matrix of m columns of price mu, rows weighted down to c |v|^2 <= K = kappa m, has noise of sd
     g = sqrt 2 kappa m / (n mu), which raises the variance of a coordinate by m g^2 / 2: at most 3% while
-    m^3 <= .03 (n mu / kappa)^2.
+    m^3 <= 0.03 (n mu / kappa)^2.
     """
     if math.isinf(rho):
         return MAX_NEIGHBORS

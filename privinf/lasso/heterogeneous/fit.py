@@ -398,7 +398,7 @@ class MachineResults(PortableParts):
         return self.results[label]
 
     def to_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return one line a site: rows, columns selected, scale of residuals, lengths of intervals."""
+        """Return one line per site: rows, columns selected, scale of residuals, lengths of intervals."""
         lines = []
         for label in self.labels:
             result = self.results[label]

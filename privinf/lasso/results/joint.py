@@ -100,7 +100,7 @@ class JointResults(SparseResults):
         Returns
         -------
         DataFrame
-            One row a target.
+            One row per target.
 
         Raises
         ------

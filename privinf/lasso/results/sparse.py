@@ -151,7 +151,7 @@ class SparseResults(Results):
         Returns
         -------
         DataFrame
-            One row a target.
+            One row per target.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class SparseResults(Results):
         Returns
         -------
         Series
-            One number a row, under the labels of the rows.
+            One number per row, under the labels of the rows.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""One message a client: examples, randomized response, signs, modulation."""
+"""One message per client: examples, randomized response, signs, modulation."""

@@ -51,7 +51,7 @@ from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
 @error_boundaries
 class LocalExamples:
-    """The mechanism of IWPGLM: raw rows in, one task-agnostic `Release` of noisy examples out.
+    """Mechanism of IWPGLM, which releases noisy examples for any regression or classification.
 
     Parameters
     ----------
@@ -62,16 +62,17 @@ class LocalExamples:
         Model formula, such as ``"y ~ a + b"``.
     label : {"auto", "response", "gaussian", "clear"}
         How the label is sent: by (k-ary) randomized response on its levels, with Gaussian noise inside its
-        public bounds, or in clear. "auto": a factor (or `levels`) by response, a number with bounds by
-        Gaussian noise, a response declared public, or one without bounds, in clear.
+        public bounds, or unprotected. "auto" sends a factor (or `levels`) by randomized response, and a
+        number with bounds with Gaussian noise. It sends a response that is declared public, or has no bounds,
+        unprotected.
     levels : sequence, optional
         Levels of the label where no schema declares them (arrays). Without them ``label="response"`` takes
         labels 0 and 1, or -1 and +1: y > 0 is the second level.
     binary : list of str
         Private numeric columns coded 0 and 1 that are sent by randomized response, as factors always are.
     binary_mechanism : {"response", "gaussian"}
-        "gaussian": binary columns and factors get Gaussian noise like the rest (the paper's way, and the
-        worse one).
+        "gaussian": binary columns and factors get Gaussian noise like the rest, as in the paper, which is
+        less accurate.
     response_shares : mapping of str to float
         Relative shares of epsilon_x by feature under randomized response (factors by their column's name); a
         Gaussian column, and a feature that is not named, has share 1.
@@ -81,7 +82,7 @@ class LocalExamples:
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
     data_bounds : bool
-        The bounds were taken from the rows (stated in every ledger line).
+        Whether the bounds were taken from the rows; every ledger line then states it.
 
     Raises
     ------
@@ -98,7 +99,7 @@ class LocalExamples:
     `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each answer is divided by
     max_rows.
 
-    Where we differ from the paper: sensitivity is the diameter of the bounded set; totals are by exact
+    Differences from the paper: sensitivity is the diameter of the bounded set; totals are by exact
     composition instead of eps_x + eps_y; binary features are Gaussian only on request.
 
     References
@@ -112,7 +113,7 @@ class LocalExamples:
     >>> schema = pi.Schema({"y": ["no", "yes"], "x": (-1.0, 1.0), "z": (0.0, 1.0)})
     >>> x = np.linspace(-1, 1, 50)
     >>> rows = pd.DataFrame({"x": x, "z": np.tile([0, 1], 25), "y": np.where(x > 0, "yes", "no")})
-    >>> mechanism = LocalExamples(schema, "y ~ x + z", binary=["z"])
+    >>> mechanism = pi.LocalExamples(schema, "y ~ x + z", binary=["z"])
     >>> release = mechanism.release(rows, epsilon_x=4.0, epsilon_y=2.0, delta=1e-6)
     >>> release.arrays["features"].shape, release.arrays["labels"].shape
     ((50, 2), (50,))

@@ -64,7 +64,7 @@ class _ModulationPlan:
 
 @error_boundaries
 class Modulation:
-    """The mechanism of ModulatedOLS: raw rows in, a `Release` of modulated features out.
+    """Mechanism of ModulatedOLS, which releases modulated features of raw rows.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Modulation:
     formula : str, optional
         Model formula; evaluated on raw rows at the holder, before the noise.
     response : {"protected", "public"}
-        Whether the response is noised too (default) or sent in clear.
+        Whether the response is noised too (default) or sent unprotected.
     radius : float, optional
         Project each (scaled) row into this ball; the replace-one diameter is 2 * radius.
     response_share : float, optional
@@ -82,7 +82,8 @@ class Modulation:
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
     weights : str, optional
-        Name of a declared-public column of observation weights with positive bounds; sent in clear.
+        Name of a declared-public column of observation weights with positive bounds; they are sent
+        unprotected.
     public_seed : int
         Seed of the public directions.
     data_bounds : bool
@@ -438,7 +439,7 @@ class Modulation:
 
 @error_boundaries
 class ModulationSession:
-    """Holders that answer the rounds of one charged protocol; each message has fresh noise and phases.
+    """Session of the holders in one charged protocol of several rounds.
 
     Made by `Modulation.open`. The response is sent once, with the session. `send` answers one round, and
     `release` returns all that was sent.
@@ -506,7 +507,7 @@ class ModulationSession:
         Returns
         -------
         ndarray, shape (n, d)
-            The messages, one a record, with their noise.
+            The messages, one per record, with their noise.
         """
         index = len(self._messages)
         if index == self.rounds:
@@ -530,7 +531,7 @@ class ModulationSession:
         return message
 
     def release(self) -> Release:
-        """Return everything that was sent as one `Release`.
+        """Return all messages that were sent as one `Release`.
 
         Returns
         -------

@@ -33,12 +33,12 @@ class RandomizedResponse:
     levels : int
         k >= 2; codes are 0, ..., k - 1.
     epsilon : float
-        At least 1e-9; infinity answers in clear.
+        Epsilon, at least 1e-9; infinity sends the codes unprotected.
 
     Raises
     ------
     ArgumentError
-        Either is out of range.
+        `levels` or `epsilon` is out of range.
 
     Notes
     -----
@@ -91,7 +91,7 @@ class RandomizedResponse:
         codes : ndarray of int, shape (n,)
             The true codes, 0 to k - 1.
         source : NoiseSource
-            Noise that decides which answers lie, and how.
+            Noise that decides which answers are false, and how.
         lies : NoiseSource, optional
             Noise of the second choice, where blocks of codes come one after the other.
 
@@ -148,7 +148,7 @@ class RandomizedResponse:
         trust: TrustModel = "local",
         assumptions: tuple[str, ...] = (Assumptions.PUBLIC_N, Assumptions.PUBLIC_PLACES),
     ) -> LedgerEntry:
-        """Return the ledger line of one answer a unit.
+        """Return the ledger line of one answer per unit.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class PartyPlan:
-    """One party of a plan.
+    """Columns and budget of one party of a plan.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class PartyPlan:
     epsilon, delta : float
         Budget of its one release; ``epsilon=inf`` adds no noise, for simulation only.
     mu, rho : float
-        The same in Gaussian or concentrated DP, in place of epsilon; delta is then the one to report at.
+        Budget in Gaussian or concentrated DP, instead of `epsilon`; epsilon is then reported at `delta`.
     """
 
     schema: Schema
@@ -51,7 +51,7 @@ class PartyPlan:
         return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, "rho": self.rho}
 
     def total_mu(self, calibration: Calibration = "exact") -> float:
-        """Return the Gaussian mu that the budget buys.
+        """Return the budget as mu in Gaussian differential privacy.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class PartyPlan:
         Raises
         ------
         ArgumentError
-            The plan names no budget, or more than one.
+            The plan states no budget, or more than one.
         """
         return calibrate_mu(**self.spending, calibration=calibration)
 

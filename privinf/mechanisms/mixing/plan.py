@@ -47,7 +47,7 @@ PLAN_VERSION = 1  # of a plan's file
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixingPlan:
-    """The public plan of a multi-party release; made by `MixingPlan.new` or read from JSON.
+    """Public plan of a multi-party release, made by `MixingPlan.new` or read from JSON.
 
     Attributes
     ----------
@@ -81,19 +81,19 @@ class MixingPlan:
 
     Notes
     -----
-    **Privacy.** Everything in it is public; reads no rows.
+    **Privacy.** Everything in the plan is public, and no rows are read.
 
     Examples
     --------
     >>> import privinf as pi
-    >>> plan = MixingPlan.new(
+    >>> plan = pi.MixingPlan.new(
     ...     parties={
-    ...         "clinic": PartyPlan(pi.Schema({"age": (18, 90), "bmi": (15, 60)}), 1.0, 1e-6),
-    ...         "lab": PartyPlan(pi.Schema({"glucose": (50, 250)}), 1.0, 1e-6),
+    ...         "clinic": pi.PartyPlan(pi.Schema({"age": (18, 90), "bmi": (15, 60)}), 1.0, 1e-6),
+    ...         "lab": pi.PartyPlan(pi.Schema({"glucose": (50, 250)}), 1.0, 1e-6),
     ...     },
     ...     n=100_000,
     ... )
-    >>> plan.k, MixingPlan.from_json(plan.to_json()) == plan
+    >>> plan.k, pi.MixingPlan.from_json(plan.to_json()) == plan
     (73, True)
     """
 
@@ -166,7 +166,7 @@ class MixingPlan:
         diameter: DiameterChoice = "own",
         calibration: Calibration = "exact",
     ) -> MixingPlan:
-        """Return a plan, with its open numbers chosen from public ones.
+        """Make a plan, whose missing numbers are chosen from public ones.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class MixingPlan:
 
         Notes
         -----
-        **Privacy.** All of it is public; reads no rows.
+        **Privacy.** Everything in the plan is public, and no rows are read.
         """
         check_parties(parties, id)
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
@@ -257,7 +257,7 @@ class MixingPlan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the plan: every release carries it."""
+        """SHA-256 of the plan, which every release contains."""
         return canonical_digest(self.to_dict())
 
     def designs(self) -> dict[str, Design]:
@@ -346,7 +346,7 @@ class MixingPlan:
         Returns
         -------
         tuple of GaussianLoss
-            One loss a release.
+            One loss per release.
         """
         mechanism = self.mechanism(party)
         mu = self.party(party).total_mu(self.calibration)
@@ -370,7 +370,7 @@ class MixingPlan:
         party : str
             Name of the party.
         rows : table, array of shape (n, d), or RowBlocks
-            One row a person, in the order of the sorted ids.
+            One row per person, in the order of the sorted ids.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.

@@ -47,7 +47,7 @@ from privinf.wire import Labels
 
 @error_boundaries
 class GaussianRows(PartyMechanism):
-    """Release of a holder for DGMOLS and BGMOLS: every row of the party's columns, with noise.
+    """Mechanism of DGMOLS and BGMOLS, which releases every row of a party's columns with noise.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class GaussianRows(PartyMechanism):
     >>> import numpy as np, pandas as pd, privinf as pi
     >>> schema = pi.Schema({"age": (18.0, 90.0), "bmi": (15.0, 60.0)})
     >>> rows = pd.DataFrame({"age": np.linspace(20, 80, 50), "bmi": np.linspace(18, 40, 50)})
-    >>> GaussianRows(schema).release(rows, epsilon=1.0, delta=1e-6).arrays["rows"].shape
+    >>> pi.GaussianRows(schema).release(rows, epsilon=1.0, delta=1e-6).arrays["rows"].shape
     (50, 2)
     """
 
@@ -105,7 +105,7 @@ class GaussianRows(PartyMechanism):
         Parameters
         ----------
         rows : table, array of shape (n, d), or RowBlocks
-            One row a person, in the same order at every party. The columns of an array are those of the
+            One row per person, in the same order at every party. The columns of an array are those of the
             schema, in order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
@@ -165,7 +165,7 @@ class GaussianRows(PartyMechanism):
 
 @error_boundaries
 class RandomMixing(PartyMechanism):
-    """Release of a holder for RMGMOLS: k random sums over all people of the party's columns, with noise.
+    """Mechanism of RMGMOLS, which releases k random sums over all people of a party's columns, with noise.
 
     Parameters
     ----------
@@ -181,8 +181,8 @@ class RandomMixing(PartyMechanism):
     n : int, optional
         Public number of people; rows of another length are refused.
     intercept : bool, default True
-        Release the all-ones row too, which makes column means and intercepts sharp, and center numeric
-        columns by their bounds.
+        Whether to release the all-ones row too, for accurate column means and intercepts, and to center
+        numeric columns by their bounds.
     share : float, optional
         a, the public share of the all-ones row, the same for every party; by default it follows from this
         party's own noise.
@@ -216,7 +216,7 @@ class RandomMixing(PartyMechanism):
     >>> import numpy as np, pandas as pd, privinf as pi
     >>> schema = pi.Schema({"age": (18.0, 90.0), "bmi": (15.0, 60.0)})
     >>> rows = pd.DataFrame({"age": np.linspace(20, 80, 500), "bmi": np.linspace(18, 40, 500)})
-    >>> release = RandomMixing(schema, k=40, seed=7).release(rows, epsilon=1.0, delta=1e-6)
+    >>> release = pi.RandomMixing(schema, k=40, seed=7).release(rows, epsilon=1.0, delta=1e-6)
     >>> release.arrays["rows"].shape, release.arrays["ones_row"].shape
     ((40, 2), (2,))
     """
@@ -302,7 +302,7 @@ class RandomMixing(PartyMechanism):
         Parameters
         ----------
         rows : table, array of shape (n, d), or RowBlocks
-            One row a person, in the same order at every party. The columns of an array are those of the
+            One row per person, in the same order at every party. The columns of an array are those of the
             schema, in order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one

@@ -117,7 +117,7 @@ def guessed_variances(design: Design) -> Floats:
 
 
 def default_share(noise_sd: float, n: int) -> float:
-    """Return the public share a of the all-ones row: ``(tau/(.02 n))^2`` within [.01, .5].
+    """Return the public share a of the all-ones row: ``(tau/(0.02 n))^2`` within [0.01, 0.5].
 
     The row ``sqrt(a) 1'D + noise`` gives every column mean to sd tau/(n sqrt a). With the other rows scaled
     by sqrt(1 - a) every column of the mixing matrix keeps norm 1, so sensitivity and cost stay as they are.
@@ -155,7 +155,7 @@ def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) 
 
     .. math:: k^* = p + \sqrt{(p + N s_e^2/(c \tau^2)) (p + N h/\tau^2)}.
 
-    It is flat from .7 to 1.4 k*.
+    It is flat from 0.7 to 1.4 k*.
     """
     if not guess.noise > 0.0:
         raise ArgumentError(

@@ -28,7 +28,7 @@ they would cost 1 - r and r. Two records whose directions have the cosine t are 
 
 as the squared distance is convex in both scores and in both k, and so is largest where scores are +-1 and k
 are 0 or 1. In the start k = s^2 goes with a score of size s at most, and 1/2 falls away: for r <= 1/2 the
-distance grows with s, and for r > 1/2 what is not at s = 1 is below .5625. Rounding moves a record by less
+distance grows with s, and for r > 1/2 what is not at s = 1 is below 0.5625. Rounding moves a record by less
 than the slack that is added: either is turned by sqrt(k) 2^-20 of its size at most (`terms`).
 """
 

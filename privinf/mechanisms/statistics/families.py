@@ -8,7 +8,7 @@ depend on x alone, so that a correctly specified mean keeps its coefficients.
 promises. So there are two tables of integers, in units of 2^-40, made by arithmetic of integers alone:
 1/(1 + e^z) at z = 0, h, 2 h, ..., 32, h = 2^-10, and e^z on [0, 1]; between their places means are
 interpolated by one product and one sum. Chords of f are off by h^2 max|f''| / 8 at most: a logistic mean by
-2^-26.4 (1.2e-8, f'' <= .0963), an exponential one by 1.2e-7 of itself; beside 2^-41 of rounding. A logistic
+2^-26.4 (1.2e-8, f'' <= 0.0963), an exponential one by 1.2e-7 of itself; beside 2^-41 of rounding. A logistic
 mean beyond 32 is that at 32, an exponential one has its argument in [-64, 60].
 """
 
@@ -219,7 +219,7 @@ def score_diameter(args: Args, bound: float) -> float:
     2 R E. For the logistic model less: with y = 1 the score is u expit(-x'theta), with y = 0 it is the same
     at -x, so scores lie in the body of revolution about theta whose length at angle a from it is
     ``m(a) = max over l <= R of l expit(-t l cos a)``, t = ||theta||: R expit(-t R cos a) where
-    t R cos a <= 1.278, else .2785 / (t cos a); rows longer than R do not pass it (see `longest_score`).
+    t R cos a <= 1.278, else 0.2785 / (t cos a); rows longer than R do not pass it (see `longest_score`).
     Its diameter is the largest distance of two points (m cos a, m sin a), (m' cos a', -m' sin a'), found on a
     grid of angles; m and its derivative are at most R and t R^2 / 4, which bounds the values between.
     """

@@ -94,7 +94,7 @@ def residual_moment_sensitivity(x_norm: float, public_norm2: float = 0.0) -> flo
 
 
 def default_response_weight(x_norm: float, y_norm: float, public_norm2: float) -> float:
-    """Return the public weight c of y: c |y| <= .87 sqrt(R^2 + q^2) spends the sensitivity well.
+    """Return the public weight c of y: c |y| <= 0.87 sqrt(R^2 + q^2) spends the sensitivity well.
 
     For small slopes the noise of the estimate is proportional to (q^2 + R^2 + k^2)/k with k = c |y|,
     smallest at k^2 = q^2 + R^2 and flat around it; larger slopes favor a smaller k.
@@ -284,7 +284,7 @@ def _residual_summand(args: Args, columns: int) -> ResidualMoments | UnitScores:
 
 
 def _regressors(block: SiteBlock, args: Args) -> Floats:
-    """Return the public and the private columns, one row a column, with |x| at most R."""
+    """Return the public and the private columns, one row per column, with |x| at most R."""
     norm = float(args["norm"])
     constant = args.get("constant")
     if constant is None:

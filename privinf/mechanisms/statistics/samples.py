@@ -21,7 +21,7 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     F = a^2 ((1 - p)^2 + (1 - q)^2) + b^2 ((1 - p^2)^2 + (1 - q^2)^2) + (1 - p q)^2 on [-1, 1]^2. That F is at
     most F(-1, 1) = 4 (1 + a^2) is proved in exact rational arithmetic: F is at most the largest of its
     Bernstein coefficients on each box of a division of the square (`tests/privacy/test_samples_audit.py`).
-    For l1, weights (a, a, 1/2, 1/2, 1), a = .4: with D, S the |u - u'|, |u + u'| and E, T those of v, the
+    For l1, weights (a, a, 1/2, 1/2, 1), a = 0.4: with D, S the |u - u'|, |u + u'| and E, T those of v, the
     distance is at most a (D + E) + (D S + E T)/2 + (D T + E S)/2, which grows in S and T; at S = 2 - D and
     T = 2 - E it is (a + 2) w - w^2/2, w = D + E, which is at most (a + 2)^2/2.
 
