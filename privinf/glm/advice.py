@@ -51,10 +51,9 @@ FEW_RECORDS = (
     'residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
-    "the initial estimate was far from the solution: if clipped records were kept in the "
-    "Hessian, the coefficient of {} would change by about {:.0f} standard errors. Use "
-    "tighter bounds, logarithms of columns with long tails, more budget or "
-    'residual_clip="bounds"'
+    "the initial estimate was far from the solution: keeping clipped records in the Hessian would "
+    "change the coefficient of {} by {:.0f} standard errors; use tighter bounds, logarithms of "
+    'long-tailed columns, more budget or residual_clip="bounds"'
 )
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget

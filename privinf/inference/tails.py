@@ -41,7 +41,7 @@ TRIED_CLIPS = 400  # clips that are tried
 HEAVY = 0.7  # lambda from which on intervals rest on an assumption about the tail
 HEAVY_TAIL = (
     "heavy tail: the part of the scores beyond the clipping threshold is estimated at {:.2f} times the part "
-    "just below it, so intervals depend on an extrapolated tail; use more rows, more budget or tighter bounds"
+    "just below it, so intervals extrapolate the tail; use more rows, more budget or tighter bounds"
 )
 LEAST_EIGENVALUE = 0.05  # of a shrunk meat, relative to the mean of all
 

@@ -361,7 +361,7 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     Counts that the noise hides give no caution.
     """
     if clip is not None:
-        return ((ChangedTargetWarning, clip.note()),) * (clip.most > NEARLY_NOTHING)
+        return ((ChangedTargetWarning, clip.caution()),) * (clip.most > NEARLY_NOTHING)
     model = GroupModel.released(release)
     value = release.query.values[0]
     counts = np.maximum(model.N, 1.0)

@@ -386,6 +386,10 @@ class CoreClip:
         """Return a sentence about its effect."""
         return CORE_NOTE.format(self.low, self.high, self.most)
 
+    def caution(self) -> str:
+        """Return the text of a warning: the effect, and what a test of clipped values compares."""
+        return f"{self.note()} {CORE_TARGET}"
+
 
 def core_clip(distribution: Distribution, low: float, high: float, mu: float, groups: int) -> CoreClip:
     """Return the clip at which means of groups are compared: middle +- c sds, within public bounds.

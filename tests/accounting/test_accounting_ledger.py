@@ -145,18 +145,18 @@ ONE, TWO = gaussian_mu(1.0, 1e-6), gaussian_mu(2.0, 1e-6)
             Budget(epsilon=1.0, delta=1e-6),
             GaussianLoss(TWO),
             f"epsilon <= 1 at delta 1e-06 (mu <= {ONE:.6g}): the cost is epsilon 2 at delta 1e-06 "
-            f"(mu {TWO:.6g}), and epsilon 1 at delta 1e-06 (mu {ONE:.6g}) is left",
+            f"(mu {TWO:.6g}), but only epsilon 1 at delta 1e-06 (mu {ONE:.6g}) is left",
         ),
         (
             Budget(rho=0.02),
             ConcentratedLoss(0.03),
             "epsilon <= 0.899935 at delta 1e-06 (rho <= 0.02): the cost is epsilon 1.11817 at delta 1e-06 "
-            "(rho 0.03), and epsilon 0.899935 at delta 1e-06 (rho 0.02) is left",
+            "(rho 0.03), but only epsilon 0.899935 at delta 1e-06 (rho 0.02) is left",
         ),
         (
             Budget(epsilon=0.5, delta=0),
             PureLoss(0.7),
-            "epsilon <= 0.5 (pure): the cost is epsilon 0.7 (pure), and epsilon 0.5",
+            "epsilon <= 0.5 (pure): the cost is epsilon 0.7 (pure), but only epsilon 0.5",
         ),
     ],
 )
@@ -661,7 +661,7 @@ def test_a_limit_of_persons_is_not_charged_by_records(kind, make_entry, tmp_path
         gc.collect()
         persons = Ledger.from_json(text, resume=True)
     for unit in ("record", "client"):
-        with pytest.raises(ArgumentError, match="is for one 'person'"):
+        with pytest.raises(ArgumentError, match=f"is for one person, but this release protects one {unit}"):
             persons.spend(entry(unit))
     with pytest.raises(ArgumentError, match="cannot be converted"):
         ledger("both").spend(entry("person"), entry("record"))

@@ -112,7 +112,7 @@ def check_check(bench):
             bench.ledger.check(losses)
         with pytest.raises(BudgetExceededError, match="these releases"):
             bench.ledger.scope("second").check(losses)
-    with pytest.raises(ArgumentError, match="privacy losses"):
+    with pytest.raises(ArgumentError, match="privacy loss objects"):
         bench.ledger.check([0.5])
     assert len(bench.ledger) == 1
 

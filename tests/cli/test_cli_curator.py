@@ -113,7 +113,7 @@ def test_undeclared_levels_are_listed_for_the_holder(desk):
     pi.Schema({"g": ["a", "b"], "x": (0, 5)}).save("levels.toml")
     words = ("schema", "check", "levels.toml")
     done = desk.run(*words, "--data", "levels.csv", "--undeclared")
-    assert "undeclared levels of g: 'B'" in done.output
+    assert "values of the column g that the schema does not declare: 'B'" in done.output
     assert "'B'" not in desk.run(*words, "--data", "levels.csv").output
     desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
 
@@ -208,7 +208,7 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
                 "--ledger",
                 "l.json",
             ),
-            "--party is only for",
+            "--party can be used only with --plan",
         ),
         (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "already exists"),
         (("ledger", "create", "k.json", "--epsilon", "1"), "needs --delta"),

@@ -76,8 +76,8 @@ def test_columns_from_a_file(name, text, study):
         ("c.csv", "party,column\n", "the plan has no columns"),
         ("c.csv", "age,low,high\n\x00", "must be the header"),
         ("c.json", "{", "not valid JSON (line 1)"),
-        ("c.json", "[]", "must be {"),
-        ("c.json", '{"a": {"age": 3}}', "must be {"),
+        ("c.json", "[]", 'must have the form {"party"'),
+        ("c.json", '{"a": {"age": 3}}', "column 'age': the file must have the form {"),
         ("c.json", '{"a": {"age": [true, 3]}}', "all strings, all numbers or all booleans"),
     ],
 )

@@ -221,7 +221,10 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"socket": "rows.csv"}, "cannot be created"),
         ({"key": "north.key"}, "--roster"),
         ({"policy": "keyed.json"}, "secure sums need both --key"),
-        ({"key": "south.key", "roster": "roster.json"}, "list site 'north' with the public key of south.key"),
+        (
+            {"key": "south.key", "roster": "roster.json"},
+            "site north with the public key of --key south.key",
+        ),
         ({"key": "rows.csv", "roster": "roster.json"}, "is not the key file"),
         ({"key": "north.key", "roster": "rows.csv"}, "the text of the roster"),
         ({"policy": "schema.json"}, "'columns' is not a setting of a policy"),

@@ -224,7 +224,7 @@ def test_errors_name_the_site_and_never_its_data(monkeypatch):
     federation = federation_of()
     server = TrustedServer(federation, noise=SimulationNoise(0))
     with pytest.raises(
-        ArgumentError, match="site 'north': the computation of 'squared_residuals' failed"
+        ArgumentError, match="site 'north': statistic 'squared_residuals' cannot be computed"
     ) as caught:
         server.scalar("squared_residuals", {"residual_clip": 1.0}, mu=1.0, label="v")
     assert str(rows_of(200, 0)[0][0]) not in str(caught.value)

@@ -102,7 +102,7 @@ def test_the_folder_of_a_secret_may_be_behind_a_link(tmp_path):
     IdentityKey().save(tmp_path / "link" / "key")
     assert IdentityKey.load(tmp_path / "link" / "key").public
     (tmp_path / "real").chmod(0o777)
-    with pytest.raises(StorageError, match="changed by other accounts"):
+    with pytest.raises(StorageError, match="other accounts can change the folder"):
         IdentityKey.load(tmp_path / "link" / "key")
 
 

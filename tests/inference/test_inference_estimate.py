@@ -94,7 +94,7 @@ def test_arrays_are_read_only_views():
     ("change", "message"),
     [
         ({"params": np.array([1.0, np.nan])}, "nan or infinite"),
-        ({"names": ("a",)}, "each of the 2 coefficients, got 1"),
+        ({"names": ("a",)}, "2 labels, one for each coefficient, got 1"),
         ({"names": ("a", "a")}, "not repeat"),
         ({"names": "ab"}, "sequence of strings"),
         ({"nobs": 0}, "nobs"),

@@ -259,7 +259,7 @@ def test_reasons_why_the_noise_part_is_unknown():
     rng = np.random.default_rng(10)
     design = plain_design(rng, 400, 2, 4.0)
     labels = clean_labels(rng, "logistic", design.X, np.array([1.0, 0.0]))
-    fragments = {"conditional": "conditional", "series": "series", "none": "naive"}
+    fragments = {"conditional": "conditional", "series": "series", "none": "noise is ignored"}
     for correction, fragment in fragments.items():
         options = {"truncation": 1} if correction == "series" else {}
         system = released(rng, "logistic", design, labels, correction=correction, **options)
@@ -340,8 +340,8 @@ def test_the_consistent_root_is_found_from_far_starts():
 
 GOOD = {"loss": "logistic", "correction": "conditional"}
 BAD = {
-    "labels outside the levels": ({"labels": [0, 1, 2, 0]}, "codes 0, ..., 1"),
-    "labels between the levels": ({"labels": [0, 1, 0.5, 0]}, "codes 0, ..., 1"),
+    "labels outside the levels": ({"labels": [0, 1, 2, 0]}, "integers from 0 to 1"),
+    "labels between the levels": ({"labels": [0, 1, 0.5, 0]}, "integers from 0 to 1"),
     "labels of another length": ({"labels": [0, 1]}, "do not match"),
     "rows that are not finite": ({"X": [[1.0], [np.nan], [0.0], [1.0]]}, "nan"),
     "negative variance": ({"noise": [-1.0]}, "negative"),

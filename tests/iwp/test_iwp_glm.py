@@ -454,7 +454,7 @@ def changed(release, **law):
 
 def test_the_release_door_refuses_what_it_cannot_take():
     release = model(n=300).release(**SPENDING)
-    with pytest.raises(errors.ArgumentError, match=r"noise on its features, of scale 0"):
+    with pytest.raises(errors.ArgumentError, match="Gaussian noise of scale 0 for its features"):
         pi.IWPGLM.from_release(changed(release, scale=0.0))
     with pytest.raises(errors.NotAvailableError, match="numeric label"):
         pi.IWPGLM.from_release(release, loss="poisson")

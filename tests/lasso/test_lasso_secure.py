@@ -246,7 +246,7 @@ def refusals():
         "bootstrap": ({"bootstrap_draws": 39}, ArgumentError, "bootstrap_draws= cannot be used"),
         "eigenvalues": ({"restricted_eigenvalues": True}, ArgumentError, "cannot be used"),
         "bias": ({"bias_bound": True}, ArgumentError, "cannot be used"),
-        "outside": ({"targets": [99]}, ArgumentError, "not one of"),
+        "outside": ({"targets": [99]}, ArgumentError, "target 99 is not a column"),
         "too sparse": ({"sparsity": 99}, ArgumentError, "larger than"),
         "colluders": ({"max_colluding": -1}, ArgumentError, "max_colluding"),
     }

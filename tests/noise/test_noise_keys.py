@@ -140,7 +140,7 @@ def test_keys_of_sources():
 def test_opendp_cannot_be_keyed():
     pytest.importorskip("opendp")
     assert OpenDPNoise().new_key() is None
-    with pytest.raises(NotAvailableError, match="noise key"):
+    with pytest.raises(NotAvailableError, match="stored secret key"):
         OpenDPNoise().at(STREAM)
 
 

@@ -439,7 +439,7 @@ def test_a_deleted_or_foreign_key_is_refused(tmp_path):
     with pytest.raises(StorageError, match="another key"):
         model.fit(**BUDGET, checkpoint=where)
     (where / "noise.key").unlink()
-    with pytest.raises(StorageError, match=r"noise\.key is missing"):
+    with pytest.raises(StorageError, match=r"noise\.key, the secret key .*, is missing"):
         model.fit(**BUDGET, checkpoint=where)
     assert len(model.ledger) == spent
     with pytest.raises(ArgumentError, match="another noise source"):

@@ -64,8 +64,8 @@ def test_the_global_formula_engine_changes_nothing(monkeypatch):
         ([], "no restriction"),
         (["x1", ""], "cannot be parsed"),
         ({"z": 1.0}, "cannot be parsed"),
-        (np.ones((1, 3)), "3 columns for 7"),
-        ((np.eye(7), [1.0, 2.0]), "2 entries for 7"),
+        (np.ones((1, 3)), "3 columns, .* each of the 7 coefficients"),
+        ((np.eye(7), [1.0, 2.0]), "2 entries, .* each of the 7 restrictions"),
         (np.full((1, 7), np.nan), "nan or infinite"),
         (np.zeros((1, 7)), "involves no coefficient"),
         ((np.eye(7), np.nan), "nan or infinite"),
@@ -77,7 +77,7 @@ def test_refusals(given, message):
 
 
 def test_repeated_names():
-    with pytest.raises(ArgumentError, match="without repeats"):
+    with pytest.raises(ArgumentError, match="several coefficients have the same name"):
         linear_constraints("a", ("a", "a"))
 
 

@@ -91,7 +91,7 @@ def test_context_must_fit_the_estimate(results, design):
         rebuilt(results, sampling_cov=np.eye(2))
     with pytest.raises(ArgumentError, match="point"):
         rebuilt(results, point=np.ones(2))
-    with pytest.raises(ArgumentError, match="design's columns"):
+    with pytest.raises(ArgumentError, match="columns of the design differ"):
         rebuilt(results, design=Design.from_arrays(["a"], bounds=[(0, 1)]))
     with pytest.raises(ArgumentError, match="'colour' is not an argument"):
         Results(results.estimate, Context(report=results.privacy, colour="red"))
@@ -269,7 +269,7 @@ def test_compare_says_what_each_claim_assumes():
     hidden = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], y_bounds=(-1, 1)).fit(**words)
     clear = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], response="public").fit(**words)
     text = " ".join(str(compare({"hidden": hidden, "clear": clear})).split())
-    assert "claim of clear assumes: y is NOT protected: it is released without noise" in text
+    assert "guarantee of clear assumes: y is NOT protected: it is released without noise" in text
     assert "claim assumes: the number of records is public" in text
 
 
@@ -295,7 +295,7 @@ def test_compare(results, ols, weak):
         compare(results)
     with pytest.raises(ArgumentError, match="'fit I'"):
         compare([1, 2])
-    with pytest.raises(ArgumentError, match="'x' is not a result"):
+    with pytest.raises(ArgumentError, match="'x' must be a result of a fit"):
         compare({"x": 1})
 
 
@@ -390,7 +390,7 @@ def test_score_test_in_user_units(private):
     assert labelled.statistic == found.statistic
     assert private.score_test(private.params[["x1", "x2"]]).statistic < 1e-12
     assert private.score_test([0.0, 0.0]).pvalue < 1e-10
-    with pytest.raises(ArgumentError, match="2 private slopes"):
+    with pytest.raises(ArgumentError, match=r"2 values, one for each private column \(x1, x2\), got 3"):
         private.score_test([0.0, 0.0, 0.0])
     with pytest.raises(ArgumentError, match="labeled"):
         private.score_test(pd.Series({"x1": 0.5, "z": 0.0}))

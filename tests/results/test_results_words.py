@@ -99,7 +99,7 @@ def test_tests_of_terms_and_pairs_take_their_words(pair):
     a, b = (r.t_test_pairwise("C(g)", factor_labels=labels).result_frame for r in (ours, theirs))
     assert list(a.index) == list(b.index) == ["middle-low", "high-low", "high-middle"]
     np.testing.assert_allclose(a.iloc[:, :4].to_numpy(float), b.iloc[:, :4].to_numpy(float), rtol=1e-8)
-    with pytest.raises(ArgumentError, match="2 labels for 3 levels"):
+    with pytest.raises(ArgumentError, match="2 labels, but the factor has 3 levels"):
         ours.t_test_pairwise("C(g)", factor_labels=["a", "b"])
 
 
@@ -387,7 +387,7 @@ def test_cluster_is_the_word_for_a_schemas_unit():
     r = total.fit(epsilon=math.inf)
     assert "assume independent rows" in str(r.summary())
     for ask in (r.conf_int, lambda: r.t_test("x"), lambda: r.wald_test("x")):
-        with pytest.warns(DependentRowsWarning, match="one 'who' has up to 3"):
+        with pytest.warns(DependentRowsWarning, match="one 'who' may have up to 3 rows"):
             ask()
     single = pi.Schema(columns, unit="who")
     once = data.iloc[::3]

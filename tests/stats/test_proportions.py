@@ -61,7 +61,7 @@ def test_the_exact_test_is_exact(laplace):
 def test_laplace_noise_takes_the_exact_law():
     r = pi.stats.proportion_confint(X, epsilon=1.0, delta=0, rng=0)
     assert r.release.noise == "laplace"
-    assert "Exact" in r.notes[0]
+    assert "method is exact" in r.notes[0]
     law = ShareModel(r.release.sums[0, 0], 400, float(r.release.scale[0]), True)
     low, high = r.rows[0][3:]
     assert law.tail(low) == pytest.approx(0.025, abs=1e-6) == law.below(high)

@@ -145,8 +145,10 @@ def test_spikes_are_counted_among_what_may_be_cut():
         assert 30 < beyond <= made.clip.most[1]
         down, up = made.clip.worst(N)
         assert np.mean(x - np.clip(x, made.clip.low, made.clip.high)) < up
-        for text in (str(seen[0].message), made.notes[0]):
-            assert f"{made.clip.most[1]:.0f} values above" in text
+        message, notes = str(seen[0].message), " ".join(made.notes)
+        assert f"{made.clip.most[1]:.0f} values above" in message
+        assert f"below the limits and {made.clip.most[1]:.0f} above" in notes
+        for text in (message, notes):
             assert f"{down:.3g} down or {up:.3g} up" in text
 
 

@@ -112,7 +112,7 @@ def test_what_is_not_the_original_is_named(tmp_path):
         ArgumentError, match=r"no hour\.csv, neither as a file nor in an archive; to build it, download"
     ):
         build("bike", tmp_path)
-    with pytest.raises(ArgumentError, match="cannot be built: no public file has this table"):
+    with pytest.raises(ArgumentError, match="superconductor: it cannot be built, because no public file"):
         build("superconductor", tmp_path)
     with pytest.raises(ArgumentError, match="no table 'iris'"):
         build("iris", tmp_path)
