@@ -466,7 +466,7 @@ def test_the_release_door_refuses_what_it_cannot_take():
         with pytest.raises(errors.ArgumentError, match=name):
             pi.IWPGLM.from_release(release).fit(**{name: value})
     cost = model("cost ~ age", "squared", 300).release(**SPENDING)
-    with pytest.raises(errors.ArgumentError, match=r"noise on its label, of scale 0"):
+    with pytest.raises(errors.ArgumentError, match="Gaussian noise of scale 0 for its label"):
         pi.IWPGLM.from_release(
             changed(cost, label={**cost.noise_model["label"], "scale": 0.0}), loss="squared"
         )

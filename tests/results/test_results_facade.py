@@ -270,7 +270,7 @@ def test_compare_says_what_each_claim_assumes():
     clear = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], response="public").fit(**words)
     text = " ".join(str(compare({"hidden": hidden, "clear": clear})).split())
     assert "guarantee of clear assumes: y is NOT protected: it is released without noise" in text
-    assert "claim assumes: the number of records is public" in text
+    assert "guarantee assumes: the number of records is public" in text
 
 
 def test_compare(results, ols, weak):
