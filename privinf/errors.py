@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class PrivinfError(Exception):
-    """Base of every error that privinf raises on purpose."""
+    """Base class of the errors of privinf."""
 
 
 class ArgumentError(PrivinfError, ValueError):
@@ -31,7 +31,7 @@ class BudgetExceededError(PrivinfError):
 
 
 class UnchargedError(PrivinfError):
-    """A release has no ledger line that states its cost: it is refused, rather than reported as free."""
+    """A release without a ledger line, whose cost is unknown, is refused."""
 
 
 class SensitivityError(PrivinfError, ValueError):
@@ -47,7 +47,7 @@ class ConvergenceError(PrivinfError):
 
 
 class AlignmentError(PrivinfError, ValueError):
-    """Releases, parties or labels that should belong together do not."""
+    """Releases, parties or labels do not match."""
 
 
 class SiteConnectionError(AlignmentError, ConnectionError):
@@ -62,19 +62,19 @@ class StorageError(PrivinfError):
 
 
 class FileMissingError(StorageError, FileNotFoundError):
-    """There is no file where one was named; it is a FileNotFoundError too."""
+    """A file does not exist; it is a FileNotFoundError too."""
 
 
 class NotAvailableError(PrivinfError, AttributeError):
-    """A quantity that this result cannot offer; the message is the reason.
+    """A quantity or an operation is not available; the message states the reason.
 
-    It is an AttributeError too, so that ``hasattr(result, "llf")`` is False and tools that probe for
-    optional statistics (statsmodels' summary_col) carry on.
+    It is an AttributeError too, so that ``hasattr(result, "llf")`` is False and tools that test for optional
+    statistics (statsmodels' summary_col) work.
     """
 
 
 class PrivinfWarning(UserWarning):
-    """Base of every warning of privinf."""
+    """Base class of the warnings of privinf."""
 
 
 class WeakIdentificationWarning(PrivinfWarning):
@@ -82,11 +82,11 @@ class WeakIdentificationWarning(PrivinfWarning):
 
 
 class SteepDirectionWarning(PrivinfWarning):
-    """A direction that the noise nearly hides has a steep slope: Wald intervals err on one side."""
+    """A direction that the noise nearly hides has a large slope: Wald intervals err on one side."""
 
 
 class DependentRowsWarning(PrivinfWarning):
-    """Several rows belong to one unit, and standard errors take rows as independent."""
+    """Several rows belong to one unit, but standard errors assume independent rows."""
 
 
 class HeavyTailWarning(PrivinfWarning):
@@ -94,11 +94,11 @@ class HeavyTailWarning(PrivinfWarning):
 
 
 class MisfitWarning(PrivinfWarning):
-    """The mean or the variance may not be the model's: rows far out, or a few large counts, would decide."""
+    """The mean or the variance may differ from the model, because of outliers or a few large counts."""
 
 
 class ChangedTargetWarning(PrivinfWarning):
-    """Clips give coefficients another target: bounds cut a column, or a response of two values is clipped."""
+    """Clipping changes the target of the coefficients: values of a column or a response are clipped."""
 
 
 class LargeDeltaWarning(PrivinfWarning):
@@ -106,7 +106,7 @@ class LargeDeltaWarning(PrivinfWarning):
 
 
 class UnavailableColumnsWarning(PrivinfWarning):
-    """Declared columns are absent or cannot be read: a site offers none of them from then on."""
+    """Declared columns are absent or cannot be read, so the site does not offer them."""
 
 
 class UnprotectedFilesWarning(PrivinfWarning):
@@ -114,11 +114,11 @@ class UnprotectedFilesWarning(PrivinfWarning):
 
 
 class ExtrapolationWarning(PrivinfWarning):
-    """New rows hold values that the fit could not see: beyond a spline's knots, or beyond declared bounds."""
+    """New rows have values beyond the knots of a spline or beyond declared bounds."""
 
 
 class UnprotectedResponseWarning(PrivinfWarning):
-    """The response is sent in clear: the privacy guarantee covers the other columns alone."""
+    """The response is sent unprotected: the privacy guarantee covers the other columns only."""
 
 
 class DataDependentBoundsWarning(PrivinfWarning):

@@ -41,16 +41,16 @@ BIASED = (
 
 @error_boundary
 def model_of(result: Results, rows: Table) -> Any:
-    """Return a result as a model of marginaleffects, a subclass of its ``ModelAbstract``.
+    """Return a result as a model for the package marginaleffects.
 
     Parameters
     ----------
     result : Results
         Of a formula.
     rows : table
-        Rows at hand, such as a grid of values or a public table, with the columns of the formula: what
-        marginaleffects calls the model's data. The rows of the fit stay with their owner. Averages are over
-        these rows, not over the people of the fit.
+        Rows to predict for, such as a grid of values or a public table, with the columns of the formula. They
+        are the model's data for marginaleffects. The rows of the fit are not used. Averages are over these
+        rows, not over the people of the fit.
 
     Returns
     -------
@@ -62,12 +62,12 @@ def model_of(result: Results, rows: Table) -> Any:
     NotAvailableError
         marginaleffects is not installed; the result has no formula, no covariance, or makes no predictions.
     SchemaError
-        The rows lack a column, or hold a value that is none.
+        The rows lack a column, or have an invalid value.
 
     Warns
     -----
     WeakIdentificationWarning and others
-        What normal intervals of the result are warned of: those of marginaleffects rest on the same
+        The warnings about normal intervals of the result, because those of marginaleffects use the same
         covariance.
 
     Notes

@@ -46,20 +46,20 @@ def coefficients(
     rng: RngLike = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot coefficients with total intervals and, inside them, those of the same data without noise.
+    """Plot coefficients with their intervals and, inside these, the intervals without noise.
 
     Parameters
     ----------
     result : Results
         Weakly identified fits are drawn with their score intervals, arrows at infinite ends.
     simultaneous : bool
-        Joint intervals too, thin and longer.
+        Whether to plot joint intervals too, thin and longer.
     alpha : float
         One minus the level of all intervals.
     which : list of str, optional
         Coefficients to show; default: all but the constant.
     rng : None, int or Generator
-        For the joint critical value.
+        Seed of the joint critical value.
     ax : matplotlib Axes, optional
         Where to plot; by default a new figure.
 
@@ -107,8 +107,8 @@ def several(
     Parameters
     ----------
     results : mapping of str to results
-        Private ones and statsmodels'. Fits without a covariance have score intervals, or where there are none
-        the coefficient alone. The legend states the warnings about intervals.
+        Private results and those of statsmodels. Fits without a covariance are plotted with score intervals,
+        or without intervals. The legend states the warnings about intervals.
     alpha : float
         1 minus the level of the intervals.
     which : list of str, optional
@@ -183,7 +183,7 @@ def bands(
     alpha : float
         1 minus the level of the bands.
     simultaneous : bool
-        Simultaneous band over the whole curve instead of pointwise intervals.
+        Whether the band is simultaneous over the curve, instead of pointwise.
     rng : None, int or Generator
         Seed of the critical value of a simultaneous band.
     ax : matplotlib Axes, optional
@@ -348,7 +348,7 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     report : PrivacyReport
-        ``result.privacy``, or ``result.privacy.cumulative`` for the whole ledger.
+        ``result.privacy``, or ``result.privacy.cumulative`` for the ledger.
     ax : matplotlib Axes, optional
         Where to plot; by default a new figure.
 
@@ -384,7 +384,7 @@ def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:
 
 
 def noise_share(result: FittedResult, *, ax: Axes | None = None) -> Axes:
-    """Plot which share of each coefficient's variance the privacy noise causes.
+    """Plot the share of each coefficient's variance that the privacy noise causes.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
-    """Linear or Poisson regression with privacy, as scikit-learn's pipelines take it.
+    """Private linear or Poisson regression as a regressor of scikit-learn.
 
     Parameters
     ----------
@@ -131,7 +131,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     y_bounds : (low, high)
         Public bounds of the response.
     ledger : Ledger or LedgerFile
-        Charged by every `fit`. Clones share it; fits in several processes need a `LedgerFile`.
+        Budget ledger, which every `fit` charges. Clones share it; fits in several processes need a
+        `LedgerFile`.
     model : {"ols", "moments", "poisson"}
         `privinf.OLS`, `privinf.MomentOLS` or `privinf.Poisson`.
     epsilon : float, optional
@@ -167,12 +168,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     NotAvailableError
         scikit-learn is not installed, or `score` is requested.
     ArgumentError, SensitivityError, BudgetExceededError
-        By `fit`: no ledger or no bounds, or the ledger does not hold what the fit would spend.
+        By `fit`: no ledger or no bounds, or the fit would exceed the limit of the ledger.
 
     Notes
     -----
     **Privacy.** Each `fit` reads every row that it receives and is charged as the model states; folds of a
-    cross-validation hold the same people, and their charges add up. Steps before this one that are fitted on
+    cross-validation have the same people, so their charges add up. Steps before this one that are fitted on
     rows (a scaler, an imputer, an encoder that finds levels, a selection of columns) read them without noise
     and are not charged: their output is not private. Use fixed transformations, or bounds in place of a
     scaler. `score` is refused, since it is a statistic of rows without noise.
@@ -258,16 +259,18 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
 
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
-    """Logistic regression with privacy, as scikit-learn's pipelines take it.
+    """Private logistic regression as a classifier of scikit-learn.
 
     Parameters
     ----------
     classes : pair of labels
-        Public: labels are not read off the rows. The second one's probability is modelled.
+        Public labels of both classes, which are not read from the rows. The model is for the probability of
+        the second class.
     bounds : sequence of (low, high), or mapping
         Public bounds of the columns that reach this step; values outside are clipped.
     ledger : Ledger or LedgerFile
-        Charged by every `fit`. Clones share it; fits in several processes need a `LedgerFile`.
+        Budget ledger, which every `fit` charges. Clones share it; fits in several processes need a
+        `LedgerFile`.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` adds no noise.
@@ -305,14 +308,13 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     SchemaError
         By `fit`: a label is missing, or is neither of `classes`; the message holds no label.
     ArgumentError, SensitivityError, BudgetExceededError
-        By `fit`: there is no ledger or there are no bounds, or the ledger does not hold what the fit would
-        spend.
+        By `fit`: there is no ledger or there are no bounds, or the fit would exceed the limit of the ledger.
 
     Notes
     -----
     **Privacy.** Each `fit` of `privinf.Logit` reads every row and is charged; folds of a cross-validation
-    hold the same people, and their charges add up. Steps before this one that are fitted on rows (a scaler,
-    an imputer, an encoder that finds levels, a selection of columns) read them without noise and are not
+    have the same people, so their charges add up. Steps before this one that are fitted on rows (a scaler, an
+    imputer, an encoder that finds levels, a selection of columns) read them without noise and are not
     charged: their result is not private. Use fixed transformations, or bounds in place of a scaler. `score`
     is refused, since it is a statistic of rows without noise.
     """

@@ -96,15 +96,16 @@ class SpendingWords(TypedDict, total=False):
         (epsilon, delta) of everything that the call releases. A finite epsilon needs delta, at most 1/n;
         0 requests pure epsilon, which Laplace noise has. ``epsilon=inf`` adds no noise.
     mu : float
-        Instead: the level in Gaussian DP.
+        Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float
-        Instead: the level in zCDP. Beside `mu` or `rho`, `delta` is the one at which epsilon is reported.
+        Budget in zCDP, instead of `epsilon`. With `mu` or `rho`, `delta` is the delta at which epsilon is
+        reported.
     calibration : {"exact", "classic"}
-        How epsilon and delta become noise; "classic" is the textbook formula, for reproduction only.
+        How epsilon and delta determine the noise; "classic" is the textbook formula, for reproduction only.
     rng : None, int or Generator
-        A seed makes simulation noise, stamped wherever it is shown; None is secure noise.
+        None draws secure noise. A seed or a Generator draws simulation noise, which is not private.
     source : {"lattice", "opendp"}
-        Who makes secure noise.
+        Sampler of secure noise: privinf's own, or OpenDP's.
     """
 
     epsilon: float | None
@@ -118,7 +119,7 @@ class SpendingWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingOptions:
-    """The budget of one call of `fit` or `release`, and its noise, as written in their signatures.
+    """Options of the budget and the noise of one call of `fit` or `release`.
 
     Attributes
     ----------

@@ -92,7 +92,8 @@ class Budget:
 
     Examples
     --------
-    >>> Budget(epsilon=1.0, delta=1e-6).currency, Budget(rho=0.3).split(3)[0].limit
+    >>> import privinf as pi
+    >>> pi.Budget(epsilon=1.0, delta=1e-6).currency, pi.Budget(rho=0.3).split(3)[0].limit
     ('mu2', Fraction(1, 10))
     """
 

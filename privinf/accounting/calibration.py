@@ -143,12 +143,12 @@ def _respond(mass: Floats, cells: int, weight: float, step: float) -> Floats:
 
 @error_boundary
 def classic_mu(epsilon: float, delta: float) -> float:
-    """Return the mu that the textbook noise really has: sigma = L sqrt(2 ln(1.25/delta)) / epsilon.
+    """Return the true mu of the textbook noise, sigma = L sqrt(2 ln(1.25/delta)) / epsilon.
 
     Parameters
     ----------
     epsilon : float
-        The level claimed; positive, finite.
+        The stated level; positive, finite.
     delta : float
         In (0, 1).
 
@@ -165,7 +165,7 @@ def classic_mu(epsilon: float, delta: float) -> float:
     Notes
     -----
     For reproduction only. The rule is proved for epsilon < 1, is never tight, and from about epsilon = 8.4
-    (delta = 1e-5) the release is **not** private at the level claimed: report
+    (delta = 1e-5) the release is **not** private at the stated level: report
     ``gaussian_epsilon(classic_mu(epsilon, delta), delta)``, the exact guarantee of the noise.
     """
     epsilon = check_positive(epsilon, "epsilon")
@@ -181,7 +181,7 @@ def calibrate_mu(
     delta: float | None = None,
     calibration: Calibration = "exact",
 ) -> float:
-    """Return the mu = sensitivity / noise sd that meets a level of privacy stated in one of three ways.
+    """Return the mu = sensitivity / noise sd of a privacy level in (epsilon, delta), mu or rho.
 
     Parameters
     ----------
@@ -192,8 +192,8 @@ def calibrate_mu(
     rho : float, optional
         The level in zCDP: mu = sqrt(2 rho).
     delta : float, optional
-        In (0, 1). Required with a finite `epsilon`; beside `mu` or `rho` it does not enter the calibration
-        (it is the delta at which the caller will report) and is only checked.
+        In (0, 1). Required with a finite `epsilon`; with `mu` or `rho` it is only checked, because it is the
+        delta of later reports and not part of the calibration.
     calibration : {"exact", "classic"}
         "exact" finds the root of the Gaussian privacy curve; "classic" is the textbook formula, for
         reproduction only (see :func:`classic_mu`).
@@ -206,10 +206,12 @@ def calibrate_mu(
     Raises
     ------
     ArgumentError
-        Unless exactly one level is given, it is positive, and delta is there where it is needed.
+        No level or several levels are given, the level is not positive, or delta is missing where it is
+        needed.
 
     Examples
     --------
+    >>> from privinf.accounting import calibrate_mu
     >>> round(calibrate_mu(epsilon=1.0, delta=1e-6), 4), round(calibrate_mu(rho=0.5), 4)
     (0.2367, 1.0)
     """
@@ -238,7 +240,7 @@ def calibrate_mu(
 
 @error_boundary
 def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
-    """Split one mu over several Gaussian releases so that their mu^2 add up to it, never to more.
+    """Split one mu over several Gaussian releases, so that their mu^2 add up to at most mu^2.
 
     Parameters
     ----------
@@ -259,6 +261,7 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
 
     Examples
     --------
+    >>> from privinf.accounting import split_mu
     >>> split_mu(1.0, 4)
     (0.5, 0.5, 0.5, 0.5)
     """

@@ -36,12 +36,12 @@ from privinf.validation import check_fraction, check_number
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The joint loss of releases that compose sequentially; made by :func:`compose`.
+    """Joint privacy loss of releases about the same unit; made by :func:`compose`.
 
     Parameters
     ----------
     mu2 : float
-        Sum of mu^2 over the Gaussian releases; infinite if some release carries no noise.
+        Sum of mu^2 over the Gaussian releases; infinite if a release has no noise.
     pure : tuple of float
         Epsilons of the randomized responses (and of releases charged as such), largest first.
     approximate : tuple of (float, float)
@@ -49,7 +49,7 @@ class Total:
     concentrated : float
         Sum of rho over the releases known only in zCDP.
     thresholded : tuple of (float, float)
-        The (mu, delta) of labels that were shown by their noisy counts.
+        The (mu, delta) of labels that are shown where their noisy counts pass a threshold.
 
     Notes
     -----
@@ -59,9 +59,9 @@ class Total:
 
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
-    One release known only in zCDP puts the whole total into zCDP, with the tight conversion. Of m releases of
-    labels any k may have delta in place of half of mu^2 (`ThresholdLoss`): the largest over k of the total
-    with the k largest deltas, and with half of the k smallest mu^2 taken off.
+    If one release is known only in zCDP, the total is in zCDP, with the tight conversion. Of m releases of
+    labels any k may have delta in place of half of mu^2 (`ThresholdLoss`). The total is the largest over k,
+    with the k largest deltas and without half of the k smallest mu^2.
     """
 
     mu2: float = 0.0
@@ -81,8 +81,8 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded upwards. Infinite if some release carries no noise, or if the deltas of the
-            events alone have probability `delta` or more.
+            Epsilon, rounded upwards. Infinite if a release has no noise, or if the deltas of the events alone
+            have probability `delta` or more.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Total:
 
     @property
     def mu(self) -> float:
-        """A mu for which the total is mu-GDP: exact for Gaussians, an upper bound once others are mixed in.
+        """A mu for which the total is mu-GDP: exact for Gaussian releases, an upper bound with others.
 
         Raises NotAvailableError if the total contains a release known only in zCDP or as (epsilon, delta).
         """
@@ -289,7 +289,7 @@ def compose(losses: Iterable[Loss]) -> Total:
     Parameters
     ----------
     losses : iterable of Loss
-        In any order; empty gives the total that reveals nothing.
+        Losses in any order; without losses the total is zero.
 
     Returns
     -------
@@ -304,11 +304,12 @@ def compose(losses: Iterable[Loss]) -> Total:
     Notes
     -----
     **Privacy.** Reads no rows. The epsilon(delta) of a mixture is exact when the parameters of the releases
-    were fixed in advance; limits that are enforced while parameters are chosen on the fly belong in mu^2, rho
-    or pure epsilon, as :class:`~privinf.accounting.Budget` holds them.
+    were fixed in advance; limits for parameters that are chosen adaptively must be in mu^2, rho or pure
+    epsilon, as those of :class:`~privinf.accounting.Budget` are.
 
     Examples
     --------
+    >>> from privinf.accounting import GaussianLoss, PureLoss, compose
     >>> total = compose([GaussianLoss(0.3)] * 4 + [PureLoss(1.0)])
     >>> round(total.epsilon(1e-6), 3), round(total.rho, 3)
     (3.716, 0.642)

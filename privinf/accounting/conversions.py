@@ -102,6 +102,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
     Examples
     --------
+    >>> from privinf.accounting import gaussian_delta
     >>> f"{gaussian_delta(1.0, 0.5):.6f}"
     '0.006830'
     """
@@ -133,6 +134,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Examples
     --------
+    >>> from privinf.accounting import gaussian_epsilon
     >>> f"{gaussian_epsilon(0.5, 1e-6):.6f}"
     '2.254085'
     """
@@ -178,6 +180,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
     Examples
     --------
+    >>> from privinf.accounting import gaussian_mu
     >>> f"{1 / gaussian_mu(1.0, 1e-6):.6f}"
     '4.224679'
     """
@@ -273,6 +276,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
 
     Examples
     --------
+    >>> from privinf.accounting import rho_to_epsilon
     >>> f"{rho_to_epsilon(0.0199, 8.3e-6):.2f}"
     '0.80'
     """
@@ -361,6 +365,7 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
 
     Examples
     --------
+    >>> from privinf.accounting import epsilon_to_rho
     >>> f"{epsilon_to_rho(0.8, 8.3e-6):.3f}"
     '0.020'
     """

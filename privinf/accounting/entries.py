@@ -134,13 +134,14 @@ class LedgerEntry:
 
     Examples
     --------
-    >>> from privinf.accounting import GaussianLoss
-    >>> entry = LedgerEntry(
+    >>> import privinf as pi
+    >>> from privinf.accounting import GaussianLoss, Sensitivity
+    >>> entry = pi.LedgerEntry(
     ...     mechanism="gaussian", label="features", unit="record", relation="replace-one", trust="local",
     ...     sensitivity=Sensitivity(norm="l2", value=2.0, derivation="diameter of a ball of radius 1"),
     ...     noise={"law": "discrete gaussian", "scale": 4.0, "grid": 2.0**-18},
     ...     loss=GaussianLoss(0.5), source="lattice", secure=True, assumptions=("n is public",))
-    >>> LedgerEntry.from_dict(entry.to_dict()) == entry
+    >>> pi.LedgerEntry.from_dict(entry.to_dict()) == entry
     True
     """
 

@@ -65,10 +65,10 @@ class LedgerFile(Ledger):
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, privinf as pi
     >>> from privinf.accounting import Budget, GaussianLoss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = LedgerFile(f"{folder}/clinic.ledger", Budget(mu=1.0))
+    ...     ledger = pi.LedgerFile(f"{folder}/clinic.ledger", Budget(mu=1.0))
     ...     ledger.check([GaussianLoss(0.6)])
     ...     len(ledger)
     0

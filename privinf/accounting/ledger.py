@@ -58,8 +58,9 @@ class Ledger:
 
     Examples
     --------
+    >>> import privinf as pi
     >>> from privinf.accounting import GaussianLoss
-    >>> ledger = Ledger(Budget(mu=1.0))
+    >>> ledger = pi.Ledger(pi.Budget(mu=1.0))
     >>> ledger.check([GaussianLoss(0.6), GaussianLoss(0.8)])  # fits exactly: 0.36 + 0.64 = 1
     >>> ledger.total().mu
     0.0
@@ -263,10 +264,11 @@ class Ledger:
 
         Examples
         --------
-        >>> text = Ledger(Budget(mu=1.0)).to_json()  # that ledger is gone
-        >>> Ledger.from_json(text)
+        >>> import privinf as pi
+        >>> text = pi.Ledger(pi.Budget(mu=1.0)).to_json()  # that ledger is gone
+        >>> pi.Ledger.from_json(text)
         <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1), read-only>
-        >>> Ledger.from_json(text, resume=True)
+        >>> pi.Ledger.from_json(text, resume=True)
         <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1)>
         """
         ledger = _open(text, ())

@@ -181,8 +181,9 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
 
     Examples
     --------
-    >>> planned = plan([{"mechanism": "gaussian", "mu": 0.3, "times": 5},
-    ...                 {"mechanism": "randomized_response", "epsilon": 1.0}], delta=1e-6)
+    >>> import privinf as pi
+    >>> planned = pi.plan([{"mechanism": "gaussian", "mu": 0.3, "times": 5},
+    ...                    {"mechanism": "randomized_response", "epsilon": 1.0}], delta=1e-6)
     >>> round(planned.epsilon(1e-6), 3), round(planned.rho, 3)
     (4.074, 0.687)
     """

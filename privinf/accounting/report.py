@@ -69,10 +69,11 @@ class PrivacyReport:
 
     Examples
     --------
+    >>> import privinf as pi
     >>> from privinf.accounting import GaussianLoss
-    >>> entry = LedgerEntry(mechanism="gaussian", label="moments", unit="record", relation="replace-one",
+    >>> entry = pi.LedgerEntry(mechanism="gaussian", label="moments", unit="record", relation="replace-one",
     ...                     trust="central", loss=GaussianLoss(0.25), source="lattice", secure=True)
-    >>> report = PrivacyReport.from_entries([entry], delta=1e-5)
+    >>> report = pi.PrivacyReport.from_entries([entry], delta=1e-5)
     >>> round(report.epsilon(1e-5), 3), report.mu, report.rho
     (0.926, 0.25, 0.03125)
     """

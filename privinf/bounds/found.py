@@ -209,10 +209,10 @@ def load_schema(path: AnyPath) -> Schema:
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, privinf as pi
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Schema({"age": (18, 90), "sex": ["f", "m"]}).save(f"{folder}/survey.toml")
-    ...     load_schema(f"{folder}/survey.toml")["sex"].levels
+    ...     pi.Schema({"age": (18, 90), "sex": ["f", "m"]}).save(f"{folder}/survey.toml")
+    ...     pi.load_schema(f"{folder}/survey.toml")["sex"].levels
     ('f', 'm')
     """
     saved = read_schema(path)

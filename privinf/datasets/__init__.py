@@ -59,6 +59,7 @@ def load(name: str, **options: str | int | Sequence[str] | None) -> Dataset:
 
     Examples
     --------
+    >>> from privinf.datasets import load
     >>> load("fair").formula
     'yrs_married ~ rate_marriage + age + children + religious + educ + occupation + occupation_husb + affairs'
     """

@@ -22,7 +22,7 @@ WheelTable = Literal["co2", "fair", "modechoice", "randhie"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Dataset:
-    """A data set ready for a private regression of one column on all others.
+    """Data set with a schema, for a private regression of one column on all others.
 
     Attributes
     ----------

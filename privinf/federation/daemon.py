@@ -51,7 +51,7 @@ REFUSALS = 100  # refusals in a minute that are logged
 
 @error_boundaries
 class SiteDaemon:
-    """Answers queries to one site at a unix socket, until it is stopped.
+    """Daemon that answers queries to one site at a unix socket.
 
     Parameters
     ----------
@@ -60,16 +60,16 @@ class SiteDaemon:
     name : str
         Name of the site; queries to another name are refused.
     path : path
-        Where the socket will be, at most 100 bytes long; its folder must exist.
+        Path of the socket, at most 100 bytes long; its folder must exist.
     group : str, optional
         Group of the operating system whose members may query; by default only the account itself.
     allow_uids : collection of int, optional
-        Accounts, by number, that may query; by default all that can open the socket. It takes away, and
-        grants nothing: the socket's rights stand as they are.
+        Accounts, by number, that may query; by default all that can open the socket. The list only restricts
+        access; it does not change the rights of the socket.
     timeout : float
-        Seconds that a query may take to arrive, and an answer to be taken.
+        Largest number of seconds for a query to arrive, and for a reply to be received.
     largest : int
-        Most bytes of a query.
+        Largest number of bytes of a query.
 
     Raises
     ------
@@ -79,23 +79,22 @@ class SiteDaemon:
 
     Notes
     -----
-    **Privacy.** Adds nothing to what the site answers and charges; anything that is not a query is refused
-    before the site sees it. Anyone who may open the socket may query: run the daemon under an account of its
-    own, which alone can read the rows, the key and the ledger, and let code that comes from elsewhere run
-    under another account of `group`. Where the site's policy lists analysts, what none of them signed is
-    refused by its header. Replies are signed where the site has a key and a roster with verifying keys
-    (`envelope`).
+    **Privacy.** The site decides on answers and charges; the daemon refuses messages that are not queries.
+    Every account that may open the socket may query. Run the daemon under a separate account, which alone can
+    read the rows, the key and the ledger, and run foreign code under another account of `group`. If the
+    policy of the site lists analysts, queries that none of them signed are refused by their header. Replies
+    are signed where the site has a key and a roster with verifying keys (`envelope`).
 
-    **Limits.** 64 callers at once, 48 of one account: beyond, the one that has kept the daemon waiting for
-    longest is hung up on. A header has 64 KiB and comes within 5 seconds; a query 8 MiB, a text of 4 MiB
-    and 131,072 values; bodies and replies under way 16 MiB together. Accounts take turns in being answered,
-    however many queries one of them has. Log lines are JSON in ASCII, with at most 100 characters of what a
-    caller wrote, and at most 100 refusals a minute.
+    **Limits.** 64 connections at the same time, 48 from one account; beyond these the connection that has
+    waited longest is closed. A header has at most 64 KiB and must arrive within 5 seconds. A query has at
+    most 8 MiB, with a text of 4 MiB and 131,072 values. Queries and replies in transit have at most 16 MiB
+    together. Accounts are answered in turn, however many queries one of them has. Log lines are JSON in
+    ASCII, with at most 100 characters from a client, and at most 100 refusals per minute.
 
     Examples
     --------
     >>> import tempfile, numpy as np
-    >>> from privinf.federation import RemoteSite
+    >>> from privinf.federation import Query, RemoteSite, Site, SiteDaemon
     >>> from privinf.schema import Design
     >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> site = Site((np.zeros(5), np.zeros((5, 1))), design)
@@ -154,7 +153,7 @@ class SiteDaemon:
             self._answerer.shutdown()
 
     def started(self) -> Self:
-        """Serve in a thread of this process, for tests and trials; leaving a ``with`` block stops it."""
+        """Serve in a thread of this process, for tests; the end of a ``with`` block stops it."""
         self._thread = threading.Thread(target=self.serve, name=f"site {self.name}", daemon=True)
         self._thread.start()
         return self

@@ -63,44 +63,44 @@ def engine(name: str) -> Any:
 
 @error_boundaries
 class FlowerFederation(ReplyVerifier):
-    """Sites that are nodes of a Flower federation.
+    """Federation whose sites are nodes of Flower.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        What Flower hands to a ServerApp.
+        Grid that Flower passes to a ServerApp.
     sites : sequence of str
-        Names of the sites that take part; nodes of other names are left alone.
+        Names of the sites; nodes with other names are not queried.
     timeout : float
-        Seconds to wait for the answers to a query; a site that is later has not answered.
+        Seconds to wait for the answers to a query; later answers do not count.
     patience : float
-        Seconds to wait until all sites are there.
+        Seconds to wait until all sites are connected.
     poll : float
         Seconds between two checks for answers.
     roster : Roster, optional
         The public keys of all sites: every reply must be signed by its site's. By default none is checked.
     key : IdentityKey, optional
-        The analyst's own, for sites whose policy lists analysts.
+        Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that remembers how far each site's ledger was; by default that is kept as long as this object,
-        and in the folder of a fit's checkpoints.
+        File that stores the last line of each site's ledger. By default these are kept in this object, and in
+        the folder of a fit's checkpoints.
 
     Raises
     ------
     AlignmentError
-        A site is not there in time, two nodes go by its name, or sites have different columns or bounds;
+        A site is not connected in time, two nodes have its name, or sites have different columns or bounds;
         the message names one.
     ArgumentError
         A name is not a text or occurs twice, or a time is not positive.
 
     Notes
     -----
-    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. The machine
-    of the SuperLink, and anyone who may start a run there, sees all answers: only sites that trust the server
-    send it un-noised sums, and masked sums alone reveal nothing. Anyone who may start a run can also send
-    code to the nodes: keep rows behind a `SiteDaemon`.
+    **Privacy.** The federation only transmits messages; each site decides on its answers. The machine of the
+    SuperLink, and anyone who may start a run there, sees all answers: only sites that trust the server send
+    it un-noised sums, and masked sums alone reveal nothing. Anyone who may start a run can also send code to
+    the nodes: keep rows behind a `SiteDaemon`.
 
-    A site that comes back under a new node is not found again by this object: make a new one.
+    This object does not find a site that reconnects as a new node: make a new federation.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ def server_app(
     failed : callable (problem, configuration), optional
         Called with the error that ends the analysis, or that prevents the federation, before it is raised.
     timeout : float
-        Seconds to wait for the answers to a query; a site that is later has not answered.
+        Seconds to wait for the answers to a query; later answers do not count.
     patience : float
         Seconds to wait until all sites are connected.
     poll : float
@@ -323,10 +323,10 @@ def server_app(
     roster : Roster, optional
         The public keys of all sites: every reply must be signed by its site's. By default none is checked.
     key : IdentityKey, optional
-        The analyst's own, for sites whose policy lists analysts.
+        Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that remembers how far each site's ledger was; by default that is kept as long as this object,
-        and in the folder of a fit's checkpoints.
+        File that stores the last line of each site's ledger. By default these are kept in this object, and in
+        the folder of a fit's checkpoints.
 
     Returns
     -------
@@ -340,9 +340,9 @@ def server_app(
 
     Notes
     -----
-    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Roster, key
-    and heads may also be files at the server that the run's configuration names:
-    ``roster="roster.json" key="ada.key" heads="heads.json"``.
+    **Privacy.** The federation only transmits messages; each site decides on its answers. Roster, key and
+    heads may also be files at the server that the run's configuration names: ``roster="roster.json"
+    key="ada.key" heads="heads.json"``.
     """
     end_options: EndOptions = {"roster": roster, "key": key, "heads": heads}
     app = engine("serverapp").ServerApp()

@@ -22,7 +22,7 @@ from privinf.typing import Label
 
 @error_boundaries
 class InProcessFederation:
-    """Sites in this process: for tests, simulation and analyses of one holder's own files.
+    """Federation of sites in this process, for tests, simulation and one holder's own files.
 
     Parameters
     ----------
@@ -42,12 +42,13 @@ class InProcessFederation:
 
     Notes
     -----
-    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision.
+    **Privacy.** The federation only transmits messages; each site decides on its answers.
 
     Examples
     --------
     >>> import numpy as np
     >>> from privinf.schema import Design
+    >>> from privinf.federation import InProcessFederation, Query, Site
     >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> two = {name: Site((np.zeros(5), np.zeros((5, 1))), design) for name in ("north", "south")}
     >>> [reply.rows for reply in InProcessFederation(two).ask(Query("describe"))]

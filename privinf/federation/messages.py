@@ -51,7 +51,7 @@ _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query to the sites: a named statistic with public arguments, and the cost of its release.
+    """Query to the sites: a named statistic with public arguments, and the cost of its release.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Query:
     Raises
     ------
     ArgumentError
-        An argument is something that no transport carries (a function, an object, nan).
+        An argument cannot be sent (a function, an object, nan).
 
     Notes
     -----
@@ -117,7 +117,7 @@ class Query:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the whole query, in hexadecimal: the same on every platform."""
+        """SHA-256 of the query, in hexadecimal, the same on every platform."""
         return self.digest_with()
 
     def digest_with(self, **changed: Unpack[Changed]) -> str:
@@ -217,7 +217,7 @@ QUERY_FIELDS = tuple(field.name for field in fields(Query))
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reply:
-    """A site's answer.
+    """Answer of a site to a query.
 
     Attributes
     ----------
@@ -372,9 +372,9 @@ def _parse_header(text: str, kind: Any) -> dict[str, Any]:
 
 
 class Federation(Protocol):
-    """Sites that can be queried, wherever they are.
+    """Interface of a federation: sites that answer queries.
 
-    A transport carries `Query.pack` there and `Reply.pack` back.
+    A transport sends `Query.pack` to the sites and returns `Reply.pack`.
     """
 
     @property
@@ -399,7 +399,7 @@ class Federation(Protocol):
 
         Notes
         -----
-        **Privacy.** What a site answers is the site's decision.
+        **Privacy.** Each site decides on its answers.
         """
         ...
 

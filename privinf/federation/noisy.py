@@ -103,7 +103,7 @@ class _NoisyRelease(Released):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisySum(_NoisyRelease):
-    """A sum over rows with Gaussian noise.
+    """Sum over rows with Gaussian noise.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class NoisySum(_NoisyRelease):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisyGram(_NoisyRelease):
-    """A symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
+    """Symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class NoisyGram(_NoisyRelease):
         Parameters
         ----------
         release : NoisySum
-            The isometric entries: the diagonal, and the entries beside it times sqrt 2.
+            The isometric entries: the diagonal, and the off-diagonal entries times sqrt 2.
 
         Returns
         -------

@@ -63,20 +63,20 @@ class SitePolicy:
     Parameters
     ----------
     trusted_server : bool
-        Whether un-noised sums may go to the server, which promises to add the noise that it states.
+        Whether un-noised sums may be sent to the server, which must add the noise that it states.
     simulation : bool
         Whether releases without noise or with seeded noise are allowed: for simulated data.
     operations : tuple of str, optional
-        Statistics that may be queried; by default all of the package, and none of its studies: those are
-        named one by one.
+        Statistics that may be queried; by default all of the package, and none of the repository's studies,
+        which must be named.
     largest_rho : float
-        Most that one release may cost, in zCDP, by the site's own reckoning from its noise.
+        Largest cost of one release, in zCDP, as the site computes it from the noise.
     secure_sums : bool
         Whether noisy sums may be sent under masks, so that only the sum over the roster is visible.
     min_sites : int
-        Fewest sites over which a secure sum may go.
+        Smallest number of sites of a secure sum.
     max_colluding : int
-        How many of the other sites may be in league with the server; their noise does not count.
+        Number of the other sites that may collude with the server; their noise does not count.
     zero_out : bool
         Whether charges may be stated for a record that is replaced by one that contributes nothing. Replacing
         it by any other costs up to twice the mu of such a line.
@@ -95,7 +95,7 @@ class SitePolicy:
     Raises
     ------
     ArgumentError
-        A number is out of range, a digest is none, or a name or a key of an analyst is.
+        A number is out of range, or a digest, or a name or a key of an analyst, is invalid.
 
     Notes
     -----
@@ -152,7 +152,7 @@ class SitePolicy:
 
     @property
     def most_designs(self) -> int:
-        """How many designs are taken that are not on the holder's list."""
+        """Number of designs accepted in addition to the holder's list."""
         if self.new_designs is not None:
             return self.new_designs
         return NEW_DESIGNS if self.trusted_server or self.secure_sums else 0
@@ -169,7 +169,7 @@ class SitePolicy:
         )
 
     def allow_reservations(self) -> None:
-        """Raise NotAvailableError if no sum is answered, for which anything could be reserved."""
+        """Raise NotAvailableError if the policy allows no sums, so that nothing can be reserved."""
         if not self.trusted_server and not self.secure_sums:
             raise NotAvailableError(
                 "the site's policy allows no sums, so no budget can be reserved for them; the "
@@ -177,7 +177,7 @@ class SitePolicy:
             )
 
     def allow_analyst(self, name: str) -> Analyst | None:
-        """Return the analyst of a name.
+        """Return the analyst with this name.
 
         Parameters
         ----------
@@ -243,9 +243,9 @@ class SitePolicy:
         Parameters
         ----------
         charges : iterable of mapping
-            As the server states them; their scope is the server's affair.
+            Ledger lines as the server states them; their scopes are the server's.
         record_sensitivity : sensitivity of the statistic
-            How far one record moves the sum, as the site computes it.
+            Sensitivity of the sum to one record, as the site computes it.
         scope : tuple of str
             Their scope in the site's ledger.
         masked : bool

@@ -70,7 +70,7 @@ class CheckedQuery:
 
 @error_boundaries
 class Site:
-    """Rows of one holder in a federation.
+    """Site of a federation: the rows of one holder, with a policy and a ledger.
 
     Parameters
     ----------
@@ -80,11 +80,11 @@ class Site:
         Public columns and bounds. With a `Schema` designs of models arrive with queries "design": they must
         be made from this very schema, and the policy states which, or how many.
     policy : SitePolicy
-        Permissions of the holder; the default sends nothing but a description of the columns.
+        Permissions of the holder; the default allows only a description of the columns.
     ledger : Ledger, optional
-        The holder's own account; by default a new one. A limit there is enforced by the site. With a
-        `SiteLedger` charges and replies outlive the process, and the ledger is bound to these rows,
-        in their order, and to schema and policy.
+        Budget ledger of the holder; by default a new one. The site enforces its limit. With a `SiteLedger`
+        charges and replies outlive the process, and the ledger is bound to these rows, in their order, and to
+        schema and policy.
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
     rebase : bool
@@ -108,20 +108,21 @@ class Site:
 
     Notes
     -----
-    **Privacy.** Rows are opened once, when the site is made, and all their defects are reported to the
-    holder then. Every query about them passes one gate, in this order: the policy; a complete
-    check of its arguments, made without a row; its turn in its session; the ledger; then rows, by functions
-    that cannot fail for any value of a row. Un-noised sums leave only where the policy says
-    ``trusted_server=True``, and only for charges that cover the site's own sensitivity. In a secure sum
-    (``secure_sums=True``) the site adds its noise and its masks itself. Not pickled and not shown. Batches,
-    which are in parallel in the ledger, follow from the order of the rows: keep it. Arrays that the caller
-    holds too are copied before the first batch, or, from 64 MB on, compared by digests: where they were
-    changed since, the query is refused after its charge, which is kept.
+    **Privacy.** Rows are opened once, when the site is made, and all their defects are reported to the holder
+    then. Every query is checked in this order: the policy, the arguments (without reading rows), its position
+    in its session, and the ledger. Only then are rows read, by functions that cannot fail for any value of a
+    row. Un-noised sums are sent only if the policy has ``trusted_server=True``, and only for charges that
+    cover the sensitivity that the site computes. In a secure sum (``secure_sums=True``) the site adds its
+    noise and its masks itself. A site is not pickled, and its rows are not shown. Batches, which are in
+    parallel in the ledger, follow from the order of the rows: do not change it. Arrays of the caller are
+    copied before the first batch, or, from 64 MB on, compared by digests. If they were changed, the query is
+    refused after its charge, which is kept.
 
     Examples
     --------
-    >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
-    >>> import numpy as np
+    >>> import numpy as np, privinf as pi
+    >>> from privinf.federation import Query, Site
+    >>> design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> site = Site((np.zeros(5), np.zeros((5, 1))), design)
     >>> site.handle(Query("describe"), "north").rows
     5
@@ -186,7 +187,7 @@ class Site:
 
     @property
     def design(self) -> Design | None:
-        """The design that was put in place last, by the holder or by a query."""
+        """The latest design, from the holder or from a query."""
         return self._designs.latest
 
     @property
@@ -219,7 +220,7 @@ class Site:
 
     @property
     def keys(self) -> PairKeys | None:
-        """Its own key and the pinned roster, None without them."""
+        """Key of the site and the pinned roster, None without them."""
         return self._pairs
 
     @property
@@ -228,7 +229,7 @@ class Site:
         return self.policy.analysts
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer as the site `name`; the reply states what went wrong, without any value.
+        """Answer a query as the site `name`; the reply states errors, without any value.
 
         Parameters
         ----------
@@ -278,7 +279,7 @@ class Site:
         return Reply(site=name, sums=NOTHING, rows=self.size, error=f"{public_kind}: {text}")
 
     def answer(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer as the site `name`, one query at a time.
+        """Answer a query as the site `name`; queries are answered one at a time.
 
         Parameters
         ----------
@@ -420,9 +421,9 @@ class Site:
         return reply
 
     def description(self) -> dict[str, Any]:
-        """Return the public facts: version, columns, bounds, digest of the design, whom the site trusts.
+        """Return the public facts of the site: version, columns, bounds, digest of the design, trust.
 
-        `missing` is among them where missing values are imputed, whatever the rows hold.
+        `missing` is part of them if missing values are imputed, whether or not rows have any.
 
         Returns
         -------
@@ -450,11 +451,11 @@ class Site:
         return self._designs.placed(digest, name, by_places=by_places)
 
     def check_again(self) -> None:
-        """Raise SchemaError if changed rows cannot be opened: for their holder alone."""
+        """Raise SchemaError if changed rows cannot be opened; for the holder only."""
         self._designs.check_again()
 
     def own_rows(self, name: str, design: Design) -> SiteBlock:
-        """Return the rows by a design, for their holder alone.
+        """Return the rows, encoded by a design; for the holder only.
 
         Parameters
         ----------
@@ -470,7 +471,7 @@ class Site:
 
         Notes
         -----
-        **Privacy.** Returns raw rows: for their holder alone.
+        **Privacy.** The result holds raw rows: it is for the holder only.
         """
         if design.schema is not None:
             self.adopt(design)

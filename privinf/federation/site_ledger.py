@@ -33,16 +33,16 @@ NOT_PICKLED = "a site's ledger is a file that one process uses, so it cannot be 
 
 @error_boundaries
 class SiteLedger(Ledger):
-    """A site's ledger and the memory of its answers in one file; give it as ``ledger=`` to a `Site`.
+    """Ledger of a site in a file, with the site's replies; pass it as ``ledger=`` to a `Site`.
 
     Parameters
     ----------
     path : path
-        On a local disk. Created if absent, unless its anchor shows that there was one.
+        File on a local disk. It is created if absent, unless its anchor shows that there was one.
     budget : Budget, optional
         The limit of a new ledger; of one that is there it may be repeated, not changed.
     name : str
-        Whose account a new ledger is.
+        Name of the unit of a new ledger, such as "person".
     anchor : path, optional
         The file, in another folder, that remembers how far the ledger was; by default below
         ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
@@ -58,23 +58,23 @@ class SiteLedger(Ledger):
 
     Notes
     -----
-    **Privacy.** One line is appended for every charge, with the digest and the position of its query, one
-    for every reply, one for every new design, one for heads of other sites, and one for what the site is made
-    of; each, and the anchor after it, has reached the disk before anything is read or sent. After a crash the
-    same query gets the identical bytes again, or is answered for the first time, and is not
-    charged again; a half-written last line is dropped if the anchor shows that nothing was done on its
-    strength. Lines are chained under a secret of the ledger, which is in its first line: the file is readable
-    by its owner alone. It is bound to the rows, in their order, the schema and the policy of the site that it
-    is given to first: what another is made of is refused until `Site(..., rebase=True)` or ``privinf site
-    rebase`` records the change; that these first rows are all cannot be known. Before every answer the file
-    is checked: one that was deleted, replaced or changed under a living site answers no more. Anyone who
-    puts ledger and anchor back together, to one and the same earlier state, while no site has them open, is
-    noticed by those alone who remember a later head.
+    **Privacy.** One line is appended for every charge, with the digest and the position of its query.
+    Replies, new designs, heads of other sites, and digests of the site's rows, schema and policy have a line
+    each. Every line, and the anchor after it, is on the disk before anything is read or sent. After a crash
+    the same query has the identical reply, or is answered for the first time, and is not charged again. An
+    incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
+    secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
+    order, the schema and the policy of its first site. Others are refused until `Site(..., rebase=True)` or
+    ``privinf site rebase`` records the change; whether these first rows are complete cannot be checked.
+    Before every answer the file is checked. If it was deleted, replaced or changed while the site was
+    running, the site stops answering. If ledger and anchor are both restored to the same earlier state while
+    no site has them open, only holders of a later head detect it.
 
     Examples
     --------
     >>> import tempfile
     >>> from privinf.accounting import Budget
+    >>> from privinf.federation import SiteLedger
     >>> with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
     ...     with SiteLedger(f"{folder}/north.ledger", Budget(mu=1.0), anchor=f"{other}/north") as ledger:
     ...         len(ledger), ledger.head.count
@@ -104,7 +104,7 @@ class SiteLedger(Ledger):
     def open(
         cls, path: str | PathLike[str], *, anchor: str | PathLike[str] | None = None, clock: Clock = time.time
     ) -> SiteLedger:
-        """Open a ledger that exists, and never make one.
+        """Open an existing ledger, without creating one.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class SiteLedger(Ledger):
         Raises
         ------
         StorageError
-            There is no such file, it is damaged, or it is older than its anchor.
+            The file does not exist, is damaged, or is older than its anchor.
         """
         place = own_path(path)
         ledger = cls.__new__(cls)
@@ -136,7 +136,7 @@ class SiteLedger(Ledger):
 
     @property
     def head(self) -> Head:
-        """How many lines the file has, and the tag of the last."""
+        """Number of lines of the file, and the tag of the last one."""
         return self.journal.head
 
     def knows(self, head: Head) -> bool:
@@ -227,7 +227,7 @@ class FileJournal(Journal):
 
     @property
     def head(self) -> Head:
-        """How many lines the file has, and the tag of the last."""
+        """Number of lines of the file, and the tag of the last one."""
         return self._chain.head
 
     def knows(self, head: Head) -> bool:

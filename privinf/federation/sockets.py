@@ -31,7 +31,7 @@ MOST_AT_ONCE = 32  # sites that are queried at the same time
 
 @error_boundaries
 class RemoteSite:
-    """The way to a site that a `SiteDaemon` of this machine holds.
+    """Connection to a site behind a `SiteDaemon` on this machine.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class RemoteSite:
 
     Notes
     -----
-    **Privacy.** Knows the path and nothing else.
+    **Privacy.** The object stores the path and nothing else.
     """
 
     __slots__ = ("_path", "_timeout")
@@ -103,7 +103,7 @@ class RemoteSite:
         SiteConnectionError
             No daemon answers at the path within the time.
         StorageError
-            What came back is not a reply.
+            The answer is not a reply.
         """
         end = time.monotonic() + self._timeout
         tries = 0
@@ -148,7 +148,7 @@ class RemoteSite:
 
 @error_boundaries
 class SocketFederation(ReplyVerifier):
-    """Sites held by daemons of this machine, each behind its own socket; they are queried in parallel.
+    """Federation of sites behind `SiteDaemon` sockets on this machine, which are queried in parallel.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class SocketFederation(ReplyVerifier):
     timeout : float
         Seconds to wait for the answers to a query; a site that is later has not answered.
     patience : float
-        Seconds to wait until all daemons are there.
+        Seconds to wait until all daemons answer.
     roster : Roster, optional
         The public keys of all sites: every reply must be signed by its site's. By default none is checked.
     key : IdentityKey, optional
@@ -169,7 +169,7 @@ class SocketFederation(ReplyVerifier):
     Raises
     ------
     AlignmentError
-        A site is not there in time, another one answers at its socket, or sites have different columns or
+        A site does not answer in time, another site answers at its socket, or sites have different columns or
         bounds; the message names one.
     ArgumentError
         There is no site, a name is not a string, or a time is not positive; the roster has no verifying keys,
@@ -182,14 +182,14 @@ class SocketFederation(ReplyVerifier):
 
     Notes
     -----
-    **Privacy.** Carries messages and nothing else; what a site answers is the site's decision. Anyone who may
-    open the sockets may query, unless policies list analysts: see `SiteDaemon`. Without `roster` anyone who
-    listens at a socket is taken for its site.
+    **Privacy.** The federation only transmits messages; each site decides on its answers. Anyone who may open
+    the sockets may query, unless policies list analysts: see `SiteDaemon`. Without `roster` any process that
+    listens at a socket counts as its site.
 
     Examples
     --------
     >>> import tempfile, numpy as np
-    >>> from privinf.federation import Site, SiteDaemon
+    >>> from privinf.federation import Query, Site, SiteDaemon, SocketFederation
     >>> from privinf.schema import Design
     >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> site = Site((np.zeros(5), np.zeros((5, 1))), design)

@@ -71,7 +71,7 @@ class ValidatedQuery:
 
 @error_boundaries
 class TrustedServer(Rounds):
-    """Sums the sites' answers, adds the noise and writes one ledger line per release.
+    """Trusted server, which sums the answers of sites, adds noise and charges the ledger.
 
     Parameters
     ----------
@@ -80,20 +80,20 @@ class TrustedServer(Rounds):
     ledger : Ledger, optional
         Account of the releases; a new one by default.
     noise : NoiseSource, optional
-        Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's
-        cannot be keyed: with it a release is made once, and not repeated.
+        Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's noise
+        cannot be keyed, so such a release cannot be repeated.
     rng : int or Generator, optional
         Instead of `noise`: seeds simulation noise.
     design : Design, optional
-        Sent to the sites first: for sites that hold a table and a schema.
+        Columns and bounds, sent to the sites first: for sites that hold a table and a schema.
     missing : {"raise", "continue"}
-        What to do when a site does not answer: stop, or go on with the others from then on.
+        Handling of a site that does not answer: stop, or continue with the others.
     relation : {"replace-one", "zero-out"}
-        Neighbouring relation of all claims. Under "zero-out" a record is replaced by one that contributes
-        nothing: half the sensitivity or a little more, for a weaker promise, and no selections. The sites'
-        policy must allow it.
+        Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
+        nothing: the sensitivity is about half as large, the guarantee is weaker, and selections are not
+        available. The sites' policy must allow it.
     trust : {"server", "central"}
-        What ledger lines say: "central" where the sites are one curator's own rows.
+        Trust that ledger lines state: "central" where one curator holds the rows of all sites.
 
     Raises
     ------
@@ -102,26 +102,26 @@ class TrustedServer(Rounds):
     NotAvailableError
         A site refuses; the message names it.
     SchemaError
-        Rows that a model was given, and reads where they are, were changed since to what it refuses.
+        Rows of a model, which are not copied, were changed and are invalid now.
 
     Notes
     -----
     **Privacy.** The server is trusted: it sees un-noised sums and forgets them. A release is charged before
-    any site is asked, and stays charged if its round fails. Releases of some sites only are charged in the
-    parallel scopes of those sites, whose rows are disjoint; the others' rows pay nothing. This holds within
-    one session: releases of different servers add up in a ledger, since two servers may use one name for
-    different sites.
+    any site is queried, and the charge is kept if its round fails. Releases of some sites only are charged in
+    the parallel scopes of those sites, whose rows are disjoint; the rows of the others are not charged. This
+    holds within one session: releases of different servers add up in a ledger, since two servers may use one
+    name for different sites.
 
-    Noise belongs to its question: it is a function of a secret key, the question, the sites that answered
-    and their sum, so that a repeat gives the same bytes (`privinf.noise.NoiseKey` says under which
-    assumption). The key lives as long as the server, or in a secret file (`remember`). Of seeded noise,
-    equal seeds give equal noise at equal places of a session, whatever the last bits of the sums.
+    Noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
+    release is identical (`privinf.noise.NoiseKey` states the assumption). The key is kept by the server, or
+    in a secret file (`remember`). With simulation noise, equal seeds give equal noise at equal positions of a
+    session, whatever the last bits of the sums.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from privinf.federation import InProcessFederation, Site, SitePolicy
-    >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
+    >>> import numpy as np, privinf as pi
+    >>> from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+    >>> design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> rows = np.full(500, 0.5), np.full((500, 1), 1.0)
     >>> site = Site(rows, design, policy=SitePolicy(trusted_server=True))
     >>> server = TrustedServer(InProcessFederation({"north": site}))
@@ -156,31 +156,31 @@ class TrustedServer(Rounds):
 
     @property
     def heads(self) -> HeadMemory | None:
-        """What its federation remembers of sites' ledgers, None if that checks no replies."""
+        """Last known heads of the sites' ledgers, None if the federation does not check replies."""
         return getattr(self._federation, "heads", None)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes | None:
-        """Keep the noise key, and what is answered, in a secret file; take up a file that is there.
+        """Store the noise key and the answers in a secret file, or continue with an existing one.
 
         Parameters
         ----------
         path : path
             The secret file.
         begun : bool, optional
-            Whether other files show that noise was drawn, or planned, under the key that is there: see
-            `NoiseFile`. By default it is used if its file says that an answer was given.
+            Whether other files show that noise was drawn or planned under the stored key: see `NoiseFile`. By
+            default the stored key is used if its file has an answer.
 
         Returns
         -------
         bytes or None
-            Key of checksums over what is kept beside the file.
+            Key of checksums of the files next to this one.
 
         Raises
         ------
         ArgumentError
             The noise cannot be keyed, the file is of another kind of noise, or there was a release already.
         StorageError
-            The file is damaged, or cannot be written; or another account can have read, changed or planted
+            The file is damaged, or cannot be written; or another account can have read, changed or replaced
             it.
 
         Notes
@@ -191,7 +191,7 @@ class TrustedServer(Rounds):
         return self._noise.remember(path, begun=begun)
 
     def bind(self, path: Path, *, begun: bool) -> None:
-        """Keep in a secret file which rows, in which order, are asked, if they are the caller's own.
+        """Store a digest of the caller's own rows and their order in a secret file.
 
         Parameters
         ----------
@@ -210,9 +210,9 @@ class TrustedServer(Rounds):
 
     @contextmanager
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
-        """Reserve what a fit will cost at every site, and give back what was not used when it ends.
+        """Reserve the cost of a fit at every site, and return the unused part when it ends.
 
-        A fit that ends in an error gives back too. If its process dies, a reservation ends after seven days.
+        A fit that ends in an error returns it too. If its process dies, a reservation ends after seven days.
 
         Parameters
         ----------
@@ -238,8 +238,7 @@ class TrustedServer(Rounds):
     def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
         """Reserve losses under a name at every site, or at none.
 
-        The caller's own rows have no limit of others, and releases without noise fit no limit: neither is
-        reserved.
+        Nothing is reserved for the caller's own rows, or for releases without noise, which exceed any limit.
 
         Parameters
         ----------
@@ -265,7 +264,7 @@ class TrustedServer(Rounds):
             raise
 
     def give_back(self, position: int) -> None:
-        """Give back what every site reserved and did not charge.
+        """Return the part of the reservations that sites did not charge.
 
         Parameters
         ----------
@@ -310,15 +309,15 @@ class TrustedServer(Rounds):
         Raises
         ------
         ArgumentError
-            An argument of the statistic is wrong; nothing was charged or asked.
+            An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
-            The ledger's limit, or a site's, would be passed.
+            The limit of the ledger, or of a site, would be exceeded.
         SensitivityError
-            The noise is too small against the sum for 64-bit integers.
+            The noise is too small relative to the sum for 64-bit integers.
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is asked.
+        **Privacy.** The price is charged before any site is queried.
         """
         return self._charge_and_release(self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -332,7 +331,7 @@ class TrustedServer(Rounds):
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> PlannedQuery:
-        """Return what `vector_sum` would ask, with its ledger line; nothing is charged or asked.
+        """Return the query of `vector_sum`, with its ledger line; nothing is charged or sent.
 
         Parameters
         ----------
@@ -418,8 +417,8 @@ class TrustedServer(Rounds):
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a planned release, of this server or of one before it that was stopped; or repeat it.
 
-        It is charged unless its line, all of it, stands in the ledger: then it is a repeat, costs nothing,
-        and gives the same bytes. Sites know a question again, and answer it at no charge.
+        It is charged unless the ledger has exactly this line. Then it is a repetition, costs nothing and is
+        identical. Sites recognize a repeated query, and answer it at no charge.
 
         Parameters
         ----------
@@ -436,16 +435,16 @@ class TrustedServer(Rounds):
         ArgumentError
             It was planned with another kind of noise, or its line is of another release.
         BudgetExceededError
-            The ledger's limit, or a site's, would be passed.
+            The limit of the ledger, or of a site, would be exceeded.
         NotAvailableError
-            It would be a repeat of noise that cannot be keyed; or other sites answered than before, or with
-            another sum, and ``missing="raise"`` (otherwise that is a new question, and newly charged).
+            It would repeat noise that cannot be keyed; or other sites answered than before, or with another
+            sum, and ``missing="raise"`` (otherwise it is a new query, which is charged).
         StorageError
             It was planned with another key.
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is asked.
+        **Privacy.** The price is charged before any site is queried.
         """
         self._noise.check_plan(planned)
         self.skip(planned.query.sequence)
@@ -526,7 +525,7 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        **Privacy.** One release, charged before any site is asked.
+        **Privacy.** One release, charged before any site is queried.
         """
         if self._prepare(op, args, sites)[1].size != 1:
             raise ArgumentError(
@@ -571,7 +570,7 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        **Privacy.** One release, charged before any site is asked.
+        **Privacy.** One release, charged before any site is queried.
         """
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -617,8 +616,8 @@ class TrustedServer(Rounds):
         The quantile is the point where the running sum of the histogram, made nondecreasing, passes
         level x n.
 
-        **Privacy.** The histogram is the release, charged before any site is asked; the quantile follows from
-        it.
+        **Privacy.** The histogram is the release, charged before any site is queried; the quantile follows
+        from it.
         """
         check_fraction(level, "level")
         release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
@@ -644,7 +643,7 @@ class TrustedServer(Rounds):
         values_share: float = 0.5,
         absolute: bool = True,
     ) -> TopK:
-        """Release the k largest entries of ``offset + factor x sum``: positions, and values if asked.
+        """Release the positions, and optionally the values, of the k largest entries of a sum.
 
         Parameters
         ----------
@@ -692,7 +691,7 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        **Privacy.** The selection is charged before any site is asked, for each row of the statistic.
+        **Privacy.** The selection is charged before any site is queried, for each row of the statistic.
         """
         self._check_selections()
         statistic, record_sensitivity, names = self._prepare(op, args, sites)

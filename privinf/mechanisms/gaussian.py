@@ -306,6 +306,7 @@ def noisy_scalar(
 
     Examples
     --------
+    >>> from privinf.mechanisms import noisy_scalar
     >>> round(noisy_scalar(3.0, 0.01, mu=1.0, rng=0), 1)
     3.0
     """

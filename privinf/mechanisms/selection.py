@@ -214,6 +214,7 @@ class NoisyTopK:
     Examples
     --------
     >>> import numpy as np
+    >>> from privinf.mechanisms import NoisyTopK
     >>> v = np.array([0.1, -5.0, 0.2, 4.0])
     >>> top = NoisyTopK(2, 0.1, rho=2.0).release(v, rng=0)
     >>> top.support.tolist(), np.round(top.values).tolist()
@@ -438,6 +439,7 @@ def private_max(
 
     Examples
     --------
+    >>> from privinf.mechanisms import private_max
     >>> top = private_max([0.0, -3.0, 1.0], 0.1, rho=2.0, rng=0)
     >>> int(top.support[0]), round(float(top), 0), round(top.privacy.rho, 6)
     (1, -3.0, 2.0)

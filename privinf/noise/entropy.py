@@ -233,12 +233,12 @@ def quotient(number: Fraction) -> Any:
 
 
 class NoiseKey:
-    """The secret of one server's noise.
+    """Secret key of the noise of one server.
 
     Parameters
     ----------
     secret : bytes, optional
-        32 bytes of a key that exists; by default new ones from the operating system.
+        32 bytes of an existing key; by default new ones from the operating system.
 
     Attributes
     ----------
@@ -258,6 +258,8 @@ class NoiseKey:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from privinf.noise import NoiseKey
     >>> key = NoiseKey(bytes(32))
     >>> one, other = (key.stream("question", ("north",), np.array([total])) for total in (1.0, 2.0))
     >>> one != other, one == key.stream("question", ("north",), np.array([1.0]))

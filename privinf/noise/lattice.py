@@ -118,13 +118,13 @@ def _exponential(u: Fraction, bits: int) -> Fraction:
 
 
 class LatticeNoise:
-    """The default source.
+    """Secure noise on a grid from the operating system's entropy: the default source.
 
     Parameters
     ----------
     entropy : Entropy, optional
-        Where its random words come from. By default ChaCha20 under keys of the operating system, one for
-        each thread and MiB (`SystemEntropy`): forks, threads and pickles do not repeat a stream.
+        Source of random bits. By default ChaCha20 under keys of the operating system, one for each thread and
+        MiB (`SystemEntropy`): forks, threads and pickles do not repeat a stream.
 
     Notes
     -----
@@ -141,6 +141,8 @@ class LatticeNoise:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from privinf.noise import LatticeNoise
     >>> noisy = LatticeNoise().perturb(np.zeros(1000), 1.0)
     >>> bool(np.all(noisy * 2**20 == np.rint(noisy * 2**20)))
     True
@@ -163,8 +165,8 @@ class LatticeNoise:
     def perturb(self, values: Floats, scale: float) -> Floats:
         """Return values and noise on the grid, exact multiples of ``grid_step(scale)``.
 
-        Values beyond 2^45 steps are held there, which moves no two of them apart; what is not a number
-        counts as 0. Callers refuse a scale for which public bounds allow such values (`Line.calibrated`).
+        Values beyond 2^45 steps are clipped there, which increases no distance between values; nan counts as
+        0. Callers refuse a scale for which public bounds allow such values (`Line.calibrated`).
         """
         step = grid_step(scale)
         values = np.asarray(values)
@@ -280,7 +282,7 @@ class OpenDPNoise(LatticeNoise):
         return OpenDPNoise, ()
 
     def new_key(self) -> None:
-        """Return None: its bits are its own affair, and cannot be had a second time."""
+        """Return None: OpenDP draws its own random bits, which cannot be repeated."""
 
     def at(self, stream: bytes) -> NoiseSource:
         """Refuse (NotAvailableError)."""

@@ -24,13 +24,13 @@ LARGEST_SCALE = 2.0**900
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from.
+    """Base class of noise sources.
 
     Attributes
     ----------
     name : str
     secure : bool
-        Whether its releases may leave the building: keys of the operating system, integers on a public grid.
+        Whether its noise is private: keys of the operating system, integers on a public grid.
     """
 
     name: str
@@ -131,7 +131,7 @@ def side_by_side(source: NoiseSource, draws: Sequence[Draw], rows: int) -> list[
     draws : sequence of callable (source, rows)
         How some rows of each array are drawn.
     rows : int
-        How many there are.
+        Number of rows.
     """
     sources = []
     for draw in draws[:-1]:
@@ -142,7 +142,7 @@ def side_by_side(source: NoiseSource, draws: Sequence[Draw], rows: int) -> list[
 
 
 class SimulationNoise:
-    """Noise from a numpy Generator.
+    """Simulation noise from a numpy Generator, which is not private.
 
     Parameters
     ----------

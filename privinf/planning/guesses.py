@@ -83,7 +83,8 @@ class Guesses:
 
     Examples
     --------
-    >>> Guesses(means={"age": 44}, shares={"smoker": {"yes": 0.2}}, rsquared=0.3).rsquared
+    >>> import privinf as pi
+    >>> pi.Guesses(means={"age": 44}, shares={"smoker": {"yes": 0.2}}, rsquared=0.3).rsquared
     0.3
     """
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @error_boundaries
 class Results(FittedResult, UnavailableAttributes):
-    """Coefficients, tests and intervals of a private fit.
+    """Results of a private fit: coefficients, tests and intervals.
 
     Immutable and picklable; made by a model's ``fit``.
 
@@ -82,16 +82,17 @@ class Results(FittedResult, UnavailableAttributes):
         Parameters
         ----------
         yname, title : str, optional
-            What to call the response and the table.
+            Name of the response and title of the table.
         xname : sequence of str, optional
-            What to call the coefficients, all of them.
+            Names of all coefficients.
         alpha : float
             Intervals are of level ``1 - alpha``.
         slim : bool
-            Whether to leave out tests and explanations; warnings and the cost stay.
+            Whether to leave out tests and explanations; warnings and the cost are always printed.
         notes : {"main", "all"}
-            "main" prints the warnings and what explains the table, "all" every note, the assumptions of the
-            privacy guarantee among them. ``result.notes``, `report` and `to_dict` always have all of them.
+            "main" prints the warnings and the explanations of the table, "all" every note, with the
+            assumptions of the privacy guarantee. ``result.notes``, `report` and `to_dict` always have all of
+            them.
 
         Returns
         -------
@@ -124,7 +125,7 @@ class Results(FittedResult, UnavailableAttributes):
         digits : int
             Digits after the point, at most 15.
         caption, label : str, optional
-            The label is taken as it is.
+            Caption and label of the table; the label is used without changes.
 
         Returns
         -------
@@ -153,7 +154,7 @@ class Results(FittedResult, UnavailableAttributes):
         digits: int = 3,
         caption: str | None = None,
     ) -> str:
-        """Return the table of `to_latex` as one HTML table, with the note in its foot.
+        """Return the table of `to_latex` in HTML, with the note as its footer.
 
         Parameters
         ----------
@@ -196,9 +197,9 @@ class Results(FittedResult, UnavailableAttributes):
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
-        """Warnings about normal intervals and the stated delta: kinds, as the warnings', and texts.
+        """Warnings about normal intervals and the stated delta, as pairs of category and text.
 
-        Empty where nothing speaks against them.
+        Empty for results without such warnings.
         """
         return self._export.cautions
 
@@ -214,9 +215,10 @@ class Results(FittedResult, UnavailableAttributes):
         }
 
     def to_maketables(self) -> TableEntry:
-        """Return the result with the interface of maketables: ``maketables.ETable([a.to_maketables()])``.
+        """Return the result for maketables, as in ``maketables.ETable([a.to_maketables()])``.
 
-        Given as it is, a result is taken for one of statsmodels, without epsilon and cautions.
+        Without this method maketables would show the result as one of statsmodels, without epsilon and
+        cautions.
 
         Returns
         -------
@@ -247,7 +249,7 @@ class Results(FittedResult, UnavailableAttributes):
         which : list of str, optional
             Names of the coefficients to plot; default: all but the constant.
         rng : None, int or Generator
-            For the joint intervals.
+            Seed of the joint intervals.
         ax : matplotlib Axes, optional
             Where to plot; default: new axes.
 
@@ -260,16 +262,16 @@ class Results(FittedResult, UnavailableAttributes):
         NotAvailableError
             matplotlib is not installed (``privinf[plots]``).
         ArgumentError
-            A name is not one of a coefficient.
+            A name is not the name of a coefficient.
         """
         from privinf.plotting import coefficients
 
         return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
 
     def report(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write one web page of the result: summary, plots, trade-off curve and ledger lines.
+        """Write an HTML report of the result: summary, plots, trade-off curve and ledger lines.
 
-        HTML without scripts, which loads nothing; see `privinf.results.page`.
+        The page has no scripts and loads nothing; see `privinf.results.page`.
 
         Parameters
         ----------
@@ -278,7 +280,7 @@ class Results(FittedResult, UnavailableAttributes):
         alpha : float
             Intervals have the level ``1 - alpha``.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------
@@ -308,16 +310,16 @@ class Results(FittedResult, UnavailableAttributes):
         records : bool
             False leaves out the release and the scores: a small file, without bootstrap and score test.
         key : bytes, optional
-            Secret for an HMAC; without it the checksum shows accidents only.
+            Secret for an HMAC; without it the checksum only detects accidental changes.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------
         ArgumentError
             The file exists and `overwrite` is not True.
         NotAvailableError
-            The fit used no noise and `records` is True: release and scores hold the rows.
+            The fit used no noise and `records` is True: release and scores contain the rows.
         """
         storage.save_results(self, path, records=records, key=key, overwrite=overwrite)
 
@@ -411,7 +413,7 @@ def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Resu
     Returns
     -------
     Results
-        Of the class of the fitted model.
+        Results of the class of the fitted model.
 
     Raises
     ------

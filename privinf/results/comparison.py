@@ -31,7 +31,7 @@ MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Fits side by side; made by `compare`.
+    """Table of several fits; made by `compare`.
 
     Attributes
     ----------
@@ -162,13 +162,13 @@ class TableEntry:
 
 @error_boundary
 def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
-    """Put fits side by side.
+    """Compare fits in one table, a column per fit.
 
     Parameters
     ----------
     results : mapping of str to results, or list or tuple of results
-        Private results and statsmodels' may be mixed; coefficients are matched by name. Those of a list are
-        called by their response and a number, as statsmodels' ``summary_col`` has them: ``y I``, ``y II``.
+        Private results and those of statsmodels; coefficients are matched by name. Results of a list are
+        named by their response and a number, as in statsmodels' ``summary_col``: ``y I``, ``y II``.
 
     Returns
     -------
@@ -178,12 +178,12 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     Raises
     ------
     ArgumentError
-        Nothing to compare, or something without ``params``.
+        There are no results, or one has no ``params``.
 
     Notes
     -----
-    **Privacy.** Post-processing of private fits. A fit that is not private keeps no secret when it is
-    printed beside one: its epsilon is shown as infinite.
+    **Privacy.** Post-processing of private fits. A fit that is not private protects nothing when it is
+    printed next to a private one: its epsilon is shown as infinite.
     """
     if not isinstance(results, (Mapping, list, tuple)):
         raise ArgumentError("results must be a mapping of names to results, or a list or tuple of results")

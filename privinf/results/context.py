@@ -47,7 +47,7 @@ def index_of(names: tuple[str, ...]) -> pd.Index[Any]:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Context:
-    """The frozen surroundings of an estimate of p coefficients.
+    """Public facts behind an estimate of p coefficients: cost, design, release, options and notes.
 
     Attributes
     ----------
@@ -57,18 +57,18 @@ class Context:
         Columns, bounds, and the map to scaled units. Needed for formulas and the score test.
     release : Release or None
         Release behind the estimate.
-    system : LinearScores, or the equation of a method that has another one, or None
-        The estimating equation in scaled units: score tests and the pairs bootstrap rest on it.
+    system : LinearScores, or another equation of a method, or None
+        The estimating equation in scaled units: score tests and the pairs bootstrap use it.
     sampling_cov : ndarray, shape (p, p), or None
-        Covariance that the same data would have had without noise, user units.
+        Covariance of the same fit without noise, user units.
     identification : Identification or None
     target : str
-        Whose coefficients the intervals are for.
+        Coefficients that the intervals are for, such as those of the population.
     model, method : str
     options : mapping of str to str
         Named choices, one line each in the summary.
     settings : mapping
-        JSON-able: all that the model needs to make `system` from `release` again.
+        Settings, as JSON, from which the model computes `system` from `release`.
     rsquared, scale : float or None
         From corrected moments.
     notes : tuple of Note
@@ -132,7 +132,7 @@ class Context:
         return (*clipped_texts(self.settings), *self.shifts(estimate))
 
     def shifts(self, estimate: Estimate) -> tuple[str, ...]:
-        """Return which of these coefficients bought bounds may have moved notably, as a warning or none."""
+        """Return a warning about coefficients that released bounds may change notably, or none."""
         design = self.design
         if design is None or design.schema is None or estimate.cov is None:
             return ()

@@ -60,7 +60,7 @@ _recipes: dict[str, Recipe] = {}
 
 @error_boundary
 def register_model(name: str, *, results: type[FittedResult], system: Rebuild) -> None:
-    """Say how results whose ``model`` is `name` come back from a file, for models outside of the package."""
+    """Register a loader for saved results of a model outside of the package."""
     _recipes[name] = Recipe(results, system)
 
 

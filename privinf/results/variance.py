@@ -43,9 +43,9 @@ NO_RECORDS = (
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class VarianceFormula:
-    """Sources of the variance of coefficients: named terms that add up to the covariance.
+    """Decomposition of the variance of coefficients into named terms.
 
-    Made by ``result.variance_formula``.
+    The terms add up to the covariance. ``result.variance_formula`` returns the decomposition.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class VarianceFormula:
     -----
     **Privacy.** Post-processing: no cost.
 
-    `equation` says what each term is; docs/explain/noise-to-interval.md has those of all models. Sampling is
-    the square of ``bse_sampling`` where that is known. What the covariance then differs by from the sum of
-    its terms is called "unattributed": the error of the estimates, around 0. `standard_errors` says how well
-    the terms are known. Where a term is a difference and negative, `notes` say so. A bias that intervals
-    allow for is not a variance and is not part of any term.
+    `equation` states each term; docs/explain/noise-to-interval.md has the terms of all models. Sampling is
+    the square of ``bse_sampling`` where that is known. The difference between the covariance and the sum of
+    its terms is called "unattributed"; it is the error of the estimates, around 0. `standard_errors` returns
+    the accuracy of the terms. Where a term is a difference and negative, `notes` state it. A bias that
+    intervals allow for is not a variance and is not part of any term.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class VarianceFormula:
         Raises
         ------
         NotAvailableError
-            The release holds sums, and no records or mixed rows; or they are in a file.
+            The release has sums instead of records or mixed rows, or its records are in a file.
         """
         return self._jackknife(lambda variances: variances)
 
@@ -171,7 +171,7 @@ class VarianceFormula:
         Returns
         -------
         VarianceFormula
-            Of the k contrasts.
+            The decomposition for the k contrasts.
         """
         R = check_array(np.atleast_2d(r_matrix), "r_matrix", ndim=2)
         if R.shape[1] != len(self.names):

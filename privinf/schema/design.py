@@ -179,8 +179,9 @@ class Design:
 
         Examples
         --------
-        >>> schema = Schema({"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]})
-        >>> design = Design.from_formula("wage ~ age + region", schema)
+        >>> import privinf as pi
+        >>> schema = pi.Schema({"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]})
+        >>> design = pi.Design.from_formula("wage ~ age + region", schema)
         >>> design.names, design.diameter
         (('Intercept', 'region[T.south]', 'age'), 2.23606797749979)
         """

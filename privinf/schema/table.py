@@ -65,7 +65,9 @@ class Schema:
 
     Examples
     --------
-    >>> schema = Schema({"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]}, public=["region"])
+    >>> import privinf as pi
+    >>> columns = {"wage": (0, 200), "age": (18, 90), "region": ["north", "south"]}
+    >>> schema = pi.Schema(columns, public=["region"])
     >>> schema.interval("age").high, schema.public
     (90.0, ('region',))
     """
@@ -160,7 +162,8 @@ class Schema:
 
         Examples
         --------
-        >>> schema = Schema.from_frame_names({"age": [31.0, 45.0], "region": ["north", "south"]})
+        >>> import privinf as pi
+        >>> schema = pi.Schema.from_frame_names({"age": [31.0, 45.0], "region": ["north", "south"]})
         >>> schema.blank, schema.fill({"age": (18, 90)}).blank
         (('age', 'region'), ('region',))
         """
@@ -310,7 +313,8 @@ class Schema:
 
         Examples
         --------
-        >>> schema = Schema({"region": ["north", "south"]})
+        >>> import privinf as pi
+        >>> schema = pi.Schema({"region": ["north", "south"]})
         >>> schema.undeclared_levels({"region": ["north", "South", "south", "South"]})
         {'region': ['South']}
         """

@@ -220,7 +220,7 @@ def chi2_contingency(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. A
-    replaced record moves from one cell to another, so that the counts move by sqrt 2.
+    replaced record moves from one cell to another, so that the counts change by sqrt 2.
 
     Examples
     --------
@@ -478,7 +478,7 @@ def pearsonr(
 
     Notes
     -----
-    The interval takes pairs as normal, as scipy's does: it is too short where correlated ones are skewed.
+    The interval assumes normal pairs, as scipy's does: it is too short where correlated columns are skewed.
 
     **Privacy.** Neighbors differ by the replacement of one record, both values; the number of records is
     public. Five sums are released together.

@@ -254,7 +254,7 @@ class StatResult(PortableTest):
     effects : mapping of str to float
         Effect sizes.
     release : release
-        The noisy sums, from which everything here is computed.
+        The noisy sums from which the result is computed.
     ranked_notes : tuple
         Notes of the summary, in the order of their importance.
     cautions : tuple of (category, text)
@@ -314,7 +314,7 @@ class StatResult(PortableTest):
 
     @property
     def bse(self) -> float:
-        """Its standard error: sampling and noise."""
+        """Standard error of the first estimate, sampling and noise."""
         return self.rows[0].bse
 
     @property
@@ -341,7 +341,7 @@ class StatResult(PortableTest):
 
         Notes
         -----
-        **Privacy.** A function of the release: public.
+        **Privacy.** The summary is a function of the release, and public.
         """
         check_choice(notes, SummaryNotes, "notes")
         return PrivateSummary(

@@ -59,7 +59,7 @@ class GroupsResult(base.StatResult):
     Attributes
     ----------
     clip : clip, optional
-        Where values were clipped, if noisy counts chose that; else None.
+        Clipping thresholds, if noisy counts determined them; else None.
 
     Notes
     -----
@@ -70,7 +70,7 @@ class GroupsResult(base.StatResult):
 
     @property
     def groups(self) -> tuple[Any, ...]:
-        """The levels, in their order."""
+        """Levels of the groups, in order."""
         return self.release.levels[0]
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
@@ -121,7 +121,7 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         weights : sequence or mapping
-            One number per group, which add up to 0; by position, or by level.
+            One weight per group, by position or by level; the weights add up to 0.
         confidence_level : float
             Level of the interval, between 0 and 1.
 

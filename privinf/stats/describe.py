@@ -35,7 +35,7 @@ CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Description(PortableTable):
-    """Statistics of columns; made by `privinf.stats.describe`.
+    """Means, standard deviations and quartiles of columns; made by `privinf.stats.describe`.
 
     Attributes
     ----------
@@ -69,11 +69,11 @@ class Description(PortableTable):
 
     @property
     def nobs(self) -> int:
-        """How many records there are; public."""
+        """Number of records, public."""
         return int(self.table.loc["count"].to_numpy().max())
 
     def tidy(self) -> pd.DataFrame:
-        """Return a table with one row per column and number.
+        """Return a table with one row per column and statistic.
 
         Returns
         -------
@@ -129,7 +129,7 @@ def describe(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> Description:
-    """Describe columns of numbers: mean, standard deviation and quartiles, no least or greatest value.
+    """Describe numeric columns by mean, standard deviation and quartiles.
 
     Parameters
     ----------
@@ -189,8 +189,8 @@ def describe(
     --------
     >>> import numpy as np, pandas as pd, privinf as pi
     >>> rows = pd.DataFrame({"age": np.random.default_rng(0).uniform(20, 60, 9_000)})
-    >>> found = pi.stats.describe(rows, schema=pi.Schema({"age": (0, 100)}), mu=1.0, rng=0)
-    >>> list(found.table.index), bool(39 < found.table.loc["50%", "age"] < 41)
+    >>> r = pi.stats.describe(rows, schema=pi.Schema({"age": (0, 100)}), mu=1.0, rng=0)
+    >>> list(r.table.index), bool(39 < r.table.loc["50%", "age"] < 41)
     (['count', 'mean', 'std', '25%', '50%', '75%'], True)
     """
     options = SampleOptions(

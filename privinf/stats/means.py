@@ -202,7 +202,7 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MeanResult(base.StatResult):
-    """A mean from one release; tests and intervals of any level come from it, free.
+    """Mean from one release, with tests and intervals of any level at no further cost.
 
     See `StatResult` for the other attributes.
 
@@ -255,7 +255,8 @@ class MeanResult(base.StatResult):
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release.
 
-        If counts chose the clip, that of the likeliest mean within the possible clipping bias.
+        If noisy counts determined the clip, the test is for the likeliest mean within the possible clipping
+        bias.
 
         Parameters
         ----------
@@ -294,7 +295,7 @@ def mean(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> MeanResult:
-    """Return the mean of a column, with an interval that holds the noise.
+    """Return the mean of a column, with an interval that accounts for the noise.
 
     Parameters
     ----------
@@ -495,8 +496,8 @@ def ttest_1samp(
 
     Notes
     -----
-    **Privacy.** One release, from which any other null is tested free, ``.ttest(popmean)``. It costs
-    `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
+    **Privacy.** One release, from which ``.ttest(popmean)`` tests any other null hypothesis at no cost. It
+    costs `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
 
     Examples
     --------

@@ -122,7 +122,7 @@ def proportion_confint(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> StatResult:
-    """Return the share of records with an outcome, with an interval that holds the noise.
+    """Return the share of records with an outcome, with an interval that accounts for the noise.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def proportion_confint(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One count
-    is released, which a record moves by at most 1.
+    is released, which changes by at most 1 when a record is replaced.
 
     Examples
     --------

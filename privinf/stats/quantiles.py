@@ -192,7 +192,7 @@ def quantile(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> QuantileResult:
-    """Return quantiles of a column, with intervals that hold the noise.
+    """Return quantiles of a column, with intervals that account for the noise.
 
     Parameters
     ----------
@@ -254,9 +254,9 @@ def quantile(
     A quarter of mu^2 pays for the distribution function at 1,024 cells of the bounds, the rest for one at
     about 64 edges around the first estimate (`privinf.inference.quantiles`). Laplace noise would have 28
     times the variance in the first release, and intervals an eighth wider (docs/tests.md). Near an end of the
-    data, n mu below 250, an interval may end at a bound. Several quantiles and the ends of their intervals
-    are in the order of q: estimates by isotonic regression, intervals by widening those that are out of
-    order.
+    data, where n mu is below 250, an interval may end at a bound. Several quantiles and the ends of their
+    intervals are in the order of q: estimates by isotonic regression, intervals by widening those that are
+    out of order.
 
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
     record is read. There are two Gaussian releases or more; the edges of the second follow from the first.

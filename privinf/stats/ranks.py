@@ -300,7 +300,7 @@ def kruskal(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test by ranks that groups have the same distribution, by absolute sums of centered ranks.
+    """Rank test that groups have the same distribution, by absolute sums of centered ranks.
 
     Parameters
     ----------
@@ -458,7 +458,7 @@ def wilcoxon(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test by signed ranks that the distribution of a column is symmetric about a point.
+    """Signed-rank test that the distribution of a column is symmetric about a point.
 
     Parameters
     ----------
@@ -515,7 +515,7 @@ def wilcoxon(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One
-    number is released: the sum of signed ranks over n, which a record moves by at most 2.
+    number is released: the sum of signed ranks over n, which changes by at most 2 when a record is replaced.
 
     Examples
     --------

@@ -40,12 +40,12 @@ def primitives(name: str) -> Any:
 
 @error_boundaries
 class IdentityKey:
-    """The static key of a site or an analyst: made once at its owner, never sent.
+    """Secret key of a site or an analyst, made once by its owner and never sent.
 
     Parameters
     ----------
     secret : bytes, optional
-        32 bytes of a key that exists; by default a new one from the operating system's entropy.
+        32 bytes of an existing key; by default a new one from the operating system's entropy.
 
     Attributes
     ----------
@@ -69,6 +69,8 @@ class IdentityKey:
 
     Examples
     --------
+    >>> from privinf.federation import IdentityKey
+    >>> from privinf.federation.secure.keys import signed_by
     >>> north, south = IdentityKey(), IdentityKey()
     >>> north.shared(south.public) == south.shared(north.public)
     True
@@ -170,7 +172,7 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            There is such a file, it cannot be made, or others may write to its folder.
+            The file exists, it cannot be made, or others may write to its folder.
         """
         try:
             handle = open_secret(check_path(path), KEY, "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -208,8 +210,8 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            It is not such a file, or is damaged; or another account can have read, changed or planted it,
-            and the message has the command to type.
+            It is not such a file, or is damaged; or another account can have read, changed or replaced it.
+            The message has the command to use.
 
         Notes
         -----
@@ -222,13 +224,14 @@ class IdentityKey:
     def from_bytes(cls, content: bytes) -> IdentityKey:
         """Return the key in the content of a file that `save` wrote.
 
-        For secrets that a system mounts under rules of its own, such as those of Kubernetes, which are links
-        that belong to root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
+        It is for secrets that a system mounts differently, such as those of Kubernetes, which are links owned
+        by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
 
         Parameters
         ----------
         content : bytes
-            What `save` wrote. A file of an earlier version has no second line, the checksum.
+            Content of the file that `save` wrote. A file of an earlier version has no second line, the
+            checksum.
 
         Returns
         -------
@@ -242,10 +245,11 @@ class IdentityKey:
 
         Notes
         -----
-        **Privacy.** Who else could read or change the secret is not checked: the caller answers for it.
+        **Privacy.** Access of others to the secret is not checked: the caller is responsible for it.
 
         Examples
         --------
+        >>> from privinf.federation import IdentityKey
         >>> content = b"11" * 32
         >>> IdentityKey.from_bytes(content).public == IdentityKey(bytes([0x11]) * 32).public
         True
@@ -275,7 +279,7 @@ class IdentityKey:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The sites of a federation and their public keys, agreed outside of it and pinned at every site.
+    """Names and public keys of the sites of a federation, agreed in advance and pinned at every site.
 
     Parameters
     ----------
@@ -297,11 +301,12 @@ class Roster:
 
     Notes
     -----
-    **Privacy.** A roster is public. Because it is pinned, an active server cannot take part: no key ever
-    travels with a query, so that nobody can put himself, or one site twice, among the sites.
+    **Privacy.** A roster is public. Because it is pinned, an active server cannot pose as a site. Queries
+    contain no keys, so nobody can add a site, or add one site twice.
 
     Examples
     --------
+    >>> from privinf.federation import pinned_keys
     >>> keys, roster = pinned_keys(["north", "south"])
     >>> roster.keys["north"] == keys["north"].public, roster.signed
     (True, True)
@@ -347,7 +352,7 @@ class Roster:
         return bool(self.verifying)
 
     def to_json(self) -> str:
-        """Return the roster as JSON text with its checksum: a file that every site keeps.
+        """Return the roster as JSON text with its checksum, for a file at every site.
 
         Returns
         -------
@@ -409,7 +414,7 @@ class Roster:
 
 @error_boundary
 def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str, IdentityKey], Roster]:
-    """Return new keys for all sites and their roster: for sites that live in one process.
+    """Return new keys of all sites and their roster, for sites in one process.
 
     Parameters
     ----------

@@ -145,25 +145,25 @@ def add_words(words: Sequence[Words]) -> Words:
 
 @error_boundaries
 class SecureServer(TrustedServer):
-    """Releases sums over sites without seeing any site's own: the server need not be trusted.
+    """Server of secure sums, which sees only noisy totals over sites and need not be trusted.
 
     Parameters
     ----------
     federation : Federation
         Sites with keys and one pinned roster, whose policy has ``secure_sums=True``.
     max_colluding : int
-        How many of the sites may be in league with the server. Their noise does not count, so the others
-        add more: the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each
-        site relies on its own noise alone, and its own sum is hidden by nothing else.
+        Number of sites that may collude with the server. Their noise does not count, so the others add more:
+        the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each site relies on
+        its own noise alone, and its own sum is hidden by nothing else.
     missing : {"raise", "continue"}
         When a site does not answer: stop, or query the others again, with fresh noise and a new charge.
     retries : int
-        How often that may happen in one sum.
+        Largest number of such repetitions in one sum.
     grid_bits : int
         One site's noise spans 2^grid_bits grid steps or up to twice as many. With fewer than 20 the loss is
         known in zCDP only.
     ledger : Ledger, optional
-        Account of the releases; a new one by default.
+        Budget ledger of the releases; a new one by default.
     rng : int or Generator, optional
         Seeds simulation noise, which is not private: the sites draw it from seeds in the query, and their
         policy must allow it. None (default): secure noise.
@@ -171,7 +171,7 @@ class SecureServer(TrustedServer):
         Columns and bounds, sent to the sites first: for sites that hold a table and a schema.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
-        nothing: the sensitivity is about half as large, the promise is weaker, and the sites' policy must
+        nothing: the sensitivity is about half as large, the guarantee is weaker, and the sites' policy must
         allow it.
 
     Raises
@@ -194,8 +194,9 @@ class SecureServer(TrustedServer):
 
     Examples
     --------
-    >>> from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
-    >>> design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
+    >>> import numpy as np, privinf as pi
+    >>> from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
+    >>> design = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
     >>> keys, roster = pinned_keys(["north", "south"])
     >>> rows = np.full(500, 0.5), np.full((500, 1), 1.0)
     >>> policy = SitePolicy(secure_sums=True)
@@ -229,7 +230,7 @@ class SecureServer(TrustedServer):
 
     @property
     def terms(self) -> str:
-        """How releases are made and charged, in a few words."""
+        """Short description of how releases are made and charged."""
         return Places.MASKED.format(
             relation=self._relation, colluding=self._max_colluding, grid=self._grid_bits
         )
@@ -243,7 +244,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         size : int
-            How many numbers would be released.
+            Number of numbers that would be released.
         mu : float
             Their price in Gaussian differential privacy.
         """
@@ -287,14 +288,14 @@ class SecureServer(TrustedServer):
         Raises
         ------
         AlignmentError
-            A site did not answer and ``missing="raise"``, more sites were silent than `retries` allow, or no
-            rows can have the total. The charge is kept.
+            A site did not answer and ``missing="raise"``, sites failed more often than `retries` allows, or
+            the total is impossible for any rows. The charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
-            The ledger's limit, or a site's, would be passed.
+            The limit of the ledger, or of a site, would be exceeded.
         SensitivityError
-            The noise is too small against the sum for 64-bit integers.
+            The noise is too small relative to the sum for 64-bit integers.
 
         Notes
         -----
@@ -390,8 +391,8 @@ class SecureServer(TrustedServer):
         """Make a planned release, of this server or of one before it that was stopped.
 
         A site that has answered the query sends the identical reply again, at no charge, so that
-        the sum and its noise are the same. Other sites, queried after some have fallen silent, need other
-        masks: that is a release of its own, and charged.
+        the sum and its noise are the same. If some sites stop answering, the others need new masks: this is a
+        separate release, which is charged.
 
         Parameters
         ----------

@@ -53,6 +53,8 @@ class RandomizedResponse:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from privinf.mechanisms import RandomizedResponse
     >>> from privinf.noise import SimulationNoise
     >>> response = RandomizedResponse(3, 1.0)
     >>> answers = response.respond(np.repeat([0, 1, 2], 20_000), SimulationNoise(0))
