@@ -176,20 +176,25 @@ def _opened(path: Path, flags: int, folder: int | None, subject: str) -> int:
     raise StorageError(str(fault))
 
 
+def _command(text: str) -> str:
+    """Return a command in quotation marks that differ from those of its file names."""
+    return f'"{text}"' if "'" in text else f"'{text}'"
+
+
 def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretKind) -> Iterator[FileFault]:
     """Yield the defects of a secret file."""
     name = shlex.quote(str(path))
     if stat.S_ISLNK(status.st_mode):
         yield FileFault(
             f"{path} is a symbolic link, which another account may have created",
-            f"pass the path of the file itself, or remove the link with 'rm {name}'",
+            f"pass the path of the file itself, or remove the link with {_command(f'rm {name}')}",
             of_permissions=False,
         )
         return
     if not stat.S_ISREG(status.st_mode):
         yield FileFault(
             f"{path} is not a regular file, but {subject} must be one",
-            f"remove it with 'rm {name}' (rm -r for a folder), or pass another path",
+            f"remove it with {_command(f'rm {name}')} (rm -r for a folder), or pass another path",
             of_permissions=False,
         )
         return
@@ -199,14 +204,14 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
         yield FileFault(
             f"{path} belongs to account {status.st_uid}, not to your account {uid}",
             "run the command as that account. If you trust the content of the file, make it yours "
-            f"with 'sudo chown {uid} {name}'; otherwise remove it with 'rm {name}'",
+            f"with {_command(f'sudo chown {uid} {name}')}; otherwise remove it with {_command(f'rm {name}')}",
         )
     if status.st_nlink > 1:
         yield FileFault(
             (f"{path} is one of {status.st_nlink} hard links to the same file, but must be the only one"),
             (
-                f"remove the other links, or make a copy with 'cp -p {name} {name}.copy && mv "
-                f"{name}.copy {name}'"
+                "remove the other links, or make a copy with "
+                + _command(f"cp -p {name} {name}.copy && mv {name}.copy {name}")
             ),
             of_permissions=False,
         )
@@ -214,8 +219,8 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
         yield FileFault(
             f"{path} is accessible to other accounts (mode {stat.S_IMODE(status.st_mode):o})",
             (
-                f"if you trust all accounts that could use it, run 'chmod 600 {name}'; otherwise make a "
-                "new file"
+                f"if you trust all accounts that could use it, run {_command(f'chmod 600 {name}')}; "
+                "otherwise make a new file"
             ),
         )
 
@@ -231,7 +236,7 @@ def _folder_faults(status: os.stat_result, folder: Path, subject: str = "files i
         is_owner = status.st_uid == os.geteuid() and not mode & stat.S_ISVTX
         yield FileFault(
             (f"other accounts can change the folder {folder} (mode {mode:o}) and so could replace {subject}"),
-            f"run 'chmod go-w {shlex.quote(str(folder))}'" if is_owner else OWN_FOLDER,
+            f"run {_command(f'chmod go-w {shlex.quote(str(folder))}')}" if is_owner else OWN_FOLDER,
         )
 
 

@@ -41,13 +41,13 @@ LEDGER_MISSING = (
     "privinf.Ledger(limit), or privinf.LedgerFile for fits in several processes (n_jobs)"
 )
 BOUNDS_MISSING = (
-    "bounds= is missing: pass public bounds (low, high) for every column that reaches this step, as "
-    "a mapping for named columns"
+    "bounds= is missing: pass public bounds (low, high) for every column of X as this estimator receives "
+    "it, after earlier steps of a pipeline; for named columns, pass a mapping from names to bounds"
 )
 NO_SCORE = (
     "score() is not available, because it would return a statistic of the rows without noise. For "
     "public rows, use a metric of sklearn.metrics (scoring='r2' in a search); for private rows, use "
-    "result_"
+    "the statistics of the attribute result_"
 )
 ALWAYS_INTERVALS = (
     'intervals="optional" is available for model="ols" and "poisson" only, because model="moments" '

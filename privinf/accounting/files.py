@@ -86,7 +86,7 @@ class LedgerFile(Ledger):
     ) -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name, the privacy unit that the limit protects, must be a non-empty string")
+            raise ArgumentError("name=, the privacy unit that the limit protects, must be a non-empty string")
         place = own_path(path)
         account = FileAccount(place, budget, name, Anchor.for_journal(place, anchor))
         enlist(account)

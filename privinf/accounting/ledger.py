@@ -71,7 +71,7 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
         check_budget(budget)
         if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name, the privacy unit that the limit protects, must be a non-empty string")
+            raise ArgumentError("name=, the privacy unit that the limit protects, must be a non-empty string")
         self._account: Account = enlist(MemoryAccount(budget, name, str(uuid4())))
         self._scope: Scope = ()
 

@@ -30,8 +30,8 @@ def scope_component(name: str, disjoint: str | None = None) -> str:
     for text in (name,) if disjoint is None else (name, disjoint):
         if not isinstance(text, str) or not text.strip() or "=" in text:
             raise ArgumentError(
-                "the name and the partition of a part of a ledger (scope) must be non-empty strings "
-                "without '='"
+                "the name of a ledger's scope, and of its partition if it has one (disjoint=), must be a "
+                "non-empty string without '='"
             )
     return name if disjoint is None else f"{disjoint}={name}"
 

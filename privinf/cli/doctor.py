@@ -139,7 +139,9 @@ def read_site(folder: Path) -> dict[str, str]:
 
 def findings(folder: Path, site: dict[str, str]) -> list[Diagnostic]:
     """Return the problems of a site's files, errors first; no row is read."""
-    results = [*_files(folder, site), *_contents(folder, site)]
+    results = list(_files(folder, site))
+    reported = {f"{finding.what}; {finding.remedy}" for finding in results}
+    results += [finding for finding in _contents(folder, site) if finding.what not in reported]
     return sorted(results, key=lambda finding: finding.level)
 
 

@@ -96,8 +96,9 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
 
     Without --epsilon, the schema has only the names and types of the columns, and no value of a row. Fill in
     bounds and levels from prior knowledge, such as a code book, before you use it. With --epsilon, the
-    bounds of numeric columns are found by noisy releases, which are charged to the ledger. Common levels of
-    text columns can also be found, if --column lists these columns, but not with --ledger.
+    bounds of numeric columns are found by noisy releases, which are charged to the ledger if --ledger is
+    passed. Common levels of text columns are found only if --column names these columns and --ledger is not
+    passed.
 
     \b
     Example without a budget:
@@ -124,7 +125,7 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
         raise Refusal(
             f"{problem}{'; the bounds that were found are charged and lost' if bought else ''}"
         ) from None
-    blanks = f"; fill in {', '.join(schema.blank)}" if schema.blank else ""
+    blanks = f"; fill in the bounds or levels of {', '.join(schema.blank)}" if schema.blank else ""
     click.echo(f"written: {options['out']}{blanks}")
 
 

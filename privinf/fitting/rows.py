@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ONE_SITE = "all"
 AT_SITES = 'is only for rows in one place: for several sites pass trust="server" or trust="secure-sum"'
-NO_RECORD_ALONE = "is not supported, because the fit needs sums over many records: pass another trust="
+NO_RECORD_ALONE = "is not supported, because the fit needs sums over many records: pass {}"
 NEEDS_SITES = "needs rows at several sites: pass a federation as the data, or use from_arrays"
 WEIGHTS_BY_NAME = (
     "cannot be an array: use from_formula, and pass weights= as the name of a column that "
@@ -298,7 +298,8 @@ def check_trust(trust: Trust | None, default: Trust, refused: Mapping[Trust, str
 
 def trust_of_sums(trust: Trust | None, *, alone: bool) -> Trust:
     """Return whom a model of sums trusts: by default a curator of rows in one place, or a server of sites."""
-    refused: dict[Trust, str] = {"local": NO_RECORD_ALONE}
+    remedy = 'trust="central"' if alone else 'trust="server" or trust="secure-sum"'
+    refused: dict[Trust, str] = {"local": NO_RECORD_ALONE.format(remedy)}
     if not alone:
         refused["central"] = AT_SITES
     return check_trust(trust, "central" if alone else "server", refused)

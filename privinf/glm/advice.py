@@ -45,7 +45,7 @@ CUT = (
 )
 STEP = "The last Newton step changed the coefficients by {:.1f} standard errors (root mean square)."
 FEW_RECORDS = (
-    "few records (about {1:.0f}) have the rarer value of {0}. Records with scores beyond "
+    "few records (noisy estimate: {1:.0f}) have the rarer value of {0}. Records with scores beyond "
     "the clipping threshold may shift the coefficient of {0} by up to {2:.1f} standard "
     "errors, and the noisy counts may miss some of them; use more rows, a larger budget or "
     'residual_clip="bounds"'

@@ -123,7 +123,10 @@ def coefficient_scores(system: LinearScores, contrast: Floats) -> CoefficientSco
     try:
         root, t = np.linalg.solve(system.A, np.column_stack([system.g, contrast])).T
     except np.linalg.LinAlgError:
-        raise NotPositiveDefiniteError("the derivative of the scores is singular") from None
+        raise NotPositiveDefiniteError(
+            "the matrix of derivatives of the scores is singular, as with collinear columns: leave out a "
+            "collinear column"
+        ) from None
     curvature = float(contrast @ t)
     if curvature == 0.0:
         raise NotPositiveDefiniteError("the scores do not depend on this contrast of the coefficients")

@@ -170,7 +170,8 @@ class Estimate:
                 raise ArgumentError(f"{name} must be positive, got {df}")
         if np.isfinite(self.df) and np.isfinite(self.df_resid):
             raise ArgumentError(
-                "df (for all of cov) and df_resid (for its sampling part) cannot both be finite"
+                "df= (for all of cov) and df_resid= (for its sampling part) cannot both be finite: "
+                "pass one of them"
             )
         if (self.cov is None) != bool(self.weak_reason):
             raise ArgumentError("weak_reason must be passed if cov is None, and only then")

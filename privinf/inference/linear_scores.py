@@ -197,7 +197,7 @@ def homoskedastic_variance(system: LinearScores, beta: Floats) -> float:
             return variance
     raise NotAvailableError(
         "the standard error without noise cannot be estimated, because the noise is larger "
-        "than the residual variance or the variance of the columns"
+        "than the residual variance or the variance of the columns: use a larger budget or more rows"
     )
 
 
@@ -329,7 +329,10 @@ def kept_columns(tested: ArrayLike | None, noise_free: Flags) -> Flags:
     if (~mask & ~noise_free).any():
         raise ArgumentError("every column that was released with noise must be among the tested columns")
     if not mask.any():
-        raise ArgumentError("no column is left to test: pass the noise-free columns to be tested")
+        raise ArgumentError(
+            "there is nothing to test, because all columns are without noise: mark the columns to "
+            "test in tested="
+        )
     return mask
 
 

@@ -38,10 +38,8 @@ FAR_VALUES = (
     "The interval does not allow for undetected values much farther out; if all that may be outside the "
     "limits were at the public bounds, the mean would shift by {:.3g} down or {:.3g} up."
 )
-CLIP_COUNTS = (
-    "By noisy counts, from which the limits were chosen and the tails are extrapolated, at most {:.0f} of {} "
-    "values may be below the limits and {:.0f} above."
-)
+CLIP_COUNTS = "By noisy counts, from which the limits were chosen, of {} values {}."
+PUBLIC_LIMITS = "Both limits are public bounds, because noisy counts gave no reason for narrower limits."
 
 
 class Distribution(Protocol):
@@ -360,7 +358,9 @@ class MeanClip:
 
     def counts(self, n: int) -> str:
         """Return a sentence about how many of n values may be beyond the limits."""
-        return CLIP_COUNTS.format(self.most[0], n, self.most[1])
+        ends = zip(self.most, ("below the lower limit", "above the upper limit"), strict=True)
+        parts = [f"at most {math.ceil(count)} may be {end}" for count, end in ends if count > 0.0]
+        return CLIP_COUNTS.format(n, " and ".join(parts)) if parts else PUBLIC_LIMITS
 
     def worst(self, n: int) -> tuple[float, float]:
         """Return how far the clip moves the mean down, and up, if all that may lie beyond is at a bound."""

@@ -325,7 +325,9 @@ class ExamplePredictions(Predictions):
             ratio, se = self.dispersion
         except NotAvailableError as reason:
             prediction = predicted(estimate, rows, self.loss)
-            return replace(prediction, observation=None, reason=str(reason))
+            return replace(
+                prediction, observation=None, reason=f"they need the dispersion of the counts, and {reason}"
+            )
         return predicted(estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
 
     @cached_property
@@ -358,7 +360,10 @@ class IWPGLMResults(Results):
     @cached_property
     def _fit_statistics(self) -> FitStatistics:
         return FitStatistics(
-            self._inference, None if self.loss == "squared" else f"not defined for loss={self.loss!r}"
+            self._inference,
+            None
+            if self.loss == "squared"
+            else f"this statistic is defined only for loss='squared', not for loss={self.loss!r}",
         )
 
     @cached_property

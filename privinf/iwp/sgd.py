@@ -101,7 +101,7 @@ class Schedule:
         if average and not 0.5 < power < 1.0:
             raise ArgumentError(
                 f"decay={power:g} is not valid: averaged iterates need steps proportional to t^-decay "
-                "with decay between 0.5 and 1"
+                "with decay greater than 0.5 and less than 1"
             )
         if burn_in != 0.0:
             check_fraction(burn_in, "burn_in")

@@ -119,8 +119,10 @@ class PrivateDraws:
         ranks = _rank(alpha * shares, len(self.values))
         enough = ranks >= 1.0
         if not enough.any():
+            fewest = math.ceil(1.0 / (alpha * shares.max())) - 1
             raise NotAvailableError(
-                f"{len(self.values)} bootstrap draws are too few for alpha={alpha:g}: raise bootstrap_draws="
+                f"{len(self.values)} bootstrap draws are too few for alpha={alpha:g}, which needs at least "
+                f"{fewest}: pass a larger bootstrap_draws= to fit(), or a larger alpha="
             )
         tails = ranks[enough] / (2.0 * self.targets * (len(self.values) + 1))
         planned = -ndtri(tails) * math.hypot(1.0, self.value_sd) + shifts[enough]

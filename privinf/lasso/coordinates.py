@@ -154,8 +154,8 @@ class HiddenByNoise(NotAvailableError):
 
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
-    "the noise is too large relative to the slope or the variance of the score of a target: pass "
-    "fewer targets, a larger budget, or other shares="
+    "the noise hides the slope or the variance of a target's score: pass fewer targets, a larger budget, or "
+    "other shares="
 )
 
 

@@ -32,8 +32,12 @@ HEAVY_COLUMN = (
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold "
     "chosen from noisy counts of large scores. About {:.2g}% of the records had larger "
-    "scores. The excess of scores over the threshold is extrapolated, as {:.2f} times the "
+    "scores. The excess of scores over the threshold is extrapolated, as {:.2g} times the "
     "excess just below the threshold (this factor is called lambda)."
+)
+UNCLIPPED_NOTE = (
+    "Target: the mean. Scores larger than {:.3g} times their typical size would have been "
+    "clipped, but no scores are expected to be so large."
 )
 ROBUST_NOTE = (
     "Target: a robust center. The clipping threshold of the scores is optimal for normal "
@@ -130,7 +134,8 @@ def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[Note, ...]:
     if clip is None:
         return (Note(ROBUST_NOTE),)
     tail = ScoreTail.from_clip(clip, n)
-    notes = [Note(MEAN_NOTE.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio))]
+    text = MEAN_NOTE if tail.beyond > 0.0 else UNCLIPPED_NOTE
+    notes = [Note(text.format(clip.high / math.sqrt(targets), 100.0 * tail.beyond, tail.ratio))]
     if tail.ratio > HEAVY:
         notes += must_read(sentence(HEAVY_TAIL.format(tail.ratio)))
     return tuple(notes)

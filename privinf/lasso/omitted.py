@@ -122,7 +122,8 @@ ADDED_COLUMNS = (
     "which no column stood out; intervals account for this step."
 )
 DROPPED_BUT_LARGE = (
-    "{} of the selected columns that were not kept also stand out; intervals account for them."
+    "The fit selected and then dropped {} column(s) with significant coefficients; intervals account for "
+    "these columns."
 )
 NO_OMITTED_COLUMNS = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."

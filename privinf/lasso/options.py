@@ -67,6 +67,12 @@ WORDS: Mapping[FitKind, str] = {
     "secure": "trust='secure-sum'",
     "binomial": "family='binomial'",
 }
+# The option of each kind that a logistic fit does not have.
+NOT_LOGISTIC: Mapping[FitKind, str] = {
+    "joint": "",
+    "heterogeneous": "heterogeneous=True",
+    "paper": "variant='paper'",
+}
 
 NOT_GAUSSIAN = (
     "mu= is not available with a trusted server, because the noise of the selection of "
@@ -139,7 +145,7 @@ class LassoOptions:
         paper = check_choice(self.variant, Variant, "variant") == "paper"
         kind: FitKind = "paper" if paper else "heterogeneous" if self.heterogeneous else "joint"
         if family == "binomial":
-            check_logistic("targets='all'" if self.all_targets else WORDS[kind] * (kind != "joint"), trust)
+            check_logistic("targets='all'" if self.all_targets else NOT_LOGISTIC[kind], trust)
             kind = "binomial"
         elif trust == "secure-sum":
             kind = self._secure(kind)
@@ -195,7 +201,7 @@ def check_logistic(refused: str, trust: Trust) -> None:
     """Raise NotAvailableError where a logistic fit cannot have `refused`, or lacks trust."""
     if refused:
         raise NotAvailableError(
-            f"family='binomial' cannot be used with {refused}: it requires variant='default', "
+            f"family='binomial' cannot be used with {refused}: pass variant='default', "
             "heterogeneous=False, and targets='selected' or a list of columns"
         )
     if trust == "secure-sum":

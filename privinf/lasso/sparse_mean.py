@@ -228,7 +228,10 @@ def sparse_mean(
     samples = list(by_machine.values() if isinstance(by_machine, Mapping) else by_machine)
     labels = _labels(samples, names)
     if check_count(sparsity, "sparsity") > len(labels):
-        raise ArgumentError(f"sparsity={sparsity} is more than the p={len(labels)} coordinates")
+        raise ArgumentError(
+            f"sparsity={sparsity} is too large for {len(labels)} coordinates: pass at most "
+            f"sparsity={len(labels)}"
+        )
     release = channel.release(samples, public_seed=public_seed, ledger=ledger, rng=rng, source=source)
     counts = SignCounts.from_answers(
         release.coordinates, release.answers, release.sizes, release.p, release.lie
@@ -280,7 +283,7 @@ def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
         parts.append(
-            f"in {saturated} coordinate(s) the signs of all sites are equal, or may be without noise"
+            f"in {saturated} coordinate(s), the noisy signs do not rule out that all sites have the same sign"
         )
     if unknown:
         parts.append(f"no site released a sign for {unknown} coordinate(s)")

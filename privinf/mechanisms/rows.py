@@ -315,8 +315,8 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
         if rows.missing == "raise" or design.response_public:
             remedy = "" if design.response_public else "pass missing='impute-public', or "
             raise SchemaError(
-                f"response {design.response!r} has missing values: {remedy}remove these rows, but the number "
-                "of rows that remain is public"
+                f"response {design.response!r} has missing values: {remedy}remove these rows. The number "
+                "of remaining rows is public"
             )
         bounds = design.outcome.bounds
         assert bounds is not None  # a protected response has bounds

@@ -182,8 +182,8 @@ class MixedLeastSquares:
         d = self._X.shape[1]
         if k <= d:
             raise ArgumentError(
-                f"{k} random linear combinations of rows cannot identify {d} coefficients: release more "
-                "of them"
+                f"{k} random linear combinations of rows cannot identify {d} coefficients: release at "
+                f"least {d + 1}"
             )
         self._rows_noise = k + added  # how often the noise of one row is in the Gram matrix
         self._unit = (

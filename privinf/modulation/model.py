@@ -712,7 +712,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
 def check_method(method: ModulationMethod, options: Mapping[str, object]) -> None:
     """Refuse options of the iterative protocol where the method is one-shot."""
     check_choice(method, ModulationMethod, "method")
-    used = [name for name, value in options.items() if value is not None]
+    used = [f"{name}=" for name, value in options.items() if value is not None]
     if method == "one-shot" and used:
         raise ArgumentError(f"{', '.join(used)} can be used only with method='iterative'")
 

@@ -115,7 +115,9 @@ def _contrast(node: ast.expr | None, levels: tuple[Level, ...], code: str) -> tu
     if len(values) > 1 or word is None or not isinstance(level, (str, int, float)) or level not in levels:
         if word is None:
             raise SchemaError(f"{code!r}: the coding {kind} takes no argument")
-        raise SchemaError(f"{code!r}: argument {word} of the coding must be one of the declared levels")
+        raise SchemaError(
+            f"{code!r}: argument {word} of the coding must be one of the declared levels {list(levels)}"
+        )
     return kind, level
 
 

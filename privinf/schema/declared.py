@@ -169,7 +169,9 @@ class Factor:
         Raises SchemaError if the levels are not numbers.
         """
         if self.categorical:
-            raise SchemaError("the column's levels are not numbers, so it can only be used as a factor")
+            raise SchemaError(
+                "a column whose levels are not numbers can be used only as a factor, as in C(column)"
+            )
         numbers = [float(level) for level in self.levels]
         return Interval(min(numbers), max(numbers))
 

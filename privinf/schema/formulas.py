@@ -374,7 +374,10 @@ def numeric_pieces(
     try:
         expressions.parse(source)
     except SchemaError as error:
-        raise SchemaError(f"{code!r} cannot be used: {error}") from None
+        text = str(error)
+        raise SchemaError(
+            text if text.startswith(repr(code)) else f"{code!r} cannot be used: {text}"
+        ) from None
     for column in expressions.inputs(source):
         if known_only or column in schema:
             require_number(schema, column)

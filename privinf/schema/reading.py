@@ -23,11 +23,11 @@ _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "de
 
 MISSING_VALUES = (
     "column {!r} has missing values; pass missing='impute-public' (on the command line: --missing "
-    "impute-public), or remove these rows, but the number of rows that remain is public"
+    "impute-public), or remove these rows. The number of remaining rows is public"
 )
 INFINITE = (
-    "column {!r} has infinite values; replace them first, or remove these rows, but the number of rows that "
-    "remain is public"
+    "column {!r} has infinite values; replace them first, or remove these rows. The number of remaining rows "
+    "is public"
 )
 NOT_NUMBERS = (
     "column {!r} must hold numbers, as the schema declares: write 1234.5, with a decimal point "

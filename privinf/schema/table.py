@@ -102,7 +102,7 @@ class Schema:
         if unit is not None and (not isinstance(unit, str) or unit in declared):
             raise SchemaError(
                 "unit= must be the name of the column that identifies the privacy unit of each row, "
-                "such as the person, and this column must not be declared"
+                "such as the person, and this column must not be among the declared columns"
             )
         try:
             max_rows = check_count(max_rows, "max_rows")

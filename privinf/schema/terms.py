@@ -122,7 +122,8 @@ class Contrast(_OfColumn):
         declared = schema[self.column]
         if not isinstance(declared, Factor) or set(declared.levels) != set(self.levels):
             raise SchemaError(
-                f"the declared levels of column {self.column!r} differ from the levels of its coding"
+                f"the declared levels of column {self.column!r} differ from the levels of its coding: "
+                "declare the same levels in both"
             )
         return Interval(min(self.weights), max(self.weights))
 

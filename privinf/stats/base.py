@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 # at most twice as far.
 AT_BOUND = 0.05
 MOSTLY_AT_BOUND = (
-    "at least half of the values of {} are in the outermost 5% of the public bounds at one end, or beyond. "
-    "If values are clipped, their mean changes: declare wider bounds, or test the share of a rare outcome"
+    "at least half of the values of {} are beyond one of the public bounds, or near it (within 5% of the "
+    "width of the bounds). Clipping values beyond the bounds changes the mean: if there are such values, "
+    "declare wider bounds"
 )
 NOT_A_SHARE = "column {!r} is not declared with two values: declare the bounds (0, 1), or two levels"
 NO_BOUNDS = (

@@ -56,7 +56,10 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
-CLIPPED_SHARE = "Estimates are shares of the second of two levels, or means of values clipped to 0 and 1."
+CLIPPED_SHARE = (
+    "For a column with two levels, estimates are shares of the second level; for a column with bounds "
+    "(0, 1), they are means of values clipped to these bounds."
+)
 
 
 @dataclass(frozen=True, slots=True)

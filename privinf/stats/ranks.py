@@ -66,7 +66,8 @@ OF_SYMMETRY = (
     "This tests symmetry about the center: a skewed distribution may be rejected whatever its mean or median."
 )
 SAMPLE_ONLY = (
-    "The interval of 'ranks apart' covers only the noise: it is for these records, not for a population."
+    "The interval of 'ranks apart' allows only for privacy noise, not for sampling: it describes these "
+    "records, not a population."
 )
 TIES_COUNT_HALF = "Ties count half and make the test conservative."
 

@@ -25,8 +25,8 @@ from studies.paper.machines import PaperMachineFits
 
 METHOD = "debiased lasso, the paper's algorithms"
 NOTE = (
-    "As written in the paper, for comparison: intervals are wide, and may miss their level because the bias "
-    "that is left of noisy coefficients and precision columns is not in them."
+    "As written in the paper, for comparison: intervals are wide, and may miss their level, because "
+    "they ignore the remaining bias from noise in the coefficients and in the nodewise regressions."
 )
 ALONE = (
     "Noise is calibrated for each interval alone: the guarantee for everything released together is the "

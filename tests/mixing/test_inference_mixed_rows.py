@@ -165,7 +165,7 @@ def test_law_of_the_statistic():
         ({"noise": [-1.0, 1.0]}, "variances"),
         ({"noise": [1.0]}, "do not match"),
         ({"share": 1.0}, "share"),
-        ({"X": np.zeros((2, 2)), "y": np.zeros(2)}, "release more of them"),
+        ({"X": np.zeros((2, 2)), "y": np.zeros(2)}, "release at least 3"),
         ({"constant": 0, "ones_row": [1.0]}, "one entry for each column"),
         ({"constant": 0, "ones_row": [0.0, 1.0], "ones_response": 1.0}, "must be a positive number"),
     ],

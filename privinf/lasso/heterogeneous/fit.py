@@ -144,9 +144,12 @@ def check_site_plan(
     rho = rho if math.isinf(rho) else rho - means
     extra = extra_selections(own_sparsity)
     if sparsity + sum(extra) > p:
+        smaller = range(shared + 1, sparsity)
+        largest = max((s for s in smaller if s + sum(extra_selections(s - shared)) <= p), default=None)
+        remedy = "a smaller shared_sparsity= or more columns" if largest is None else f"at most {largest}"
         raise ArgumentError(
-            f"sparsity={sparsity} is too large for {p} columns: sparsity= plus {sum(extra)} "
-            "additional columns, which this fit also selects, must not exceed the number of columns"
+            f"sparsity={sparsity} is too large for {p} columns, because this fit selects {sum(extra)} "
+            f"columns in addition: pass {remedy}"
         )
     joint = accounting == "joint"
     own_precision = precision == "machine"

@@ -230,7 +230,10 @@ class LassoResults(JointResults):
         """
         marks = self._settings.get("marks")
         if marks is None:
-            raise NotAvailableError("explained_shares: this fit has no nodewise regressions")
+            raise NotAvailableError(
+                "explained_shares() is not available, because this fit has no nodewise regressions (of each "
+                "target on the other columns)"
+            )
         return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
 
     @property

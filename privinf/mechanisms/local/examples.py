@@ -147,7 +147,8 @@ class LocalExamples:
         self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
         if radius is not None and not self.parts.gaussian:
             raise ArgumentError(
-                "radius= bounds the columns with Gaussian noise, but there are no such columns: leave it out"
+                "radius= is the bound for columns with Gaussian noise, but there are no such columns: leave "
+                "radius= out"
             )
         if not self.parts.features and self.label.kind == "clear":
             raise SensitivityError(

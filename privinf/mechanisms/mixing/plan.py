@@ -141,8 +141,8 @@ class MixingPlan:
         min_k = self.width + int(not self.intercept)
         if check_count(self.k, "k") < min_k:
             raise ArgumentError(
-                f"k={self.k} is too small for {self.width} columns: pass at least k={min_k} (random "
-                "linear combinations of rows)"
+                f"k={self.k} random linear combinations of rows are too few for {self.width} columns: pass "
+                f"at least k={min_k}"
             )
         for name in self.parties:
             self.mechanism(name)
