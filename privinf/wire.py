@@ -642,8 +642,8 @@ SHOWN_AS: Final[dict[str, str]] = {
     Assumptions.PUBLIC_COORDINATE: "the coordinate that a site is asked for does not depend on data",
     # reasons
     Reasons.TOO_MANY_COEFFICIENTS: (
-        "no intervals: the noise would hide the Hessian of {coefficients}, and the error of the coefficients "
-        "would be unknown; {enough} would be enough, or {others}"
+        "no intervals: the noise would hide the Hessian of {coefficients}, so the error of the "
+        "coefficients would be unknown; {enough} would be enough, or {others}"
     ),
     Reasons.BINDING_CLIP: (
         "no intervals: client_clip= may shrink a site's score, and whether it did must stay private, so the "

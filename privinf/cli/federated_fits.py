@@ -148,14 +148,18 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         raise ArgumentError(f"{path}: set schema to the path of the schema file")
     family = _choice(content.get("family", "gaussian"), get_args(Family), path, "family")
     if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
-        raise ArgumentError(f"{path}: family is available only for FederatedGLM and DebiasedLasso; omit it")
+        raise ArgumentError(
+            f"{path}: the key 'family' is available only for FederatedGLM and DebiasedLasso; omit it"
+        )
     if content.get("args") and model != STATISTIC:
         raise ArgumentError(
             f"{path}: the table [args] is only for a statistic; put options of a model's fit in [options]"
         )
     folder = content.get("checkpoint")
     if folder is not None and model not in ("MomentOLS", "FederatedGLM"):
-        raise ArgumentError(f"{path}: checkpoint is available only for MomentOLS and FederatedGLM; omit it")
+        raise ArgumentError(
+            f"{path}: the key 'checkpoint' is available only for MomentOLS and FederatedGLM; omit it"
+        )
     return FederatedFitPlan(
         model=model,
         statistic=content.get(STATISTIC, ""),

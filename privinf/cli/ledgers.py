@@ -137,7 +137,7 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(facts, allow_nan=False))
         return
     limit = f"the limit is {facts['limit']}" if facts["limit"] else "there is no limit"
-    spent = f"spent is epsilon {facts['epsilon']:.4g} at delta {facts['delta']:g}, {limit}"
+    spent = f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:g} is spent; {limit}"
     click.echo(f"{path}: {spent}{appended(facts['stamp'])}")
     if facts["left"]:
         click.echo(f"budget left: {facts['left']}")
@@ -152,11 +152,12 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(line)
     for pin in facts.get("bound", ()):
         event = (
-            (f"the {', '.join(pin['changed'])} of the site were changed on purpose, by 'privinf site rebase'")
+            f"'privinf site rebase' recorded a change of the site's {' and '.join(pin['changed'])}; it bound "
+            "the ledger to"
             if pin["changed"]
-            else "the ledger was bound to the site's rows as they were at its first start"
+            else "at the first start of the site, the ledger was bound to"
         )
-        click.echo(f"{event}; {pin['rows']} rows")
+        click.echo(f"{event} the site's {pin['rows']} rows")
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         whose = f" by {reservation['analyst']}" if reservation["analyst"] else ""
         yield (
             f"budget reserved{whose} for a fit: epsilon {reservation['epsilon']:.4g}, of which "
-            f"{reservation['spent']:.4g} is spent; the reservation {reservation['name']} ends at "
+            f"{reservation['spent']:.4g} is spent; the reservation {reservation['name']!r} ends at "
             f"{reservation['until']}"
         )
 

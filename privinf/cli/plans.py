@@ -129,7 +129,7 @@ def plan_group() -> None:
     type=click.Choice(get_args(MixingKind)),
     default="countsketch",
     show_default=True,
-    help=("Random weights in the sums over people; all types are equally accurate."),
+    help=("Type of the random weights in the sums over people; all types are equally accurate."),
 )
 @click.option(
     "--seed",

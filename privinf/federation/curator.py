@@ -83,12 +83,10 @@ class TableByPasses:
             Reply(site=self._name, sums=np.empty(0), rows=self._passes.n, facts=imputing(self._rows.missing))
         ]
 
-    def check_fit(self, *, default: bool) -> None:
-        """Raise NotAvailableError for fits without a database query: all but default fits with noise."""
-        if self._passes.adds(exact=False) and not default:
-            raise unfit(
-                "the fit adds no noise, uses optimizer= or adapt_bounds=, or has too few rows for intervals"
-            )
+    def check_fit(self, reason: str) -> None:
+        """Raise NotAvailableError if there is a reason why the fit has no database query."""
+        if self._passes.adds(exact=False) and reason:
+            raise unfit(reason)
 
     def own_rows(self, design: Design) -> tuple[str, RowPasses]:
         """Return the name and the rows by a design."""

@@ -176,8 +176,8 @@ class FlowerFederation(ReplyVerifier):
             if (seconds := end - time.monotonic()) <= 0.0:
                 absent = [repr(name) for name in names if name not in nodes]
                 raise SiteConnectionError(
-                    f"site {', '.join(absent)} did not answer within {patience:g} seconds; check that it is "
-                    "running"
+                    f"{'site' if len(absent) == 1 else 'sites'} {', '.join(absent)} did not answer within "
+                    f"{patience:g} seconds; check that {'it is' if len(absent) == 1 else 'they are'} running"
                 )
             new = set(self._called(self._grid.get_node_ids)) - called
             waiting |= self._push(Query(Requests.DESCRIBE), dict.fromkeys(new, ""), seconds)

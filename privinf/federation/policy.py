@@ -276,7 +276,8 @@ class SitePolicy:
                 )
             if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
                 raise NotAvailableError(
-                    f'the site\'s policy requires relation="replace-one", but the query has {entry.relation}'
+                    'the site\'s policy requires relation="replace-one", but the query has '
+                    f'relation="{entry.relation}": make the query with relation="replace-one"'
                 )
             if check_entry(entry, record_sensitivity, masked=masked) > self.largest_rho:
                 raise NotAvailableError(
@@ -312,7 +313,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     if (entry.unit == "client") != (record_sensitivity.unit == "client"):
         raise ArgumentError(
             f"the entry {readable(entry.label)!r} for the site's ledger states the privacy unit "
-            f"{entry.unit}, but the statistic of the query has another privacy unit"
+            f"{entry.unit}, but the statistic of the query has the privacy unit {record_sensitivity.unit}"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise

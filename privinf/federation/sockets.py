@@ -26,6 +26,7 @@ from privinf.wire import Requests
 log = logging.getLogger(__name__)
 PAUSE = 0.02  # seconds between tries where the daemon's queue is full or it has hung up
 TRIES = 5  # times that it may hang up
+NO_REASON = "no reply within {:g} seconds"
 MOST_AT_ONCE = 32  # sites that are queried at the same time
 
 
@@ -117,7 +118,11 @@ class RemoteSite:
                 tries += full
                 may_retry = isinstance(problem, BlockingIOError) or (full and tries < TRIES)
                 if not may_retry or time.monotonic() + PAUSE >= end:
-                    reason = problem.strerror or "too late"
+                    reason = problem.strerror or (
+                        NO_REASON.format(self._timeout)
+                        if isinstance(problem, TimeoutError)
+                        else "connection closed"
+                    )
                     raise SiteConnectionError(
                         f"the daemon of site {name!r} at {self._path} did not answer ({reason}); check "
                         "that the site is running"
@@ -294,7 +299,8 @@ class SocketFederation(ReplyVerifier):
                     silent = [name for name in absent if name not in facts]
                     texts = [f"{name!r} at {self._remote[name].path}" for name in silent]
                     raise SiteConnectionError(
-                        f"site {', '.join(texts)} did not answer within {patience:g} seconds"
+                        f"{'site' if len(texts) == 1 else 'sites'} {', '.join(texts)} did not answer within "
+                        f"{patience:g} seconds"
                     )
                 time.sleep(PAUSE)
         check_alike({name: facts[name] for name in self._remote})

@@ -382,7 +382,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         names = [name for name, value in spending.items() if value is not None]
         if names:
             raise ArgumentError(
-                f"{', '.join(names)} cannot be passed, because this model was built from a release, "
-                "whose noise and cost are fixed"
+                f"{', '.join(f'{name}=' for name in names)} cannot be passed, because this model "
+                "was built from a release, whose noise and cost are fixed"
             )
         return self._release

@@ -26,7 +26,7 @@ from privinf.typing import Flags, Floats
 CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
 FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight: if the model's mean is wrong, a "
+    "outlying rows have less weight: if the model of the mean is wrong, a "
     "coefficient may differ from that of the unweighted regression by {:.1f} standard "
     "errors; use more rows, more budget or tighter bounds"
 )
@@ -43,7 +43,14 @@ CUT = (
     "one coefficient in the same direction, the bias would be {:.1f} standard errors. The "
     "noisy counts may miss up to about {:.0f} such records."
 )
-STEP = "The last Newton step changed the coefficients by {:.1f} standard errors (root mean square)."
+STEP = (
+    "The last Newton step changed the coefficients by {:.1f} standard errors (root mean square); many "
+    "standard errors usually mean that the initial estimate was poor."
+)
+STEP_UNKNOWN = (
+    "The last Newton step cannot be compared with standard errors, because the covariance of the "
+    "coefficients is singular."
+)
 FEW_RECORDS = (
     "few records (noisy estimate: {1:.0f}) have the rarer value of {0}. Records with scores beyond "
     "the clipping threshold may shift the coefficient of {0} by up to {2:.1f} standard "
@@ -178,8 +185,13 @@ def notes_of(
         worst = float((largest_shift / estimate.bse).max())
         notes.append(Note(CUT.format(one_step.clip.cut, rows.total, shift, worst, one_step.clip.hidden)))
     if one_step.score_sd > 0.0:
-        notes += ranked([*_costs(rows, one_step, estimate), STEP.format(one_step.length)])
+        notes += ranked([*_costs(rows, one_step, estimate), _step_text(one_step.length)])
     return tuple(notes)
+
+
+def _step_text(length: float) -> str:
+    """Return the sentence about the last Newton step, `length` in standard errors."""
+    return STEP.format(length) if math.isfinite(length) else STEP_UNKNOWN
 
 
 def _costs(rows: GlmRows, one_step: OneStepFit, estimate: Estimate) -> list[str]:
@@ -197,7 +209,7 @@ def _costs(rows: GlmRows, one_step: OneStepFit, estimate: Estimate) -> list[str]
 
 def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[Note, ...]:
     """Return the notes of a logistic or Poisson fit."""
-    step_length = Note(STEP.format(math.sqrt(draws.length2)))
+    step_length = Note(_step_text(math.sqrt(draws.length2)))
     doubts = must_read(*map(sentence, misfits(step)))
     if not draws.weak:
         return Note(DRAWN_NOTE), step_length, *doubts

@@ -242,8 +242,28 @@ def _check_plan(plan: FitPlan, request: FitRequest, rows: GlmRows, all_rows: Glm
     if plan.margins and rows.family == "binomial" and all_rows.roles.offset is not None:
         raise ArgumentError(NO_OFFSET)
     if isinstance(all_rows.federation, TableByPasses):
-        engines = plan.curved or (plan.least_squares is not None and not plan.least_squares.adapt_bounds)
-        all_rows.federation.check_fit(default=engines and plan.clients is None and not math.isinf(plan.mu))
+        all_rows.federation.check_fit(_unlike_default(plan, request, rows))
+
+
+def _unlike_default(plan: FitPlan, request: FitRequest, rows: GlmRows) -> str:
+    """Return why a fit differs from the default fits with noise, which have a database query; else ""."""
+    if math.isinf(plan.mu):
+        return "the fit adds no noise"
+    if plan.clients is not None:
+        return "unit= of the fit is not a record"
+    if plan.least_squares is not None and plan.least_squares.adapt_bounds:
+        return "the fit uses adapt_bounds=True"
+    if plan.curved or plan.least_squares is not None:
+        return ""
+    used = {
+        "optimizer": request.optimizer is not None,
+        "targets": request.targets is not None,
+        "radius": rows.family == "gaussian" and not rows.default_radius,
+        "residual_clip": rows.family != "gaussian" and rows.rule != "auto",
+    }
+    if any(used.values()):
+        return f"the fit uses {' and '.join(f'{name}=' for name, is_used in used.items() if is_used)}"
+    return "the fit has too few rows, or too small a budget, for its coefficients"
 
 
 def _run_curved(fit: FitRun) -> GLMResults:

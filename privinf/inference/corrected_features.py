@@ -118,7 +118,7 @@ response noise: t2 (A + S), with t2 the variance of the noise in y"""
         cross = np.zeros(p) if y_noise_cross is None else y_noise_cross
         self._cross: Floats = check_array(cross, "y_noise_cross", ndim=1)
         if self._cross.shape != (p,):
-            raise ArgumentError(f"y_noise_cross must have {p} entries, got {len(self._cross)}")
+            raise ArgumentError(f"y_noise_cross must have length {p}, got {len(self._cross)}")
         self.noise_free: Flags = np.diag(self.noise_cov) == 0.0
         directions, cumulants = _fourth_components(fourth_directions, fourth_cumulants, p)
         self._fourth = directions, _response_part(fourth_response, len(cumulants)), cumulants
@@ -382,6 +382,6 @@ def _response_part(response: ArrayLike | None, count: int) -> Floats:
     parts = check_array(response, "fourth_response", ndim=1)
     if parts.shape != (count,):
         raise ArgumentError(
-            f"fourth_response must have {count} entries, one for each fourth cumulant, got {len(parts)}"
+            f"fourth_response must have length {count}, one entry for each fourth cumulant, got {len(parts)}"
         )
     return parts

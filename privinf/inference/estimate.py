@@ -214,7 +214,7 @@ class Estimate:
             if self.terms is None
             else "only the total covariance was estimated, see `variance_formula`"
         )
-        reason = self.weak_reason or unknown
+        reason = self.weak_reason.removeprefix("no intervals: ") or unknown
         raise NotAvailableError(
             f"the noise part of the covariance is not available. {reason[:1].upper()}{reason[1:]}"
         )
@@ -348,7 +348,7 @@ def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     if len(labels) != p:
         raise ArgumentError(f"names must have {p} labels, one for each coefficient, got {len(labels)}")
     if len(set(labels)) != p:
-        raise ArgumentError(f"names must not repeat: {', '.join(labels)}")
+        raise ArgumentError(f"names= must not repeat a name: {', '.join(labels)}")
     return labels
 
 

@@ -26,12 +26,12 @@ ALIKE = {
 }
 SEPARATED = {
     "binomial": (
-        "coefficients may be infinite, because {} the outcomes 0 and 1: leave out these columns, or merge "
+        "coefficients may be infinite, because {} the outcomes 0 and 1: leave such columns out, or merge "
         "levels of their factors"
     ),
     "poisson": (
         "coefficients may be infinite, because all counts that would identify {} are zero: "
-        "leave out these columns, or merge levels of their factors"
+        "leave such columns out, or merge levels of their factors"
     ),
 }
 

@@ -30,13 +30,15 @@ SHRINK = 0.75  # factor by which each of a half of them is nearer to the quantil
 SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detected of it
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
-CLIP_NOTE = (
-    "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean by {:.3g} down "
-    "and {:.3g} up."
-)
+CLIP_NOTE = "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean by {}."
+NO_CLIP_SHIFT = "Values are clipped to [{:.6g}, {:.6g}]; the interval is for the mean of the clipped values."
 FAR_VALUES = (
     "The interval does not allow for undetected values much farther out; if all that may be outside the "
-    "limits were at the public bounds, the mean would shift by {:.3g} down or {:.3g} up."
+    "limits were at the public bounds, the mean would shift by {}."
+)
+NO_FAR_VALUES = (
+    "The noisy counts give no sign of values between the limits and the public bounds, so clipping to the "
+    "limits is not expected to change the mean."
 )
 CLIP_COUNTS = "By noisy counts, from which the limits were chosen, of {} values {}."
 PUBLIC_LIMITS = "Both limits are public bounds, because noisy counts gave no reason for narrower limits."
@@ -350,11 +352,24 @@ class MeanClip:
 
     def note(self, n: int) -> str:
         """Return a sentence about its effect."""
-        return CLIP_NOTE.format(self.low, self.high, *self.share(n))
+        shift = _directions(self.share(n), " and ")
+        return (CLIP_NOTE if shift else NO_CLIP_SHIFT).format(self.low, self.high, shift)
 
     def caution(self, n: int) -> str:
         """Return a sentence about values that the interval does not allow for."""
-        return FAR_VALUES.format(*self.worst(n))
+        shift = self.worst_shift(n)
+        return FAR_VALUES.format(shift) if shift else NO_FAR_VALUES
+
+    def worst_shift(self, n: int) -> str:
+        """Return the shifts of `worst` that are not zero, for a sentence; empty if both are."""
+        return _directions(self.worst(n), " or ")
+
+    def changed(self) -> str:
+        """Return how many values the clip may have changed, for a sentence."""
+        sides = zip(self.most, ("below", "above"), strict=True)
+        return " and ".join(
+            f"{math.ceil(most)} values {side} the limits" for most, side in sides if most > 0.0
+        )
 
     def counts(self, n: int) -> str:
         """Return a sentence about how many of n values may be beyond the limits."""
@@ -369,6 +384,12 @@ class MeanClip:
     def hides(self, n: int, half: float) -> bool:
         """Return whether undetected rows could move the mean by more than an interval's half-length."""
         return max(self.worst(n)) > half
+
+
+def _directions(shifts: tuple[float, float], joint: str) -> str:
+    """Return a shift down and one up for a sentence, without those that are zero."""
+    named = zip(shifts, ("down", "up"), strict=True)
+    return joint.join(f"{shift:.3g} {direction}" for shift, direction in named if shift > 0.0)
 
 
 def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:

@@ -199,7 +199,7 @@ class ScoreSet:
     def mapped(self, factor: float, shift: float = 0.0) -> ScoreSet:
         """Return the set of ``factor * value + shift``, factor nonzero: other units."""
         if factor == 0.0:
-            raise ArgumentError("factor must not be zero")
+            raise ArgumentError("factor= must not be zero")
         ends = [sorted((low * factor + shift, high * factor + shift)) for low, high in self.pieces]
         return ScoreSet(tuple(sorted((low, high) for low, high in ends)), self.level, self.df)
 
@@ -264,7 +264,7 @@ def score_sets(
     p = under_test.shape[0]
     requested = range(p) if columns is None else columns
     if not all(0 <= column < p for column in requested):
-        raise ArgumentError(f"columns must be integers from 0 to {p - 1}")
+        raise ArgumentError(f"columns= must hold integers from 0 to {p - 1}")
     tensor = system.tensor()
     if not tensor[:-1].any() and not tensor[:, :-1].any():
         return tuple(_ellipse_set(system, tensor[-1, -1], under_test, column, alpha) for column in requested)

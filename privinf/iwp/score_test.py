@@ -189,8 +189,8 @@ def restricted_point(system: ExampleScores, null: Restriction, free: Floats | No
         path = newton(_Nuisances(system, null), c)
         if path.reason:
             raise ConvergenceError(
-                "no solution was found for the coefficients that are not tested under this null "
-                "hypothesis: test all coefficients jointly, or use a less extreme null value"
+                "with the tested coefficients at their null values, no solution was found for the other "
+                "coefficients: test all coefficients jointly, or use a less extreme null value"
             )
         c = path.point
     theta = null.at(c)

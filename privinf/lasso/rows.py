@@ -180,7 +180,9 @@ def lasso_limits(
     """Return the public bounds of arrays, with a response that is never clipped; 0 and 1 if binomial."""
     binomial = check_choice(family, LassoFamily, "family") == "binomial"
     if binomial and y_bounds is not None:
-        raise ArgumentError("y_bounds= is for family='gaussian': a binomial response is 0 or 1")
+        raise ArgumentError(
+            "y_bounds= is for family='gaussian': a binomial response is 0 or 1; leave y_bounds= out"
+        )
     if y_bounds is None and not binomial:
         raise SchemaError(PROTECTED)
     if (x_bound is None) == (bounds is None):

@@ -379,7 +379,9 @@ def _check_roster(source: Source, alignment: Alignment, id: str, roster: object)
     if roster_alignment.sha256 == alignment.sha256:
         return
     missing, extra = compare(_reader(source, id), _reader(roster_source, id))
+    counts = [f"{missing} of the roster's ids are missing"] * (missing > 0 or extra == 0)
+    counts += [f"{extra} ids are not in the roster"] * (extra > 0)
     raise AlignmentError(
         f"the ids of {source.name} are not the ids of the roster (the agreed list of ids). "
-        f"In the table, {missing} of the roster's ids are missing, and {extra} ids are not in the roster"
+        f"In the table, {', and '.join(counts)}"
     )

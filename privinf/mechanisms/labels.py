@@ -73,9 +73,9 @@ def coded(column: pd.Series[Any], name: str) -> Integers:
 def mixed(kinds: Iterable[str], name: str) -> SchemaError:
     """Return the error of labels of several types."""
     return SchemaError(
-        f"{name} holds {' and '.join(sorted(kinds))}. The same label in two types would be "
-        "counted as two labels. Read the whole column as one type, for example as text with "
-        f"pd.read_csv(..., dtype={{...: str}})"
+        f"{name} holds {' and '.join(sorted(kinds))}, which are values of different types. One label in two "
+        "types would be counted as two labels: read the whole column as one type, for example as text with "
+        "pd.read_csv(..., dtype={...: str})"
     )
 
 

@@ -35,7 +35,7 @@ SEVERAL_ROWS = (
     "one {0} may have up to {1} rows, which are not independent: pass data with one row "
     "per {0}, or fit pi.MomentOLS"
 )
-PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass delta=0 or noise='laplace'"
+PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
 
 
 @error_boundaries

@@ -79,7 +79,9 @@ class TopK(Released):
     def __float__(self) -> float:
         """Return the value where one was released, as by `private_max`."""
         if self.values is None or self.values.size != 1:
-            raise ArgumentError("this release is not a single number: read its attributes support and values")
+            raise ArgumentError(
+                "this release is not a single number: read its attributes `support` and `values`"
+            )
         return float(self.values.item())
 
     def dense(self) -> Floats:

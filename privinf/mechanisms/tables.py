@@ -26,9 +26,9 @@ ONCE = (
     "{} can be read only once, but this method reads the rows several times: write them to "
     "a Parquet file and pass its path, or pass privinf.open_rows(data, spool=True)"
 )
-UNPLACED = (
-    ". Since {} depends on the order of the rows, which spool=True does not keep, only the "
-    "Parquet file can be used here"
+ONCE_ORDERED = (
+    "{} can be read only once, but this method reads the rows several times, and {} depends on "
+    "their order: write them to a Parquet file and pass its path"
 )
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or pass a pandas DataFrame"
 
@@ -155,7 +155,7 @@ class StreamSource(Source):
 
 def read_once(name: str, by_places: str = "") -> NotAvailableError:
     """Return the error of a stream that is read again, possibly by code that uses the places of rows."""
-    return NotAvailableError(ONCE.format(name) + (UNPLACED.format(by_places) if by_places else ""))
+    return NotAvailableError(ONCE_ORDERED.format(name, by_places) if by_places else ONCE.format(name))
 
 
 def source_of(data: Table) -> Source:

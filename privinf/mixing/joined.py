@@ -141,8 +141,8 @@ def _check_agreement(first: Release, second: Release) -> None:
             names = party_noise_model(first)["party"] or 1, party_noise_model(second)["party"] or 2
             parties = f"parties {names[0]!r} and {names[1]!r}"
             raise AlignmentError(
-                f"{parties} do not agree in {WORDS.get(key, key)}, so their releases were not made with "
-                "the same plan: all parties must release again with one plan"
+                f"{parties} did not use the same {WORDS.get(key, key)}, so their releases do not have the "
+                "same plan: all parties must release again with one plan"
             )
     if "ones" in first.arrays and not np.array_equal(first.arrays["ones"], second.arrays["ones"]):
         name = party_noise_model(second)["party"]
@@ -336,7 +336,7 @@ def regression_options(
         )
     if not debias and target != "population":
         raise ArgumentError(
-            f"target={target!r} determines intervals, but a plain fit (debias=False) has no "
+            f"target={target!r} affects only intervals, but a plain fit (debias=False) has no "
             "intervals: leave target= out"
         )
     if shrink and (method != "random-mixing" or design.constant is None):

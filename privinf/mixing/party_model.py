@@ -407,8 +407,8 @@ class PartyModel(Model[PartyModelOptions]):
         )
         if self._release is not None and spending:
             raise ArgumentError(
-                f"{', '.join(spending)} cannot be passed, because this model was built from releases, "
-                "which fixed their noise and cost"
+                f"{', '.join(f'{name}=' for name in spending)} cannot be passed, because this model "
+                "was built from releases, which fixed their noise and cost"
             )
         joined = join(self.release(**spending)) if self._release is None else self._release
         return with_covariance(self._regression(joined, design, regression), covariance)

@@ -183,7 +183,9 @@ class MixedResampling(Resampling):
     @property
     def _released_rows(self) -> Release:
         if self.inference.context.release is None:
-            raise NotAvailableError("this result was stored without the released rows, which are needed here")
+            raise NotAvailableError(
+                "this method needs the released rows, and this result was saved without them"
+            )
         return self.inference.context.release
 
     def _resolved(self, root: Floats, rng: np.random.Generator) -> Resolve:

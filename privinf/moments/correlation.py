@@ -88,7 +88,8 @@ class MeanMoments:
         design = release.design
         if design.constant is None:
             raise NotAvailableError(
-                "means and correlations are not available, because the released model has no constant"
+                "means and correlations are not available, because the released model has no constant: "
+                "make a new release with a constant"
             )
         if design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
@@ -249,8 +250,8 @@ class PairCorrelations(PortableTable):
         """Cautions about intervals."""
         weak = self.table["weak"]
         text = (
-            f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1]: make "
-            "the release with a larger privacy budget"
+            f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1], "
+            "all possible values: make a new release with a larger privacy budget"
         )
         return ((WeakIdentificationWarning, text),) if weak.any() else ()
 

@@ -115,8 +115,8 @@ class FittedResult(Cautious):
         strength = self._context.identification
         if strength is None:
             raise NotAvailableError(
-                "identification is not available: this estimator has no statistic of the strength of "
-                "identification"
+                f"identification is not available: this fit of {self._context.model} has no statistic that "
+                "measures how strongly the noisy release identifies the coefficients"
             )
         return strength
 

@@ -318,8 +318,8 @@ class Inference:
         cov = self.context.sampling_cov
         if cov is None:
             raise NotAvailableError(
-                "bse_sampling: the standard error without privacy noise cannot be estimated, because the "
-                "noise is too strong or the method has no estimate of it"
+                "bse_sampling is not available: this method does not estimate standard errors without "
+                "privacy noise, or the noise is too strong to estimate them"
             )
         variances = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
         return self.labelled(np.sqrt(variances), "bse_sampling")

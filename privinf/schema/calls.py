@@ -116,7 +116,7 @@ def _contrast(node: ast.expr | None, levels: tuple[Level, ...], code: str) -> tu
         if word is None:
             raise SchemaError(f"{code!r}: the coding {kind} takes no argument")
         raise SchemaError(
-            f"{code!r}: argument {word} of the coding must be one of the declared levels {list(levels)}"
+            f"{code!r}: {word}= of the coding must be one of the declared levels {list(levels)}"
         )
     return kind, level
 

@@ -49,7 +49,10 @@ class Interval:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise SchemaError("the expression is not finite over the declared bounds of its columns")
+            raise SchemaError(
+                "the expression is not finite over the declared bounds of its columns: change "
+                "these bounds, or the expression"
+            )
         if self.low > self.high:
             raise SchemaError("the lower bound of the expression exceeds its upper bound")
 
@@ -106,8 +109,8 @@ class Interval:
         if self.low <= domain_start if open_end else self.at_least(domain_start).low < domain_start:
             relation = "above" if open_end else "of at least"
             raise SchemaError(
-                f"the function is only defined for values {relation} {domain_start:g}: declare bounds "
-                "in this range for its columns"
+                f"a function in the formula is only defined for values {relation} {domain_start:g}: declare "
+                "bounds for its columns that keep its argument in this range"
             )
         return self.at_least(domain_start).images(function)
 

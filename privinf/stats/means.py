@@ -53,10 +53,9 @@ SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also
 DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
-    "clipping may have changed up to {:.0f} values below the limits and {:.0f} values "
-    "above them, of {} values; the interval extrapolates the tails. It does not cover a "
-    "few extreme values, which could move the mean by {:.3g} down or {:.3g} up. Tighter "
-    "bounds make the interval rely less on this assumption"
+    "clipping may have changed {} (of {} values); the interval extrapolates the tails. It does "
+    "not cover a few extreme values, which could move the mean by {}. Tighter bounds make "
+    "the interval rely less on this extrapolation"
 )
 POPMEAN_BEYOND = (
     "popmean is outside the bounds to which values are clipped, so the test rejects it for any "
@@ -401,7 +400,7 @@ def _mean(
         estimate = described(release, chosen, level=level)
         low, high = estimate.confidence_interval(level)
         if chosen.hides(estimate.nobs, 0.5 * (high - low)):
-            unseen = UNSEEN.format(*chosen.most, estimate.nobs, *chosen.worst(estimate.nobs))
+            unseen = UNSEEN.format(chosen.changed(), estimate.nobs, chosen.worst_shift(estimate.nobs))
             return replace(estimate, cautions=base.warn_of(((HeavyTailWarning, unseen),)))
         return estimate
     release = request.release(

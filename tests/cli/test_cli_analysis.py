@@ -89,10 +89,10 @@ def test_single_rows_are_fitted_by_their_own_models(study):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (["--seed", "4"], "do not agree in seed"),
-        (["--k", "60"], "do not agree in k"),
-        (["--kind", "signs", "--k", "70"], "do not agree in k"),
-        (["--epsilon", "41"], "do not agree in"),
+        (["--seed", "4"], "did not use the same seed"),
+        (["--k", "60"], "did not use the same k"),
+        (["--kind", "signs", "--k", "70"], "did not use the same k"),
+        (["--epsilon", "41"], "did not use the same"),
     ],
 )
 def test_releases_of_other_plans_are_not_joined(change, word, released):
@@ -111,7 +111,7 @@ def test_other_people_are_seen_at_the_join(study):
     (study.folder / "other.csv").write_text(text)
     assert study.release("a", "other.csv").exit_code == 0
     assert study.release("b", "b.parquet").exit_code == 0
-    study.refused(study.run("join", "a.npz", "b.npz", "--out", "joined.npz"), "do not agree in ids")
+    study.refused(study.run("join", "a.npz", "b.npz", "--out", "joined.npz"), "did not use the same ids")
 
 
 def test_the_plan_is_insisted_on(released):

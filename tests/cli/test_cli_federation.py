@@ -347,7 +347,10 @@ def test_other_plans(tmp_path):
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nseed = 3\n', "--simulation"),
         (f'model = "MomentOLS"\n{FIT}epsilon = "1"\n', "epsilon must be a number"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "'famly' is not a key of a plan"),
-        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n', "family is available only for"),
+        (
+            f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n',
+            "the key 'family' is available only for",
+        ),
         (
             f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n',
             "has 'margins', which is not an option",
@@ -361,7 +364,7 @@ def test_other_plans(tmp_path):
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[args]\nbound = 1.0\n', "is only for a statistic"),
         (
             f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n',
-            "checkpoint is available only for",
+            "the key 'checkpoint' is available only for",
         ),
         ("model = ", "not a valid TOML file"),
     ],

@@ -127,7 +127,7 @@ def test_a_site_that_came_back_is_not_charged_twice(tmp_path):
     calls = {"0": [3], "1": []}
     inner._failing = ({name: frozenset(at) for name, at in calls.items()}, {"1": frozenset([3])})
     settings = {"epsilon": 2.0, "delta": 1e-6, "rng": 0, "checkpoint": tmp_path}
-    with pytest.raises(AlignmentError, match="site '0', '1' did not answer"):
+    with pytest.raises(AlignmentError, match="sites '0', '1' did not answer"):
         model.fit(**settings)
     fit = model.fit(**settings)
     assert {len(site.ledger) for site in inner._sites.values()} == {len(fit.privacy.entries)}

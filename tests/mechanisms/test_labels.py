@@ -80,7 +80,9 @@ def test_labels_of_several_types_are_refused_by_their_types(kinds, form):
             )
             else labels
         )
-    with pytest.raises(SchemaError, match=f"the column holds {kinds}. The same label") as told:
+    with pytest.raises(
+        SchemaError, match=f"the column holds {kinds}, which are values of different types"
+    ) as told:
         coded(labels, "the column")
     assert "17" not in str(told.value)
 

@@ -372,7 +372,7 @@ def test_a_mutant_that_rounds_up_at_the_ball_passes_it(monkeypatch):
         ("total", {"constant": 0.5}, "constant"),
         ("total", {"coefficients": np.zeros(P)}, "has no argument"),
         ("total", {"support": np.array([0]), "beta": np.zeros(1)}, "has no argument"),
-        ("residual", {"coefficients": np.zeros(P - 1)}, "coefficients of the statistic has"),
+        ("residual", {"coefficients": np.zeros(P - 1)}, "'coefficients' of the statistic has"),
         ("residual", {"residual_clip": 0.0}, "residual_clip"),
         ("residual", {"response_bound": 1.0}, "has no argument"),
     ],

@@ -327,7 +327,7 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
     refused("adapt_bounds=", lambda: ols.fit(mu=1.0, adapt_bounds=True))
     refused("needs the rows", lambda: ols.fit(mu=1.0, checkpoint=str(tmp_path / "fit")))
     refused("No intervals", lambda: ols.fit(mu=1e-4))
-    refused("too few rows for intervals", lambda: ols.fit(mu=1e-4, intervals="optional"))
+    refused("too few rows, or too small a budget", lambda: ols.fit(mu=1e-4, intervals="optional"))
     for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
         refused("leave push_down", fit(f"y ~ {term}"))
     refused("or adds no noise", fit("y ~ x", epsilon=np.inf))

@@ -356,10 +356,10 @@ def test_joint_limit_is_asked_for_all_parties_before_any_row_is_read():
 def test_releases_of_different_plans_do_not_join():
     base = model(n=2000).release(epsilon=1.0, delta=1e-5, rng=0)
     for options, words in (
-        ({"k": 33}, "agree in k"),
-        ({"kind": "signs"}, "agree in kind"),
-        ({"seed": 5}, "agree in seed"),
-        ({"intercept": False}, "agree in"),
+        ({"k": 33}, "use the same k"),
+        ({"kind": "signs"}, "use the same kind"),
+        ({"seed": 5}, "use the same seed"),
+        ({"intercept": False}, "use the same"),
     ):
         other = model(n=2000, **options).release(epsilon=1.0, delta=1e-5, rng=0)
         with pytest.raises(errors.AlignmentError, match=words):
@@ -405,9 +405,13 @@ def test_mixed_rows_are_drawn_again(target, tmp_path):
     r.save(tmp_path / "none.npz", records=False)
     without = pi.load_results(tmp_path / "none.npz")
     for method in ("multiplier", "pairs"):
-        with pytest.raises(errors.NotAvailableError, match="stored without the released rows"):
+        with pytest.raises(
+            errors.NotAvailableError, match="needs the released rows, and this result was saved without"
+        ):
             without.bootstrap(method=method)
-    with pytest.raises(errors.NotAvailableError, match="stored without the released rows"):
+    with pytest.raises(
+        errors.NotAvailableError, match="needs the released rows, and this result was saved without"
+    ):
         without.simultaneous(method="multiplier")
 
 

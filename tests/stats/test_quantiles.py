@@ -146,10 +146,11 @@ def test_spikes_are_counted_among_what_may_be_cut():
         down, up = made.clip.worst(N)
         assert np.mean(x - np.clip(x, made.clip.low, made.clip.high)) < up
         message, notes = str(seen[0].message), " ".join(made.notes)
-        assert f"{made.clip.most[1]:.0f} values above" in message
-        assert f"below the limits and {made.clip.most[1]:.0f} above" in notes
+        assert f"{math.ceil(made.clip.most[1])} values above" in message
+        assert f"at most {math.ceil(made.clip.most[1])} may be above the upper limit" in notes
         for text in (message, notes):
-            assert f"{down:.3g} down or {up:.3g} up" in text
+            assert f"{up:.3g} up" in text
+            assert (f"{down:.3g} down or" in text) == (down > 0.0)
 
 
 def test_a_clip_that_cuts_nothing_is_not_warned_of():

@@ -485,7 +485,9 @@ class SecureServer(TrustedServer):
         """Return the remaining sites after some fell silent."""
         remaining = [name for name in names if name not in silent]
         if self._missing == "raise" or len(remaining) < 2:
-            raise AlignmentError(f"site {', '.join(map(repr, silent))} did not answer")
+            raise AlignmentError(
+                f"{'site' if len(silent) == 1 else 'sites'} {', '.join(map(repr, silent))} did not answer"
+            )
         for name in silent:
             self._rows.pop(name, None)
         return remaining

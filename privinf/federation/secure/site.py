@@ -214,8 +214,8 @@ def check_room(terms: SumTerms, rows: int, bound: float) -> None:
     largest = rows * bound / terms.grid + NOISE_SDS * terms.sigma + 1.0
     if not largest < 2.0**63 / len(terms.roster):
         raise SensitivityError(
-            "the sum could exceed 64 bits in these fixed-point numbers; the analyst can spend less or pass a "
-            "smaller grid_bits= to SecureServer"
+            "the sum could exceed 64 bits, because its numbers are rounded too finely; the analyst can pass "
+            "a smaller grid_bits= to SecureServer, or use more noise (a smaller budget), for coarser rounding"
         )
 
 

@@ -65,8 +65,8 @@ TOO_FEW = (
     "by {:.1f} (root mean square). Keep fewer columns, or increase the budget"
 )
 TOO_RARE = (
-    "one of the two outcomes is too rare for this budget (rate {:.2g}; the noise of the "
-    "rate has standard deviation {:.2g}): increase the budget, or use more rows"
+    "one of the two outcomes is too rare for this budget (the noisy rate of the response is {:.2g}, and its "
+    "noise has standard deviation {:.2g}): increase the budget, or use more rows"
 )
 SHAKY_SIGN = "the noise of the last step moves the linear predictor by {:.1f} (root mean square)"
 UNSETTLED_SIGN = "the iterations did not converge (the last step was large)"

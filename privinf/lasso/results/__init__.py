@@ -72,8 +72,8 @@ OUTSIDE = (
     "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}, because the noise hides the slope of the score; pass fewer targets, a "
-    "larger budget, or other shares= (this fit's budget is spent)"
+    "no interval for {}, because the noise is too large to estimate the slope or the variance of the "
+    "score; in a new fit, pass fewer targets, a larger budget, or other shares="
 )
 NONE_SELECTED = (
     "no column stands out from the noise, so none was selected and the budget for "

@@ -84,8 +84,8 @@ class MixingMatrix:
             raise ArgumentError(f"n={self.n} people are too many: pass at most 2**40")
         if self.k > self.n:
             raise ArgumentError(
-                f"k={self.k} is too large: pass at most n={self.n} (people), because k counts random "
-                "linear combinations of their rows"
+                f"k={self.k} (number of random sums over people) is too large: pass at most n={self.n}, the "
+                "number of people"
             )
         if self.seed >= 2**64:
             raise ArgumentError(f"seed={self.seed} must be below 2**64")

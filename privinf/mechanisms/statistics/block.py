@@ -348,7 +348,7 @@ def check_sizes(args: Args) -> None:
             )
         if not fits:
             raise ArgumentError(
-                f"argument {name} of the statistic must hold numbers of absolute value at most {LARGEST:g}"
+                f"argument {name!r} of the statistic must hold numbers of absolute value at most {LARGEST:g}"
             )
 
 
@@ -359,7 +359,7 @@ def vector(args: Args, name: str, size: int | None = None) -> Floats:
     entries = check_array(args[name], name, ndim=1)
     if size is not None and len(entries) != size:
         raise ArgumentError(
-            f"argument {name} of the statistic has {len(entries)} entries, but it needs {size}"
+            f"argument {name!r} of the statistic has {len(entries)} entries, but it needs {size}"
         )
     return entries
 
@@ -371,13 +371,14 @@ def positions(args: Args, name: str, columns: int) -> Integers:
     indices = np.asarray(args[name])
     if indices.ndim != 1 or indices.size > columns or (indices.size and indices.dtype.kind not in "iu"):
         raise ArgumentError(
-            f"argument {name} of the statistic must be a list of column numbers, each given once"
+            f"argument {name!r} of the statistic must be a list of column numbers, each given once"
         )
     if indices.size and (
         indices.min() < 0 or indices.max() >= columns or len(np.unique(indices)) < indices.size
     ):
         raise ArgumentError(
-            f"argument {name} of the statistic must hold distinct column numbers between 0 and {columns - 1}"
+            f"argument {name!r} of the statistic must hold distinct column numbers between 0 and "
+            f"{columns - 1}"
         )
     return indices.astype(np.int64)
 
@@ -391,7 +392,7 @@ def check_common(args: Args, columns: int) -> None:
     check_number(args.get("intercept", 0.0), "intercept")
     if "response" in args and whole_number(args, "response") >= columns:
         raise ArgumentError(
-            f"argument response of the statistic must be a column number between 0 and {columns - 1}"
+            f"argument 'response' of the statistic must be a column number between 0 and {columns - 1}"
         )
     if ("support" in args) != ("beta" in args):
         raise ArgumentError(

@@ -221,16 +221,16 @@ def _check_model(args: Args, columns: int) -> int:
     widest = used + ("offset" in args)
     if transform.shape[0] != used or not 1 <= transform.shape[1] <= widest:
         raise ArgumentError(
-            f"argument transform of the statistic must be a matrix with {used} rows, one for each "
+            f"argument 'transform' of the statistic must be a matrix with {used} rows, one for each "
             f"column, and with 1 to {widest} columns"
         )
     if "offset" in args:
         vector(args, "offset", transform.shape[1])
     if "exposure" in args and args["family"] != "poisson":
-        raise ArgumentError("argument exposure of the statistic can be used only with family='poisson'")
+        raise ArgumentError("argument 'exposure' of the statistic can be used only with family='poisson'")
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
-            raise ArgumentError(f"argument {name} of the statistic must be a column number below {columns}")
+            raise ArgumentError(f"argument {name!r} of the statistic must be a column number below {columns}")
     for name in {"score_bound", "curvature_bound", "weight_unit"} & set(args):
         positive(args, name)
     return int(transform.shape[1])
@@ -242,7 +242,7 @@ def _check_share(args: Args) -> float:
 
 def _start_summand(args: Args, columns: int) -> OneDirection:
     if not len(chosen := positions(args, "block", columns)):
-        raise ArgumentError("argument block of the statistic must contain at least one column number")
+        raise ArgumentError("argument 'block' of the statistic must contain at least one column number")
     positive(args, "radius")
     return OneDirection(size=len(chosen), share=_check_share(args), start=True)
 
@@ -296,7 +296,8 @@ def _score_summand(args: Args, columns: int) -> Ball:
     low = check_number(args.get("low", 0.0), "low", low=0.0)
     if not (top := positive(args, "high") - low) > 0.0:
         raise ArgumentError(
-            "argument high of the statistic (upper limit of the scores) must be larger than its argument low"
+            "argument 'high' of the statistic (upper limit of the scores) must be larger than its "
+            "argument 'low'"
         )
     return Ball(size=size, top=top, derivation=Derivations.LAYER_OF_SCORES)
 
@@ -321,8 +322,8 @@ def _meat_summand(args: Args, columns: int) -> Outer:
     middle, high, upper = _layers(args)
     if middle > high:
         raise ArgumentError(
-            "argument middle of the statistic (a limit of the scores) must not be larger than its "
-            "argument high"
+            "argument 'middle' of the statistic (a limit of the scores) must not be larger than its "
+            "argument 'high'"
         )
     return Outer(size=size, top=middle + upper * (high - middle))
 

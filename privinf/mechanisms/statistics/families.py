@@ -56,12 +56,12 @@ def check_glm(args: Args, columns: int) -> float:
     positive(args, "radius")
     if ("mean_cap" in args) != (family == "poisson"):
         raise ArgumentError(
-            "argument mean_cap of the statistic (largest mean) must be passed with "
+            "argument 'mean_cap' of the statistic (largest mean) must be passed with "
             "family='poisson', and with no other family"
         )
     if ("residual_clip" in args) != (family != "binomial"):
         raise ArgumentError(
-            "argument residual_clip of the statistic (largest residual) must be passed with "
+            "argument 'residual_clip' of the statistic (largest residual) must be passed with "
             "family='gaussian' or 'poisson', and with no other family"
         )
     if family == "poisson":

@@ -91,7 +91,7 @@ def _size(args: Args, columns: int) -> int:
     if "block" not in args:
         return columns
     if not len(chosen := positions(args, "block", columns)):
-        raise ArgumentError("argument block of the statistic must contain at least one column number")
+        raise ArgumentError("argument 'block' of the statistic must contain at least one column number")
     return len(chosen)
 
 
@@ -212,8 +212,8 @@ def _sketched_summand(args: Args, columns: int) -> Ball:
         batches = whole_number(args, "batches", minimum=1)
         if whole_number(args, "batch") >= batches or whole_number(args, "seed") >= 2**63:
             raise ArgumentError(
-                f"argument batch of the statistic must be smaller than batches={batches}, and its "
-                "argument seed smaller than 2^63"
+                f"argument 'batch' of the statistic must be smaller than batches={batches}, and its "
+                "argument 'seed' smaller than 2^63"
             )
     return Ball(size=size, top=_norm_of(args), derivation=Derivations.SKETCHED_SCORES)
 
@@ -231,14 +231,14 @@ def _sketch_size(args: Args, columns: int) -> int:
     count = whole_number(args, "probes", default=0)
     if basis.shape[0] != columns or not 1 <= basis.shape[1] + count <= columns:
         raise ArgumentError(
-            "argument basis (given directions) and probes (number of random directions) of the "
-            f"statistic must together give 1 to {columns} directions, and each column of basis "
+            "arguments 'basis' (given directions) and 'probes' (number of random directions) of the "
+            f"statistic must together give 1 to {columns} directions, and each column of 'basis' "
             f"needs {columns} entries"
         )
     if count:
         positive(args, "probe_scale")
         if whole_number(args, "probe_seed") >= 2**63:
-            raise ArgumentError("argument probe_seed of the statistic must be smaller than 2^63")
+            raise ArgumentError("argument 'probe_seed' of the statistic must be smaller than 2^63")
     return int(basis.shape[1]) + count
 
 

@@ -66,7 +66,8 @@ def layer_summand(args: Args, columns: int) -> Ball:
     low, high = ends(args)
     if not high > low:
         raise ArgumentError(
-            "argument high of the statistic (upper limit of the scores) must be larger than its argument low"
+            "argument 'high' of the statistic (upper limit of the scores) must be larger than its "
+            "argument 'low'"
         )
     return Ball(size=columns, top=high - low, derivation=Derivations.LAYER)
 
@@ -118,8 +119,8 @@ def width_of_forms(args: Args, columns: int) -> int:
     transform = check_array(args.get("transform", ()), "transform", ndim=2)
     if transform.shape[0] != len(positions(args, "columns", columns)):
         raise ArgumentError(
-            "argument transform of the statistic must be a matrix with one row for each column "
-            "number in its argument columns"
+            "argument 'transform' of the statistic must be a matrix with one row for each column "
+            "number in its argument 'columns'"
         )
     return int(transform.shape[1])
 
@@ -174,7 +175,7 @@ def _slopes_summand(args: Args, columns: int) -> Ball:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
-            f"argument targets of the statistic must contain {size} column numbers, one for each "
+            f"argument 'targets' of the statistic must contain {size} column numbers, one for each "
             "column of its matrix transform"
         )
     return Ball(size=size, top=positive(args, "norm"), derivation=Derivations.SHRUNK_PRODUCTS)

@@ -336,7 +336,7 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     positive(args, "norm")
     if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):
         raise ArgumentError(
-            f"argument constant of the statistic must be a column number below {columns}, and at "
+            f"argument 'constant' of the statistic must be a column number below {columns}, and at "
             "least one other column is needed"
         )
     if "public" in args:
@@ -348,13 +348,13 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
         check_number(args.get("weight_bound", 1.0), "weight_bound", low=SMALLEST)
         if "constant" in args or "bits" in args:
             raise ArgumentError(
-                "argument public of the statistic (number of public columns) cannot be combined with "
+                "argument 'public' of the statistic (number of public columns) cannot be combined with "
                 "constant or bits: leave constant and bits out"
             )
     elif any(name in args for name in _UNITS):
         raise ArgumentError(
             "the statistic has arguments about public columns, so it also needs its argument "
-            "public, the number of public columns"
+            "'public', the number of public columns"
         )
     return _public(args)
 

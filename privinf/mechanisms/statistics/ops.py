@@ -245,7 +245,7 @@ class SiteOp:
                 f"statistic {self.name!r}: only the site that holds the rows may set {listed}"
             )
         if unknown:
-            raise ArgumentError(f"statistic {self.name!r} has no argument {', '.join(map(repr, unknown))}")
+            raise ArgumentError(f"statistic {self.name!r} has no argument {' or '.join(map(repr, unknown))}")
         return self._tried(lambda: self._record_sensitivity(args, columns, rows))
 
     def _record_sensitivity(self, args: Args, columns: int, rows: int) -> RecordSensitivity:

@@ -133,7 +133,7 @@ def forms_of(args: Args, size: int) -> int:
     transform = check_array(args["transform"], "transform", ndim=2)
     if transform.shape[0] != size:
         raise ArgumentError(
-            f"argument transform of the statistic has {transform.shape[0]} rows, but {size} columns "
+            f"argument 'transform' of the statistic has {transform.shape[0]} rows, but {size} columns "
             "are used: the matrix transform needs one row for each of these columns"
         )
     return int(transform.shape[1])
@@ -222,7 +222,7 @@ def _slopes_summand(args: Args, columns: int) -> Ball:
     size = _targets_of(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
-            f"argument targets of the statistic must contain {size} column numbers, one for each "
+            f"argument 'targets' of the statistic must contain {size} column numbers, one for each "
             "column of its matrix transform"
         )
     positive(args, "residual_clip")
@@ -260,7 +260,9 @@ def residual_histogram(block: SiteBlock, args: Args) -> Floats:
 def _histogram_summand(args: Args, columns: int) -> ReplaceOnly:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
-        raise ArgumentError("argument edges of the statistic must hold positive numbers in increasing order")
+        raise ArgumentError(
+            "argument 'edges' of the statistic must hold positive numbers in increasing order"
+        )
     return ReplaceOnly(OneCell(cells=len(edges) + 1, derivation=Derivations.HISTOGRAM))
 
 

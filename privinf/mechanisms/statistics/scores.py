@@ -139,7 +139,7 @@ def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
     size = width_of_forms(args, columns)
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
-            f"argument targets of the statistic must contain {size} column numbers, one for each "
+            f"argument 'targets' of the statistic must contain {size} column numbers, one for each "
             "column of its matrix transform"
         )
     vector(args, "weights", size)
@@ -241,9 +241,9 @@ def _multiplier_summand(args: Args, columns: int) -> Box:
     check_choice(args.get("law"), MULTIPLIERS, "law")
     draws = whole_number(args, "draws", minimum=1)
     if draws > MOST_DRAWS:
-        raise ArgumentError(f"argument draws of the statistic must be at most {MOST_DRAWS}")
+        raise ArgumentError(f"argument 'draws' of the statistic must be at most {MOST_DRAWS}")
     if whole_number(args, "seed") >= 2**64:
-        raise ArgumentError("argument seed of the statistic must be smaller than 2^64")
+        raise ArgumentError("argument 'seed' of the statistic must be smaller than 2^64")
     top = positive(args, "clip") * positive(args, "residual_clip")
     if args["law"] == "gaussian":
         top *= positive(args, "multiplier_bound")

@@ -238,7 +238,7 @@ class Cells:
         increasing = bool((np.diff(thresholds) > 0.0).all())
         if not 1 <= len(thresholds) <= MOST_CELLS or thresholds[0] < 0.0 or not increasing:
             raise ArgumentError(
-                f"argument thresholds of the statistic must hold between 1 and {MOST_CELLS} nonnegative "
+                f"argument 'thresholds' of the statistic must hold between 1 and {MOST_CELLS} nonnegative "
                 "numbers in increasing order"
             )
         return cls(thresholds)

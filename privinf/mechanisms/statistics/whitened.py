@@ -222,12 +222,12 @@ def _check(args: Args, columns: int) -> None:
     vector(args, "theta", columns)
     if check_array(args.get("whitening", ()), "whitening", ndim=2).shape != (columns, columns):
         raise ArgumentError(
-            f"argument whitening of the statistic must be a matrix of shape ({columns}, {columns})"
+            f"argument 'whitening' of the statistic must be a matrix of shape ({columns}, {columns})"
         )
     if not isinstance(args.get("row_weights", False), (bool, np.bool_)):
         raise ArgumentError("row_weights must be True or False")
     if "constant" in args and whole_number(args, "constant") >= columns:
-        raise ArgumentError(f"argument constant of the statistic must be a column number below {columns}")
+        raise ArgumentError(f"argument 'constant' of the statistic must be a column number below {columns}")
     if args.get("quantity", "score") == "score":
         positive(args, "unit")
     if "residual_clip" in args:
