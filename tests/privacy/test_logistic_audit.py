@@ -16,6 +16,7 @@ from privinf.mechanisms.statistics.block import SiteBlock
 
 P, EDGE = 4, 2.0
 PRODUCTS, CURVED = "mechanisms.statistics.regression", "mechanisms.statistics.curved"
+SUMMANDS = "mechanisms.statistics.summands"
 SPARSE = {"support": np.array([0, 2]), "beta": np.array([0.8, -0.5]), "intercept": -1.0, "bound": 0.3}
 BESIDE = {
     "family": "binomial",
@@ -72,14 +73,12 @@ def test_no_climb_of_swaps_passes_the_charge(name, bits):
 
 
 def test_a_climb_sees_products_that_are_not_clipped():
-    with Mutant(PRODUCTS, "logistic_products", "clipped(x, bound), bound", "2.0 * x, bound").applied():
+    with Mutant(SUMMANDS, "Box.sum", "clipped(values, self.bound)", "2.0 * values").applied():
         assert swapped("logistic_products", np.random.default_rng(0)) > 1.5
 
 
 def test_a_pair_sees_half_a_charge():
-    with Mutant(
-        PRODUCTS, "_logistic_summand", 'positive(args, "bound")', '0.5 * positive(args, "bound")'
-    ).applied():
+    with Mutant(SUMMANDS, "Box.sensitivity", "l2=2.0 * norm", "l2=norm").applied():
         assert attained.complaints("logistic_products")
     assert not attained.complaints("logistic_products")
 
@@ -162,7 +161,7 @@ def test_a_whole_fit_that_spends_more_than_asked_is_seen():
     dear = Mutant(
         "lasso.binomial.thresholding",
         "sparse_logistic",
-        "budget.selection * size / picks",
+        "budget.selection * size / selections",
         "budget.selection",
     )
     for expected, broken in ((False, nullcontext()), (True, dear.applied())):

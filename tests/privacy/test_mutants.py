@@ -815,15 +815,20 @@ MUTANTS = {
         of_sizes("shrunk_sums"),
     ),
     "values outside at the price of one column's": (
-        Mutant("mechanisms.statistics.layers", "_outside_summand", "bound=1.0", "bound=size**-0.5"),
+        Mutant(
+            "mechanisms.statistics.summands",
+            "NonNegative.sensitivity",
+            "self.bound * math.sqrt(math.prod(self.shape))",
+            "self.bound",
+        ),
         of_sizes("columns_outside"),
     ),
     "values outside counted by how far": (
         Mutant(
-            "mechanisms.statistics.layers",
-            "columns_outside",
-            "outside.sum(axis=0)",
-            "(outside * 2.0).sum(axis=0)",
+            "mechanisms.statistics.summands",
+            "NonNegative.sum",
+            "np.minimum(values, self.bound, out=values)",
+            "2.0 * values",
         ),
         of_sizes("columns_outside"),
     ),

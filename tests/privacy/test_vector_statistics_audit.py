@@ -10,7 +10,7 @@ import privinf as pi
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.statistics import scores as vector_statistics
+from privinf.mechanisms.statistics import summands
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.schema import Design
@@ -102,7 +102,7 @@ def test_half_the_sensitivity_is_caught(op, monkeypatch):
 
 @pytest.mark.audit
 def test_a_vector_that_is_not_shrunk_is_caught(monkeypatch):
-    monkeypatch.setattr(vector_statistics, "clip_norms", lambda rows, norm: np.clip(rows, -norm, norm))
+    monkeypatch.setattr(summands, "clip_norms", lambda rows, norm: np.clip(rows, -norm, norm))
     result = audit(scores("product_vector", 800, far=FAR))
     assert result.exceeded, result
 

@@ -45,7 +45,7 @@ from privinf.mechanisms.statistics.summands import (
     Product,
     RowDirections,
     Square,
-    stated,
+    op_of_values,
 )
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import FULL_SCALE
@@ -202,7 +202,7 @@ def shrunk_sums(rows: RowReader, ball: Ball) -> tuple[Product]:
 
 
 def columns_outside(block: SiteBlock, args: Args) -> Floats:
-    """Return how many values of some columns lie outside their public bounds, shape (k,).
+    """Return 1 where the rows' values of some columns lie outside their public bounds, else 0, (rows, k).
 
     Those within a step of the grid of values, 2^-20 of half their range, do not count: a bound that single
     precision rounds does not clip.
@@ -215,7 +215,7 @@ def columns_outside(block: SiteBlock, args: Args) -> Floats:
         step = (high / 2.0 - low / 2.0) / FULL_SCALE
     step = np.where(np.isfinite(step), step, 0.0)
     outside = (x < low - step) | (x > high + step)
-    return np.asarray(outside.sum(axis=0), dtype=np.float64)
+    return np.asarray(outside, dtype=np.float64)
 
 
 def _outside_summand(args: Args, columns: int) -> NonNegative:
@@ -232,10 +232,10 @@ LAYER_OPS: dict[str, SiteOp] = named(
         terms=shrunk_sums,
         arguments=(*COMMON, "columns", "norm"),
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.COLUMNS_OUTSIDE,
-        function=columns_outside,
-        sensitivity=stated(_outside_summand),
+        summand=_outside_summand,
+        values=columns_outside,
         arguments=(*COMMON, "columns"),
     ),
     op_of_terms(

@@ -59,9 +59,10 @@ from privinf.mechanisms.statistics.summands import (
     OneCell,
     Outer,
     ReplaceOnly,
+    op_of_values,
     stated,
 )
-from privinf.typing import Floats
+from privinf.typing import Floats, Integers
 from privinf.validation import check_array
 from privinf.wire import Derivations, Statistics
 
@@ -69,11 +70,10 @@ from privinf.wire import Derivations, Statistics
 
 
 def clipped_products(block: SiteBlock, args: Args) -> Floats:
-    """Return sum clip(x_j r, B) over the block, shape (p,)."""
-    bound = float(args["bound"])
+    """Return x_j r of the rows, shape (rows, p); the sum has them clipped to [-B, B]."""
     x = block.columns(args)
     x *= block.residual(args, args.get("residual_clip"))[:, None]
-    return cut_sum(clipped(x, bound), bound, args)
+    return x
 
 
 def _products_summand(args: Args, columns: int) -> Box:
@@ -84,7 +84,7 @@ def _products_summand(args: Args, columns: int) -> Box:
 
 
 def logistic_products(block: SiteBlock, args: Args) -> Floats:
-    """Return sum clip(x_j, B / q) e over the block, shape (p,)."""
+    """Return clip(x_j, B / q) e of the rows, shape (rows, p)."""
     bound = float(args["bound"])
     x = block.columns(args)
     eta = np.full(len(block), float(args.get("intercept", 0.0)))
@@ -94,7 +94,7 @@ def logistic_products(block: SiteBlock, args: Args) -> Floats:
     largest = (bound / np.maximum(mean, 1.0 - mean))[:, None]
     np.minimum(np.maximum(x, -largest, out=x), largest, out=x)
     x *= (np.clip(block.outcome(), 0.0, 1.0) - mean)[:, None]
-    return cut_sum(clipped(x, bound), bound, args)
+    return x
 
 
 def _logistic_summand(args: Args, columns: int) -> Box:
@@ -161,7 +161,7 @@ def union_gram(block: SiteBlock, args: Args) -> Floats:
     return np.asarray((a.T @ a)[rows, columns] * unit**2 * factors, dtype=np.float64)
 
 
-def _gram_summand(args: Args, columns: int) -> ReplaceOnly:
+def _gram_summand(args: Args, columns: int) -> ReplaceOnly[Outer]:
     size = _targets_of(args, columns)
     entry = positive(args, "bound")
     top = math.inf if args.get("norm") is None else positive(args, "norm")
@@ -240,7 +240,7 @@ def score_variances(block: SiteBlock, args: Args) -> Floats:
     return cut_sum(np.square(u, out=u), (float(args["clip"]) * bound) ** 2, args)
 
 
-def _variances_summand(args: Args, columns: int) -> ReplaceOnly:
+def _variances_summand(args: Args, columns: int) -> ReplaceOnly[NonNegative]:
     size = _targets_of(args, columns)
     top = (positive(args, "clip") * positive(args, "residual_clip")) ** 2
     derivation = Derivations.SCORE_VARIANCES
@@ -250,14 +250,13 @@ def _variances_summand(args: Args, columns: int) -> ReplaceOnly:
 # Residuals.
 
 
-def residual_histogram(block: SiteBlock, args: Args) -> Floats:
-    """Return counts of |r| below the first edge, between edges, and from the last one on."""
+def residual_histogram(block: SiteBlock, args: Args) -> Integers:
+    """Return the cell of |r| of the rows: below the first edge, between edges, or from the last one on."""
     edges = np.asarray(args["edges"], dtype=np.float64)
-    cells = np.searchsorted(edges, np.abs(block.residual(args)), side="right")
-    return np.bincount(cells, minlength=len(edges) + 1).astype(np.float64)
+    return np.searchsorted(edges, np.abs(block.residual(args)), side="right")
 
 
-def _histogram_summand(args: Args, columns: int) -> ReplaceOnly:
+def _histogram_summand(args: Args, columns: int) -> ReplaceOnly[OneCell]:
     edges = vector(args, "edges")
     if len(edges) == 0 or edges[0] <= 0.0 or not (np.diff(edges) > 0.0).all():
         raise ArgumentError(
@@ -267,21 +266,19 @@ def _histogram_summand(args: Args, columns: int) -> ReplaceOnly:
 
 
 def squared_residuals(block: SiteBlock, args: Args) -> Floats:
-    """Return sum psi_R(r)^2, shape (1,)."""
-    bound = float(args["residual_clip"])
-    r = block.residual(args, bound)
-    return cut_sum(np.square(r, out=r), bound**2, args)[None]
+    """Return psi_R(r)^2 of the rows, shape (rows,)."""
+    r = block.residual(args, float(args["residual_clip"]))
+    return np.square(r, out=r)
 
 
-def _squares_summand(args: Args, columns: int) -> ReplaceOnly:
+def _squares_summand(args: Args, columns: int) -> ReplaceOnly[NonNegative]:
     top = positive(args, "residual_clip") ** 2
     return ReplaceOnly(NonNegative(shape=(1,), bound=top, derivation=Derivations.SQUARED_RESIDUALS))
 
 
 def residual_sum(block: SiteBlock, args: Args) -> Floats:
-    """Return sum psi_R(r), shape (1,)."""
-    bound = float(args["residual_clip"])
-    return cut_sum(block.residual(args, bound), bound, args)[None]
+    """Return r of the rows, shape (rows,); the sum has them clipped to [-R, R]."""
+    return block.residual(args)
 
 
 def _residual_sum_summand(args: Args, columns: int) -> Box:
@@ -292,9 +289,8 @@ def _residual_sum_summand(args: Args, columns: int) -> Box:
 
 
 def column_sums(block: SiteBlock, args: Args) -> Floats:
-    """Return sum clip(x_j, c) of some columns, shape (k,)."""
-    bound = float(args["bound"])
-    return cut_sum(clipped(block.columns(args, np.asarray(args["columns"])), bound), bound, args)
+    """Return some columns of the rows, shape (rows, k); the sum has them clipped to [-c, c]."""
+    return block.columns(args, np.asarray(args["columns"]))
 
 
 def _column_sums_summand(args: Args, columns: int) -> Box:
@@ -303,10 +299,9 @@ def _column_sums_summand(args: Args, columns: int) -> Box:
 
 
 def column_squares(block: SiteBlock, args: Args) -> Floats:
-    """Return sum clip(x_j, c)^2 of some columns, shape (k,)."""
-    bound = float(args["bound"])
-    x = clipped(block.columns(args, np.asarray(args["columns"])), bound)
-    return cut_sum(np.square(x, out=x), bound**2, args)
+    """Return clip(x_j, c)^2 of some columns of the rows, shape (rows, k)."""
+    x = clipped(block.columns(args, np.asarray(args["columns"])), float(args["bound"]))
+    return np.square(x, out=x)
 
 
 def _column_squares_summand(args: Args, columns: int) -> NonNegative:
@@ -319,10 +314,10 @@ def _column_squares_summand(args: Args, columns: int) -> NonNegative:
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SPARSE_OPS: dict[str, SiteOp] = named(
-    SiteOp(
+    op_of_values(
         name=Statistics.CLIPPED_PRODUCTS,
-        function=clipped_products,
-        sensitivity=stated(_products_summand),
+        summand=_products_summand,
+        values=clipped_products,
         arguments=(*COMMON, "bound", "residual_clip"),
         wide=True,
     ),
@@ -333,10 +328,10 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         arguments=(*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.LOGISTIC_PRODUCTS,
-        function=logistic_products,
-        sensitivity=stated(_logistic_summand),
+        summand=_logistic_summand,
+        values=logistic_products,
         arguments=(*COMMON, "bound"),
         wide=True,
     ),
@@ -364,34 +359,34 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         sensitivity=stated(_variances_summand),
         arguments=_TARGETS,
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.RESIDUAL_HISTOGRAM,
-        function=residual_histogram,
-        sensitivity=stated(_histogram_summand),
+        summand=_histogram_summand,
+        values=residual_histogram,
         arguments=(*COMMON, "edges"),
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.SQUARED_RESIDUALS,
-        function=squared_residuals,
-        sensitivity=stated(_squares_summand),
+        summand=_squares_summand,
+        values=squared_residuals,
         arguments=(*COMMON, "residual_clip"),
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.RESIDUAL_SUM,
-        function=residual_sum,
-        sensitivity=stated(_residual_sum_summand),
+        summand=_residual_sum_summand,
+        values=residual_sum,
         arguments=(*COMMON, "residual_clip"),
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.COLUMN_SUMS,
-        function=column_sums,
-        sensitivity=stated(_column_sums_summand),
+        summand=_column_sums_summand,
+        values=column_sums,
         arguments=(*COMMON, "columns", "bound"),
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.COLUMN_SQUARES,
-        function=column_squares,
-        sensitivity=stated(_column_squares_summand),
+        summand=_column_squares_summand,
+        values=column_squares,
         arguments=(*COMMON, "columns", "bound"),
     ),
 )

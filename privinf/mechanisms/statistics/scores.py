@@ -47,10 +47,8 @@ from privinf.mechanisms.philox import words_run
 from privinf.mechanisms.statistics.block import (
     Args,
     SiteBlock,
-    clip_norms,
     clipped,
     cut,
-    cut_sum,
     digits,
     positions,
     positive,
@@ -62,7 +60,7 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.regression import leading, leading_size
-from privinf.mechanisms.statistics.summands import Box, NonNegative, ReplaceOnly, stated
+from privinf.mechanisms.statistics.summands import Box, NonNegative, ReplaceOnly, op_of_values, stated
 from privinf.typing import Floats
 from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
@@ -180,11 +178,10 @@ def clipped_forms(block: SiteBlock, args: Args) -> Floats:
 
 
 def paper_variances(block: SiteBlock, args: Args) -> Floats:
-    """Return sum Pi_Rw(w_j'x)^2 Pi_R(r)^2, shape (m,)."""
-    bound = float(args["residual_clip"])
+    """Return Pi_Rw(w_j'x)^2 Pi_R(r)^2 of the rows, shape (rows, m)."""
     forms = clipped_forms(block, args)
-    forms *= block.residual(args, bound)[:, None]
-    return cut_sum(np.square(forms, out=forms), (float(args["clip"]) * bound) ** 2, args)
+    forms *= block.residual(args, float(args["residual_clip"]))[:, None]
+    return np.square(forms, out=forms)
 
 
 def _paper_variances_summand(args: Args, columns: int) -> NonNegative:
@@ -194,9 +191,9 @@ def _paper_variances_summand(args: Args, columns: int) -> NonNegative:
 
 
 def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
-    """Return sum Pi_Rv(v_k'x)^2 (Algorithm 5), shape (m,)."""
+    """Return Pi_Rv(v_k'x)^2 of the rows (Algorithm 5), shape (rows, m)."""
     forms = clipped_forms(block, args)
-    return cut_sum(np.square(forms, out=forms), float(args["clip"]) ** 2, args)
+    return np.square(forms, out=forms)
 
 
 def _quadratic_summand(args: Args, columns: int) -> NonNegative:
@@ -252,16 +249,16 @@ def _multiplier_summand(args: Args, columns: int) -> Box:
 
 
 FORM_OPS: dict[str, SiteOp] = named(
-    SiteOp(
+    op_of_values(
         name=Statistics.PAPER_VARIANCES,
-        function=paper_variances,
-        sensitivity=stated(_paper_variances_summand),
+        summand=_paper_variances_summand,
+        values=paper_variances,
         arguments=_SCORES,
     ),
-    SiteOp(
+    op_of_values(
         name=Statistics.QUADRATIC_FORMS,
-        function=quadratic_forms,
-        sensitivity=stated(_quadratic_summand),
+        summand=_quadratic_summand,
+        values=quadratic_forms,
         arguments=FORM_ARGUMENTS,
     ),
     SiteOp(
@@ -274,16 +271,13 @@ FORM_OPS: dict[str, SiteOp] = named(
 
 
 def product_vector(block: SiteBlock, args: Args) -> Floats:
-    """Return sum (clip(x_j r, B))_j, each record's vector shrunk to |f| <= C, shape (p,)."""
-    bound = float(args["bound"])
-    norm = float(args["norm"])
+    """Return x_j r of the rows, shape (rows, p); clipped to [-B, B], then each row shrunk to norm C."""
     x = block.columns(args)
     x *= block.residual(args)[:, None]
-    # Cut towards zero, as one number an entry: no norm is raised by it.
-    return cut_sum(clip_norms(clipped(x, bound), norm), min(bound, norm), args)
+    return x
 
 
-def _product_summand(args: Args, columns: int) -> ReplaceOnly:
+def _product_summand(args: Args, columns: int) -> ReplaceOnly[Box]:
     bound = positive(args, "bound")
     norm = positive(args, "norm")
     derivation = Derivations.PRODUCT_VECTORS
@@ -311,7 +305,7 @@ def _room(lengths: Floats, norm: float) -> Floats:
     return np.asarray(norm / np.maximum(lengths, norm))
 
 
-def _column_product_summand(args: Args, columns: int) -> ReplaceOnly:
+def _column_product_summand(args: Args, columns: int) -> ReplaceOnly[Box]:
     shape = leading_size(args, columns), columns
     bound = positive(args, "bound") ** 2
     norm = positive(args, "norm")
@@ -320,10 +314,10 @@ def _column_product_summand(args: Args, columns: int) -> ReplaceOnly:
 
 
 VECTOR_OPS: dict[str, SiteOp] = named(
-    SiteOp(
+    op_of_values(
         name=Statistics.PRODUCT_VECTOR,
-        function=product_vector,
-        sensitivity=stated(_product_summand),
+        summand=_product_summand,
+        values=product_vector,
         arguments=(*COMMON, "bound", "norm"),
         wide=True,
     ),

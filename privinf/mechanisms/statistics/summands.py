@@ -20,15 +20,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.mechanisms.statistics.block import SMALLEST, Args, made_finite, vector
+from privinf.mechanisms.statistics.block import (
+    SMALLEST,
+    Args,
+    SiteBlock,
+    clip_norms,
+    clipped,
+    cut_sum,
+    made_finite,
+    vector,
+)
 from privinf.mechanisms.statistics.isometric import isometric_pairs
 from privinf.mechanisms.statistics.loops import ScratchBuffers, above, lengths, nearest
-from privinf.mechanisms.statistics.ops import RecordSensitivity
+from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
 from privinf.typing import Floats, Integers
 from privinf.wire import Derivations
@@ -168,12 +177,20 @@ class Box:
             norm=norm,
         )
 
+    def sum(self, values: Floats, args: Args) -> Floats:
+        """Return the sum of the rows' arrays, which are clipped, shrunk and cut to digits in place."""
+        values = clipped(values, self.bound)
+        if math.isfinite(self.radius):  # cut towards zero, as one number an entry: no norm is raised by it
+            values = clip_norms(values, self.radius)
+        return cut_sum(values, min(self.bound, self.radius), args).reshape(self.shape)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonNegative:
     """Arrays with every entry in [0, `bound`], whose entries add up to at most `total`.
 
-    ||a - b||^2 is at most |a|^2 + |b|^2, and |a| at most the sum of a.
+    ||a - b||^2 is at most |a|^2 + |b|^2, and |a| at most the sum of a. A statistic with a `total` keeps to it
+    itself: its entries are the squares of a vector that it shrinks.
     """
 
     shape: tuple[int, ...]
@@ -192,6 +209,11 @@ class NonNegative:
             derivation=self.derivation,
             norm=min(norm, self.total),
         )
+
+    def sum(self, values: Floats, args: Args) -> Floats:
+        """Return the sum of the rows' nonnegative arrays, whose entries are cut to the bound in place."""
+        values = np.minimum(values, self.bound, out=values)
+        return cut_sum(values, self.bound, args).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,12 +234,16 @@ class OneCell:
             norm=1.0,
         )
 
+    def sum(self, values: Integers, args: Args) -> Floats:
+        """Return the number of rows in each cell, of the cells in which they are."""
+        return np.bincount(values, minlength=self.cells).astype(np.float64)
+
 
 @dataclass(frozen=True, slots=True)
-class ReplaceOnly:
+class ReplaceOnly(Generic[S_co]):
     """The vectors of a set, for a sum that is charged for replacing a record and never for leaving it out."""
 
-    part: Summand
+    part: S_co
 
     def sensitivity(self) -> RecordSensitivity:
         """Return the sensitivity without the norm of one vector."""
@@ -267,6 +293,57 @@ def stated(summand: Callable[[Args, int], Summand]) -> Callable[[Args, int], Rec
 
 def _sensitivity_of(summand: Callable[[Args, int], Summand], args: Args, columns: int) -> RecordSensitivity:
     return summand(args, columns).sensitivity()
+
+
+class SumOfValues(Protocol):
+    """A summand that adds up the values of rows, each of which it keeps in its set."""
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return how far replacing one vector of the set by another can move the sum."""
+
+    def sum(self, values: Any, args: Args) -> Floats:
+        """Return the sum over rows, cut to the requested digits."""
+
+
+def op_of_values(
+    name: str,
+    summand: Callable[[Args, int], SumOfValues | ReplaceOnly[SumOfValues]],
+    values: Callable[[SiteBlock, Args], Any],
+    arguments: tuple[str, ...],
+    *,
+    wide: bool = False,
+) -> SiteOp:
+    """Return a statistic that is a sum of the values of rows, which the summand keeps in its set.
+
+    Parameters
+    ----------
+    name : str
+    summand : callable (args, columns) -> SumOfValues
+        Checks the arguments.
+    values : callable (block, args) -> ndarray
+        One array for every row, as a fresh array: it is clipped in place.
+    arguments : tuple of str
+    wide : bool
+        As of `SiteOp`.
+    """
+    return SiteOp(
+        name=name,
+        function=partial(_sum_of_values, summand, values),
+        sensitivity=stated(summand),
+        arguments=arguments,
+        wide=wide,
+    )
+
+
+def _sum_of_values(
+    summand: Callable[[Args, int], SumOfValues | ReplaceOnly[SumOfValues]],
+    values: Callable[[SiteBlock, Args], Any],
+    block: SiteBlock,
+    args: Args,
+) -> Floats:
+    declared = summand(args, block.features.shape[1])
+    part = declared.part if isinstance(declared, ReplaceOnly) else declared
+    return part.sum(values(block, args), args)
 
 
 # ---- counts
