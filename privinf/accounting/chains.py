@@ -328,13 +328,13 @@ def record_anchor(path: Path, kind: str, anchor: Anchor) -> Head:
     if (remembered := anchor.read()) is not None and remembered[0] != lines[0]["id"]:
         raise StorageError(
             f"the file {anchor.path} records the last entry of another ledger that was at {path}; "
-            "if that ledger is lost, delete the file first"
+            "if that ledger is lost, delete the file, and then try again"
         )
     if remembered is not None and remembered[1].count > len(tags):
         raise StorageError(
             f"the ledger {path} has only {len(tags)} of the {remembered[1].count} lines that "
             f"{anchor.path} records; restore the latest copy of the ledger. If that copy is lost, "
-            f"delete {anchor.path} first"
+            f"delete {anchor.path}, and then try again"
         )
     try:
         anchor.record(lines[0]["id"], Head(len(tags), tags[-1]))

@@ -355,20 +355,20 @@ def _check_time(value: str) -> None:
     except (TypeError, ValueError):
         aware = False
     if not aware:
-        raise ArgumentError("time must be an ISO 8601 string with a time zone")
+        raise ArgumentError("time= must be an ISO 8601 string with a time zone")
 
 
 def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(noise, Mapping):
         raise ArgumentError(
-            "noise must be a mapping that describes the distribution of the noise, such as its scale"
+            "noise= must be a mapping that describes the distribution of the noise, such as its scale"
         )
     checked: dict[str, Any] = {}
     for name, value in noise.items():
-        _check_text(name, "a key of noise")
+        _check_text(name, "each key of noise=")
         if _forbidden(name):
             raise ArgumentError(
-                "noise must describe only the public distribution of the noise, not the noise itself; "
+                "noise= must describe only the public distribution of the noise, not the noise itself; "
                 f"remove the entry noise[{name!r}]"
             )
         plain = value.item() if isinstance(value, np.generic) else value

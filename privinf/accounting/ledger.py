@@ -306,7 +306,7 @@ class Ledger:
 def check_budget(budget: object) -> None:
     """Raise ArgumentError unless the argument is a Budget or None."""
     if not (budget is None or isinstance(budget, Budget)):
-        raise ArgumentError(f"budget must be a Budget or None, got {type(budget).__name__}")
+        raise ArgumentError(f"budget= must be a Budget or None, got {type(budget).__name__}")
 
 
 def check_ledger(ledger: Ledger | None) -> Ledger:
@@ -603,7 +603,8 @@ def read_account(text: str) -> MemoryAccount:
     record = verified_record(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError(
-            "the text is not a privinf ledger of a version that this version of privinf can read"
+            "the text is not a ledger that this version of privinf can read; update privinf, "
+            "or use another text"
         )
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])

@@ -23,9 +23,9 @@ def part_of_rho(rho: float, share: float) -> float:
 def check_shares(shares: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Return the shares given, one for each name, positive and of sum one; else ArgumentError."""
     if not isinstance(shares, Mapping) or set(shares) != set(names):
-        raise ArgumentError(f"shares must be a mapping with a share for each of {', '.join(names)}")
+        raise ArgumentError(f"shares= must be a mapping with a share for each of {', '.join(names)}")
     for name, share in shares.items():
         check_positive(share, f"shares[{name!r}]")
     if abs(sum(shares.values()) - 1.0) > 1e-9:
-        raise ArgumentError(f"the values of shares sum to {sum(shares.values()):.6g}; they must sum to one")
+        raise ArgumentError(f"shares= must sum to 1, but its values sum to {sum(shares.values()):.6g}")
     return {name: float(share) for name, share in shares.items()}

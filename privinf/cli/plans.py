@@ -254,7 +254,7 @@ def _rows(k: str) -> int | Literal["auto"]:
     try:
         return int(k)
     except ValueError:
-        raise ArgumentError(f"--k {k} must be an integer, or auto") from None
+        raise ArgumentError(f"--k must be an integer, or auto, not {k!r}") from None
 
 
 def _party_levels(pairs: Iterable[str], parties: Iterable[str]) -> dict[str, float]:

@@ -115,7 +115,7 @@ class HeadMemory:
                     raise
                 reason = problem.strerror or type(problem).__name__
                 raise StorageError(
-                    f"the file heads= of the sites' latest ledger entries, {self._path}, cannot be written "
+                    f"the file of the sites' latest ledger entries (heads=), {self._path}, cannot be written "
                     f"({reason})"
                 ) from None
             self._changed = False
@@ -300,9 +300,9 @@ class ClientEnvelope:
         content = answered_text(envelope, name, reply, texts)
         if verifying is None or not signed_by(verifying, signature, content):
             raise AlignmentError(
-                "the reply is not signed with the site's key in roster=. The reply may come from "
-                "another sender, be changed, or answer another query; or the site signs no replies, "
-                "because its own roster has no keys for signatures"
+                "the reply is not signed with the site's key in roster=. Check that the site's own roster "
+                "has keys for signatures, because a site without them signs no replies. If it has them, "
+                "the reply comes from another sender, was changed, or answers another query"
             )
         before = envelope.heads.get(name)
         now = heads.get(name)
@@ -322,7 +322,7 @@ class ClientEnvelope:
         if self._roster is not None and facts.get("roster") != self._roster.digest:
             raise AlignmentError(
                 f"site {name!r} has a list of public keys (roster) that differs from roster=; compare "
-                "the digests of the two rosters and use the same at all sites"
+                "the digests of the two rosters and use the same roster at all sites"
             )
 
 

@@ -326,7 +326,8 @@ class SiteEnvelope:
         analysts = self._site.analysts
         if envelope.signature and not signed_by(envelope.analyst, envelope.signature, envelope.signed):
             raise ArgumentError(
-                "the query's signature was not made with the secret key of the analyst whom the query names"
+                "the query's signature does not match the analyst's public key that the query states; "
+                "sign the query with the secret key that belongs to this public key"
             )
         if envelope.site not in ("", self._name):
             raise ArgumentError("the query is addressed to another site")

@@ -426,8 +426,8 @@ def check_alike(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
             if first[part] != description[part]:
                 difference = _difference(first[source], description[source])
                 raise AlignmentError(
-                    f"{difference} of site {name!r} differ from those of site {names[0]!r}; use the same at "
-                    "all sites"
+                    f"{difference} of site {name!r} differ from those of site {names[0]!r}; use the "
+                    f"same {source} at all sites"
                 )
 
 

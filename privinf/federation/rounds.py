@@ -234,7 +234,9 @@ class Rounds:
         replies = answers_of(self._federation, query, names)
         silent = [name for name in names if name not in {reply.site for reply in replies}]
         if silent and (self._missing == "raise" or not replies):
-            raise SiteConnectionError(f"{_sites_named(self._federation, silent)} did not answer")
+            raise SiteConnectionError(
+                f"{_sites_named(self._federation, silent)} did not answer; check that every site is running"
+            )
         for name in silent:
             self._rows.pop(name, None)
         return replies

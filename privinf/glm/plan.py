@@ -45,7 +45,7 @@ ONE_STEP_FIT_ALONE = (
     "optimizer=, radius=, unit= and targets= cannot be combined with them"
 )
 NO_ONE_STEP_FIT = (
-    'target="robust" and adapt_bounds=True are not available here, because the noise would '
+    'target="robust" and adapt_bounds=True are not available for this fit, because the noise would '
     "hide the Hessian of their one-step estimator: use fewer coefficients, a larger "
     "budget, or more rows"
 )
@@ -285,8 +285,8 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """
     if rows.family != "binomial":
         raise NotAvailableError(
-            "targets= is available only for family='binomial' here, because the noise would hide the "
-            "Hessian of all coefficients: use more rows, a larger budget or fewer columns"
+            "for this fit, targets= is available only for family='binomial', because the noise would hide "
+            "the Hessian of all coefficients: use more rows, a larger budget or fewer columns"
         )
     if not math.sqrt(rows.p) * rows.radius <= RADIUS_LIMIT * units * mu:
         raise NotAvailableError(

@@ -62,7 +62,10 @@ class BootstrapDraws:
         check_fraction(alpha, "alpha")
         check_choice(kind, BootstrapInterval, "kind")
         if (len(self.draws) + 1) * alpha < 2.0:
-            raise ArgumentError(f"{len(self.draws)} draws are too few for alpha={alpha:g}: increase draws=")
+            least = np.ceil(2.0 / alpha) - 1.0
+            raise ArgumentError(
+                f"{len(self.draws)} draws are too few for alpha={alpha:g}: pass draws= of at least {least:g}"
+            )
         levels = [alpha / 2.0, 1.0 - alpha / 2.0]
         if kind == "percentile":
             return np.asarray(np.quantile(self.draws, levels, axis=0, method="weibull").T)
@@ -216,7 +219,7 @@ def unit_influence(influence: ArrayLike, groups: Integers | None = None) -> Floa
         return centered
     if len(groups) != len(values):
         raise ArgumentError(
-            f"groups must have one entry for each of the {len(values)} records, got {len(groups)}"
+            f"groups= must have one entry for each of the {len(values)} records, got {len(groups)}"
         )
     labels = np.unique(groups, return_inverse=True)[1]
     units = int(labels.max()) + 1

@@ -82,7 +82,10 @@ class VarianceTerms:
                 0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
             )
             if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
-                raise ArgumentError("the sum of the terms of the variance differs from the covariance")
+                raise ArgumentError(
+                    "the terms of the variance must add up to the covariance, and those of the noise "
+                    "to its noise part"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,7 @@ class Estimate:
                 "pass one of them"
             )
         if (self.cov is None) != bool(self.weak_reason):
-            raise ArgumentError("weak_reason must be passed if cov is None, and only then")
+            raise ArgumentError("weak_reason= must be passed without cov=, and only then")
         if self.cov is not None:
             _set(self, "cov", _covariance(self.cov, "cov", p, definite=True))
         if self.noise_cov is not None:
@@ -188,7 +191,7 @@ class Estimate:
             bias = _shaped(self.bias, "bias", (p,))
             if (bias < 0.0).any():
                 raise ArgumentError(
-                    "bias must contain upper bounds of absolute biases, which cannot be negative"
+                    "bias= must contain upper bounds of absolute biases, which cannot be negative"
                 )
             _set(self, "bias", _frozen(bias))
         if self.terms is not None:
@@ -210,9 +213,9 @@ class Estimate:
         if self.noise_cov is not None:
             return self.noise_cov
         unknown = (
-            "it was not estimated"
+            "this fit estimated only the total covariance"
             if self.terms is None
-            else "only the total covariance was estimated, see `variance_formula`"
+            else "this fit estimated only the total covariance, see `variance_formula`"
         )
         reason = self.weak_reason.removeprefix("no intervals: ") or unknown
         raise NotAvailableError(

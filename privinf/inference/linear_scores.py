@@ -238,7 +238,7 @@ class Units:
         if groups is not None:
             codes = np.asarray(groups)
             if codes.shape != (n,) or not np.issubdtype(codes.dtype, np.integer):
-                raise ArgumentError(f"groups must contain {n} integer codes, one for each row")
+                raise ArgumentError(f"groups= must contain {n} integer codes, one for each row")
             self.order = np.argsort(codes, kind="stable")
             ordered = codes[self.order]
             self._starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
@@ -285,7 +285,7 @@ def check_weights(weights: ArrayLike | None, n: int) -> Floats | None:
         return None
     values = check_array(weights, "weights", ndim=1)
     if values.shape != (n,) or not (values > 0.0).all():
-        raise ArgumentError(f"weights must contain {n} positive numbers, one for each row")
+        raise ArgumentError(f"weights= must contain {n} positive numbers, one for each row")
     return values
 
 

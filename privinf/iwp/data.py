@@ -69,7 +69,7 @@ class Examples:
                 "for each row, and noise one entry for each column"
             )
         if (variances < 0.0).any():
-            raise ArgumentError("noise must hold variances, and none of them may be negative")
+            raise ArgumentError("noise= must hold variances, and none of them may be negative")
         _check_responses(responses, features, variances)
         if isinstance(label, LabelNoise):
             levels = label.levels
@@ -169,7 +169,7 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
         )
     if noise[columns].any():
         raise ArgumentError(
-            "noise must be 0 for columns sent by randomized response, because it holds variances "
+            "noise= must be 0 for columns sent by randomized response, because it holds variances "
             "of Gaussian noise"
         )
     for block in X if isinstance(X, ReadRows) else [X]:

@@ -311,5 +311,5 @@ def _check_label(loss: str, label: LabelNoise | float) -> None:
 def _penalized(mask: ArrayLike | None, columns: int) -> Flags:
     flags = np.ones(columns, dtype=np.bool_) if mask is None else np.asarray(mask)
     if flags.dtype != np.bool_ or flags.shape != (columns,):
-        raise ArgumentError(f"penalized must hold {columns} values True or False, one for each column")
+        raise ArgumentError(f"penalized= must hold {columns} booleans, one for each column")
     return flags

@@ -150,7 +150,7 @@ def fit_sgd(
     point = check_array(start, "start", ndim=1)
     if point.shape != (system.p,):
         raise ArgumentError(
-            f"start must have {system.p} values, one for each coefficient, got {point.size} values"
+            f"start= must have {system.p} values, one for each coefficient, got {point.size} values"
         )
     if burn_in is None:
         burn_in = BURN_IN if average else 0.0

@@ -253,7 +253,7 @@ def solve_root(
     first = regression_calibration(system) if start is None else check_array(start, "start", ndim=1)
     if first.shape != (system.p,):
         raise ArgumentError(
-            f"start must have {system.p} values, one for each coefficient, got {first.shape[0]} values"
+            f"start= must have {system.p} values, one for each coefficient, got {first.shape[0]} values"
         )
     paths = []
     for tried, point in enumerate(_starts(system, first), start=1):

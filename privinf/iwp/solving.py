@@ -162,7 +162,7 @@ def checked_start(start: ArrayLike, parameters: int) -> Floats:
     values = check_array(start, "start", ndim=1)
     if values.shape != (parameters,):
         raise ArgumentError(
-            f"start must have {parameters} values, one for each coefficient, got {values.size} values"
+            f"start= must have {parameters} values, one for each coefficient, got {values.size} values"
         )
     return values
 

@@ -177,8 +177,8 @@ class _Forms:
         )
         if not np.mean(noisy.mean) > 0.0:
             raise NotAvailableError(
-                "the noise hides the variances of the bootstrapped scores: give the bootstrap a larger "
-                "share of the budget"
+                "the noise hides the variances of the bootstrapped scores: increase the share of the "
+                "bootstrap with extra_shares="
             )
         return steadied(np.asarray(noisy.mean), noisy.mean_sd)
 

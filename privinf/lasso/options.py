@@ -83,8 +83,8 @@ PAPER_LEVEL = (
     "the paper's algorithms divide an epsilon and a delta: pass epsilon= and delta=, not mu= or rho="
 )
 NO_MEAN = (
-    "target='mean' is not available with {}: use target='robust'. It is available with "
-    "variant='default' and heterogeneous=False, for named or selected targets"
+    "target='mean' is not available with {}: use target='robust', or fit named or selected "
+    "targets with variant='default' and heterogeneous=False"
 )
 
 

@@ -290,12 +290,12 @@ def target_positions(targets: Targets, names: Sequence[str], constant: int | Non
     try:
         listed = list(targets)
     except TypeError:
-        raise ArgumentError("targets must be 'selected', 'all' or a list of columns") from None
+        raise ArgumentError("targets= must be 'selected', 'all' or a list of columns") from None
     positions = tuple(_position(target, names) for target in listed)
     if not positions or len(set(positions)) < len(positions):
-        raise ArgumentError("targets must name at least one column, and no column twice")
+        raise ArgumentError("targets= must name at least one column, and no column twice")
     if constant in positions:
-        raise ArgumentError("targets must not contain the constant, which is fitted but not debiased")
+        raise ArgumentError("targets= must not contain the constant, which is fitted but not debiased")
     return positions
 
 

@@ -247,7 +247,7 @@ def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:
     scale = check_array(np.full(p, scale) if scale.ndim == 0 else scale, "x_scale", ndim=1)
     if len(scale) != p or not (scale > half * 1e-300).all():
         raise ArgumentError(
-            "x_scale must hold typical sizes of the columns, one positive number for all columns "
-            f"or {p} positive numbers; a number must not be tiny relative to the column's bounds"
+            f"x_scale= must be one positive number, or {p} positive numbers, one for each column: typical "
+            "sizes of the columns, not below 1e-300 times their largest possible sizes"
         )
     return np.where(bounded, scale, 1.0)

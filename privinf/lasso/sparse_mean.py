@@ -275,7 +275,7 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
         return pd.RangeIndex(p)
     labels = pd.Index(names)
     if len(labels) != p or labels.has_duplicates:
-        raise AlignmentError(f"names must hold {p} different names, one for each coordinate")
+        raise AlignmentError(f"names= must hold {p} different names, one for each coordinate")
     return labels
 
 

@@ -32,8 +32,8 @@ from privinf.validation import check_choice, check_delta, check_fraction, check_
 from privinf.wire import Assumptions, Mechanisms, NoiseLaws, Norms, readable
 
 SEVERAL_ROWS = (
-    "one {0} may have up to {1} rows, which are not independent: pass data with one row "
-    "per {0}, or fit pi.MomentOLS"
+    "the schema allows up to {1} rows for each value of its unit {0!r}, and such rows are not independent: "
+    "pass data with one row for each value, or fit pi.MomentOLS"
 )
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
 

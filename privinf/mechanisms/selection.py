@@ -360,7 +360,7 @@ class NoisyTopK:
         vector = plain_array(v, "v")
         if vector.ndim != 1 or vector.shape[0] < self.k:
             raise ArgumentError(
-                f"v must be a vector of at least k={self.k} numbers, got shape {vector.shape}"
+                f"v= must be a vector of at least k={self.k} numbers, got shape {vector.shape}"
             )
         flags = None if candidates is None else _flags(candidates, vector.shape[0], self.k)
         account = check_ledger(ledger)

@@ -144,7 +144,7 @@ class MixedLeastSquares:
                 "for each column"
             )
         if (variances < 0.0).any():
-            raise ArgumentError("noise must hold variances, that is numbers of at least 0")
+            raise ArgumentError("noise= must hold variances, that is numbers of at least 0")
         self._arguments: dict[str, Any] = {
             "X": features,
             "y": response,

@@ -371,7 +371,7 @@ class AndersonRubinTests(ScoreTests):
         if context.release is None or not isinstance(context.system, TwoStageEquation):
             raise NotAvailableError(
                 "Anderson-Rubin tests are not available, because this result was stored without the "
-                "release that they need"
+                "release that they need; compute them before you store the result"
             )
         return context.system, Stages.from_design(context.release.design, context.settings["formula"])
 

@@ -100,7 +100,7 @@ class NoisyRecordMoments(LargeSample):
         )
         if n == 0 or noisy.shape[1] != self._map.noisy or public_values.shape[0] != n:
             raise ArgumentError(
-                f"moments must have {self._map.noisy} columns and as many rows as public=, got "
+                f"moments= must have {self._map.noisy} columns and as many rows as public=, got "
                 f"shape {noisy.shape}"
             )
         self.n = n

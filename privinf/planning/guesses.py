@@ -165,8 +165,7 @@ def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str
         if name not in names_known:
             listed = ", ".join(sorted(names_known))
             raise ArgumentError(
-                f"guesses= gives a {subject} for {shown_name(name)}, which is not one of the "
-                f"possible names {listed}"
+                f"guesses= gives a {subject} for {shown_name(name)}, but the possible names are: {listed}"
             )
 
 

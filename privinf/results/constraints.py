@@ -234,7 +234,7 @@ def pairwise_contrasts(
     labels = levels if factor_labels is None else tuple(factor_labels)
     if len(labels) != len(levels):
         raise ArgumentError(
-            f"factor_labels contains {len(labels)} labels, but the factor has {len(levels)} levels"
+            f"factor_labels= contains {len(labels)} labels, but the factor has {len(levels)} levels"
         )
     return contrasts, [f"{labels[b]}-{labels[a]}" for a, b in pairs], coding, levels
 

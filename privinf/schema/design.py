@@ -673,7 +673,10 @@ def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) ->
 def _described(content: Json) -> Design:
     """Return the design that `Design.to_dict` described, with whatever error the content brings."""
     if content["format"] != FORMAT:
-        raise SchemaError("the stored design has a format version that this version of privinf cannot read")
+        raise SchemaError(
+            "the stored design has a format version that this version of privinf cannot read; create the "
+            "design again from its formula"
+        )
     return Design(
         formula=content["formula"],
         schema=None if content["schema"] is None else Schema.from_dict(content["schema"]),

@@ -56,7 +56,7 @@ class Basis:
             object.__setattr__(self, name, finite_number(getattr(self, name), f"the {name} boundary knot"))
         ladder = np.array([self.lower, *self.knots, self.upper], dtype=np.float64)
         if not (np.abs(ladder) <= FARTHEST).all():
-            raise SchemaError(f"knots must be between {-FARTHEST:g} and {FARTHEST:g}")
+            raise SchemaError(f"all knots must be between {-FARTHEST:g} and {FARTHEST:g}")
         closest = max(CLOSEST * (self.upper - self.lower), 1.0 / FARTHEST)
         if not (np.diff(ladder) > closest).all():
             raise SchemaError("knots must increase strictly from lower_bound to upper_bound")

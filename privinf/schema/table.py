@@ -86,7 +86,7 @@ class Schema:
         max_rows: int = 1,
     ) -> None:
         if not isinstance(columns, Mapping):
-            raise SchemaError("columns must be a dict from column names to bounds or levels")
+            raise SchemaError("columns= must be a dict from column names to bounds or levels")
         if not columns:
             raise SchemaError("a schema needs at least one column")
         declared = {_name(name): as_declaration(name, value) for name, value in columns.items()}
@@ -169,7 +169,7 @@ class Schema:
         """
         declared = columns.columns if isinstance(columns, Schema) else columns
         if not isinstance(declared, Mapping):
-            raise SchemaError("columns must be a dict from column names to bounds or levels, or a Schema")
+            raise SchemaError("columns= must be a dict from column names to bounds or levels, or a Schema")
         filled = self._bought(Schema({**self.columns, **declared}, unit=self.unit, max_rows=self.max_rows))
         return columns._bought(filled) if isinstance(columns, Schema) else filled
 

@@ -68,7 +68,7 @@ def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(
-            f"the text of {subject} was changed after it was written, because its checksum does not "
+            f"the text, {subject}, was changed after it was written, because its checksum does not "
             "match; use the original text"
         )
     return content

@@ -227,7 +227,9 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
     if manifest.get("container_version") != CONTAINER_VERSION:
         raise StorageError(f"{path} was written by a newer version of privinf; update privinf to read it")
     if manifest.get("format") != format:
-        raise StorageError(f"{path} contains a {manifest.get('format')!r}, but a {format!r} is needed")
+        raise StorageError(
+            f"{path} has the format {manifest.get('format')!r}, but the format {format!r} is needed"
+        )
     number = manifest.get("version")
     if not isinstance(number, int) or number > version:
         raise StorageError(

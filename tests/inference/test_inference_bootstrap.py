@@ -54,7 +54,7 @@ def test_groups_share_a_multiplier(influence):
     np.testing.assert_allclose(clustered.bse, np.sqrt(10) * plain.bse, rtol=1e-10)
     sums = (shared - shared.mean(0)).reshape(400, 10, 2).sum(axis=1)
     np.testing.assert_allclose(clustered.bse, np.sqrt((sums**2).sum(0)) / 4000, rtol=1e-12)
-    with pytest.raises(ArgumentError, match="groups must have"):
+    with pytest.raises(ArgumentError, match="groups= must have"):
         bs.multiplier_bootstrap(np.zeros(2), shared, groups=groups[:-1])
 
 

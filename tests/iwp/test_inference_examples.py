@@ -360,7 +360,7 @@ BAD = {
     "penalized numbers": ({"penalized": [1.0]}, "True or False"),
     "noise on a response": (
         {"noise": [1.0], "responses": (ResponseColumns((0,), 0.8, 0.2),)},
-        "noise must be 0",
+        "noise= must be 0",
     ),
     "response elsewhere": ({"responses": (ResponseColumns((3,), 0.8, 0.2),)}, "column indices"),
     "response of no indicator": (

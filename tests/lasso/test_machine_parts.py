@@ -222,7 +222,7 @@ def test_a_limit_is_on_the_joint_cost(model):
         ({"shared_sparsity": None}, ArgumentError, "requires shared_sparsity"),
         ({"shared_sparsity": 5}, ArgumentError, "must be less"),
         ({"targets": "selected"}, ArgumentError, "targets='all'"),
-        ({"shares": {"score": 1.0}}, ArgumentError, "shares must be a mapping"),
+        ({"shares": {"score": 1.0}}, ArgumentError, "shares= must be a mapping"),
         ({"sparsity": 23}, ArgumentError, "too large"),
     ],
 )

@@ -50,5 +50,5 @@ def test_a_large_step_counts_as_uncertain():
 @pytest.mark.parametrize("scale", [0.0, 1e-320, [1.0, 1e-310]])
 def test_units_of_no_size_are_refused(scale):
     X = np.linspace(-1.0, 1.0, 20).reshape(10, 2)
-    with pytest.raises(pi.errors.ArgumentError, match="x_scale must hold"):
+    with pytest.raises(pi.errors.ArgumentError, match="x_scale= must be one positive number"):
         pi.DebiasedLasso(X[:, 0], X, x_bound=1.0, y_bounds=(-3, 3), x_scale=scale)

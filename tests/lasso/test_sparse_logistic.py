@@ -213,7 +213,7 @@ REFUSED = [
     ({"targets": "all"}, NotAvailableError, "or a list of columns"),
     ({"bootstrap_draws": 50}, ArgumentError, "cannot be used in a fit"),
     ({"center": "released"}, ArgumentError, "cannot be used in a fit"),
-    ({"shares": {"score": 1.0}}, ArgumentError, "shares must be a mapping"),
+    ({"shares": {"score": 1.0}}, ArgumentError, "shares= must be a mapping"),
     ({"sparsity": P + 1}, ArgumentError, "larger than the number of columns"),
 ]
 

@@ -309,7 +309,7 @@ def test_bad_matrix(changed, message):
 @pytest.mark.parametrize(
     ("rows", "position", "message"),
     [
-        (3, 8, "do not fit before the last row number, n-1 = 9"),
+        (3, 8, "end after the last row number, n-1 = 9"),
         (3, -1, "position=-1 must be at least 0"),
         (3, 1.0, "position must be a whole number"),
         (3, [0, 1], "2 row number\\(s\\) were passed for 3 record\\(s\\)"),
@@ -333,7 +333,7 @@ def test_bad_blocks():
     mixer = matrix.mixer(2)
     with pytest.raises(ArgumentError, match="made with width=2"):
         mixer.update(np.ones((4, 3)), 0)
-    with pytest.raises(ArgumentError, match="block must have 2 dimension"):
+    with pytest.raises(ArgumentError, match="block= must have 2 dimension"):
         mixer.update(np.ones(4), 0)
     with pytest.raises(ArgumentError, match="block has nan or infinite entries"):
         mixer.update(np.full((4, 2), np.nan), 0)

@@ -98,9 +98,9 @@ def test_the_total_is_clipped_as_a_whole_and_exactly():
 def test_a_site_checks_its_size_and_the_unit():
     site = federation_of(0)._sites["west"]
     op = SITE_OPS["glm.sketched_score"]
-    with pytest.raises(ValueError, match="client_rows must be an integer, at least 9"):
+    with pytest.raises(ValueError, match="'client_rows' of the statistic must be an integer, at least 9"):
         op.record_sensitivity(ARGS | {"client_rows": 8}, 2, site.size)
-    with pytest.raises(ValueError, match="client_clip and client_rows"):
+    with pytest.raises(ValueError, match="'client_clip' and 'client_rows'"):
         op.record_sensitivity({name: value for name, value in ARGS.items() if name != "client_rows"}, 2)
     planned = TrustedServer(federation_of(0), rng=0).planned(op.name, ARGS, mu=MU, label="sum")
     (line,) = planned.query.charges

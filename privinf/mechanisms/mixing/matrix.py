@@ -183,7 +183,7 @@ class Mixer:
         ArgumentError
             A wrong shape, a position outside 0 .. n-1 or twice in the block, or more than n records in all.
         """
-        values = np.ascontiguousarray(check_array(block, "block", ndim=2))
+        values = np.ascontiguousarray(check_array(block, "block=", ndim=2))
         if values.shape[1] != self.width:
             raise ArgumentError(
                 f"the array has {values.shape[1]} column(s), but this mixer was made with "
@@ -233,8 +233,8 @@ class Mixer:
             start = check_count(position, "position", least=0)
             if start + count > self.matrix.n:
                 raise ArgumentError(
-                    f"the rows do not fit before the last row number, n-1 = {self.matrix.n - 1}: pass a "
-                    "smaller position= or fewer rows"
+                    f"the rows, numbered from position=, end after the last row number, "
+                    f"n-1 = {self.matrix.n - 1}: pass a smaller position= or fewer rows"
                 )
             return np.arange(start, start + count)
         positions = self.matrix._checked(position)

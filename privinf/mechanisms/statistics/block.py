@@ -315,7 +315,7 @@ def whole_number(args: Args, name: str, *, default: int | None = None, minimum: 
     """Return an argument that is a whole number."""
     value = args.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise ArgumentError(f"{name} must be an integer, at least {minimum}")
+        raise ArgumentError(f"argument {name!r} of the statistic must be an integer, at least {minimum}")
     return int(value)
 
 
@@ -330,7 +330,9 @@ def positive_vector(args: Args, name: str, size: int) -> Floats:
     """Return an argument that is a vector of positive numbers, none below `SMALLEST`."""
     entries = vector(args, name, size)
     if not (entries >= SMALLEST).all():
-        raise ArgumentError(f"{name} must be a positive number, at least {SMALLEST:g}")
+        raise ArgumentError(
+            f"argument {name!r} of the statistic must hold positive numbers, at least {SMALLEST:g}"
+        )
     return entries
 
 
@@ -396,8 +398,8 @@ def check_common(args: Args, columns: int) -> None:
         )
     if ("support" in args) != ("beta" in args):
         raise ArgumentError(
-            "the arguments support (column numbers) and beta (their coefficients) of the statistic "
-            "must be passed together"
+            "the arguments 'support' (column numbers) and 'beta' (their coefficients) of the statistic must be "
+            "passed together"
         )
     if "support" in args:
         vector(args, "beta", len(positions(args, "support", columns)))

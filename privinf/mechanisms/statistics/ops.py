@@ -128,7 +128,8 @@ class RecordSensitivity:
         if relation == "zero-out" and self.norm is not None:
             return self.norm
         raise NotAvailableError(
-            f"the sensitivity of this statistic is not available for the neighboring relation {relation!r}"
+            f"the sensitivity of this statistic is not available for the neighboring relation {relation!r}; "
+            "use 'replace-one'"
         )
 
     def rounded(self, bits: int) -> RecordSensitivity:
@@ -261,8 +262,8 @@ class SiteOp:
         if "client_rows" not in args:
             if "client_clip" in args:
                 raise ArgumentError(
-                    "the arguments client_clip and client_rows of the statistic belong together: pass both "
-                    "or neither"
+                    "the arguments 'client_clip' and 'client_rows' of the statistic belong together: pass both or "
+                    "neither"
                 )
             return record_sensitivity
         client_rows = whole_number(args, "client_rows", minimum=max(rows, 1))
