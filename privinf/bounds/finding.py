@@ -270,7 +270,9 @@ def _kinds(kinds: dict[str, ColumnKind], names: Sequence[str] | None) -> dict[st
             raise SchemaError("the table has no numeric column; list the columns to search in columns=")
         return kinds
     if absent := [name for name in names if name not in kinds]:
-        raise SchemaError(f"the table does not have the column(s) {', '.join(map(repr, absent))} of columns=")
+        raise SchemaError(
+            f"columns= names column(s) {', '.join(map(repr, absent))}, which the table does not have"
+        )
     return {name: kinds[name] for name in names}
 
 

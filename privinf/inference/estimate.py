@@ -177,7 +177,7 @@ class Estimate:
                 "pass one of them"
             )
         if (self.cov is None) != bool(self.weak_reason):
-            raise ArgumentError("weak_reason= must be passed without cov=, and only then")
+            raise ArgumentError("pass exactly one of cov= and weak_reason=")
         if self.cov is not None:
             _set(self, "cov", _covariance(self.cov, "cov", p, definite=True))
         if self.noise_cov is not None:

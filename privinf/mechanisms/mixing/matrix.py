@@ -233,7 +233,7 @@ class Mixer:
             start = check_count(position, "position", least=0)
             if start + count > self.matrix.n:
                 raise ArgumentError(
-                    f"the rows, numbered from position=, end after the last row number, "
+                    "the rows, numbered from position=, end after the last row number, "
                     f"n-1 = {self.matrix.n - 1}: pass a smaller position= or fewer rows"
                 )
             return np.arange(start, start + count)
