@@ -398,8 +398,8 @@ def check_common(args: Args, columns: int) -> None:
         )
     if ("support" in args) != ("beta" in args):
         raise ArgumentError(
-            "the arguments 'support' (column numbers) and 'beta' (their coefficients) of the statistic must be "
-            "passed together"
+            "the arguments 'support' (column numbers) and 'beta' (their coefficients) of the statistic must "
+            "be passed together"
         )
     if "support" in args:
         vector(args, "beta", len(positions(args, "support", columns)))

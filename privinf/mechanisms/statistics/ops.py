@@ -262,8 +262,8 @@ class SiteOp:
         if "client_rows" not in args:
             if "client_clip" in args:
                 raise ArgumentError(
-                    "the arguments 'client_clip' and 'client_rows' of the statistic belong together: pass both or "
-                    "neither"
+                    "the arguments 'client_clip' and 'client_rows' of the statistic belong together: pass "
+                    "both or neither"
                 )
             return record_sensitivity
         client_rows = whole_number(args, "client_rows", minimum=max(rows, 1))
