@@ -273,10 +273,12 @@ class Release(Released):
     ) -> Any:
         task = TASKS.get((self.kind, name))
         if task is None:
-            hint = ""
-            if self.kind in ("random-mixing", "gaussian-rows"):
-                hint = ". Combine the releases of all parties first, with privinf.join(releases)"
-            raise NotAvailableError(f"{name}() is not available for releases of kind {self.kind!r}{hint}")
+            if name == "regress" and self.kind in ("random-mixing", "gaussian-rows"):
+                remedy = "combine the releases of all parties first, with privinf.join(releases)"
+            else:
+                kinds = " or ".join(repr(kind) for kind, task_name in TASKS if task_name == name)
+                remedy = f"it needs a release of kind {kinds}"
+            raise NotAvailableError(f"{name}() is not available for releases of kind {self.kind!r}: {remedy}")
         words = {word: options.pop(word, default) for word, default in task.words.items()}
         model = named(task.model).from_release(self, **words)
         return getattr(model, task.method)(*args, **options)

@@ -312,7 +312,7 @@ def _read_limit(text: Any) -> Fraction:
         raise ArgumentError("the limit of a stored budget must be a nonnegative fraction, as a string")
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
-        raise ArgumentError("the limit of a stored budget is too large")
+        raise ArgumentError(f"the limit of a stored budget must be at most {float(_LARGEST_LIMIT):g}")
     return limit
 
 

@@ -257,8 +257,8 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         options,
         ON_RELEASES,
         (
-            "{0} is only for releases of several parties, but --schema declares that FILES is a "
-            "table of rows; omit {0}"
+            "{0} can be used only with releases of several parties, but with --schema, FILES is a table of "
+            "rows; omit {0}"
         ),
     )
     path = options["ledger_file"]
@@ -321,7 +321,10 @@ def _fit_releases(options: FitOptions) -> tuple[Results, list[str]]:
     _refuse(
         options,
         ON_RELEASES,
-        ("{0} is only for releases of several parties, but FILES is a release of one table; omit {0}"),
+        (
+            "{0} can be used only with releases of several parties, but FILES is a release of one table; "
+            "omit {0}"
+        ),
     )
     return release.regress(options["formula"], target=options["target"] or "population"), []
 

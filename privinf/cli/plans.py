@@ -108,7 +108,7 @@ def plan_group() -> None:
     "--k",
     default="auto",
     show_default=True,
-    help="Number of random sums over people that each party releases, or auto.",
+    help="Number of random sums over people that each party releases; auto chooses it.",
 )
 @click.option(
     "--label",

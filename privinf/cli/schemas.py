@@ -234,9 +234,9 @@ def _bought(options: SuggestOptions) -> Schema:
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
     """Print a schema; fail if it has blanks or does not match a formula or a table.
 
-    Only the names and types of the table's columns are read. How many values are outside the bounds is
-    private and is not printed. With --undeclared, values of categorical columns are read and printed; do not
-    share that output.
+    The command reads only the names and types of the table's columns. It does not count values outside the
+    bounds, because their number is private. With --undeclared, it reads and prints values of categorical
+    columns; do not share that output.
 
     \b
     Example: privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet

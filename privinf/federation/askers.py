@@ -223,9 +223,8 @@ class ClientEnvelope:
             raise ArgumentError(f"key must be an IdentityKey, got {type(key).__name__}")
         if roster is not None and not roster.signed:
             raise ArgumentError(
-                "the roster has no keys to verify signatures, so replies of the sites cannot be "
-                "checked; make a roster with two keys for each site with 'privinf site roster', or "
-                "omit roster="
+                "roster= has no keys to verify signatures, so replies of the sites cannot be checked; make a "
+                "new roster with 'privinf site roster' from both public keys of each site, or omit roster="
             )
         if roster is not None and (absent := [name for name in sites if name not in roster.keys]):
             raise ArgumentError(

@@ -342,7 +342,8 @@ def _listening(path: Path, group: str | None) -> socket.socket:
         server.listen()
     except (OSError, LookupError) as problem:
         server.close()
-        raise ArgumentError(f"the socket {path} cannot be created ({problem})") from None
+        reason = getattr(problem, "strerror", None) or problem
+        raise ArgumentError(f"the socket {path} cannot be created ({reason})") from None
     return server
 
 

@@ -331,8 +331,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     if covered is None:
         kinds = " or ".join(kind.__name__ for kind in losses)
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger must state the privacy loss "
-            f"of its mechanism as {kinds}"
+            f"the privacy loss in the entry {readable(entry.label)!r} for the site's ledger must be of "
+            f"class {kinds}, which its mechanism needs"
         )
     if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
         raise ArgumentError(

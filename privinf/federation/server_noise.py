@@ -45,8 +45,8 @@ class ServerNoise:
         """Keep key and answers in a secret file from now on; errors as for `TrustedServer.remember`."""
         if self.memory is None:
             raise ArgumentError(
-                "noise from OpenDP cannot be drawn again from a secret key file; use the default noise "
-                "source (omit rng=)"
+                "a secret key file can be used only with the default noise source, because noise from OpenDP "
+                "cannot be drawn again: omit rng="
             )
         if len(self.memory):
             raise ArgumentError(

@@ -131,7 +131,7 @@ class SiteDesigns:
             raise NotAvailableError(
                 f"the regression (design) has {len(design.names)} columns and needs "
                 f"{8 * width * len(self) >> 20} MiB, but a site accepts at most {MOST_COLUMNS} columns "
-                f"and {MOST_BYTES >> 20} MiB"
+                f"and {MOST_BYTES >> 20} MiB: use fewer columns"
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(

@@ -67,9 +67,9 @@ from privinf.validation import counted
 from privinf.wire import readable
 
 ROLES = (
-    "offset=, exposure= and weights= can be used only in the default fit of a logistic or "
-    "Poisson model: leave out optimizer=, unit=, targets= and residual_clip=. The fit also "
-    "needs enough rows and budget for its coefficients"
+    "offset=, exposure= and weights= can be used only in the default fit of a logistic or Poisson model, "
+    "with enough rows and budget for its coefficients: leave out optimizer=, unit=, targets= and "
+    "residual_clip=, or use more rows or a larger budget"
 )
 NO_CURVATURE = (
     "the noise hides the first Hessian in every direction; the rest of the budget was not "

@@ -377,7 +377,8 @@ def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Float
     matrix = (matrix + matrix.T) / 2
     if definite and not is_positive_definite(matrix):
         raise NotPositiveDefiniteError(
-            f"{name} is not positive definite, because coefficients are collinear or the noise is too large"
+            f"{name} is not positive definite, which happens if columns are collinear or the noise is too "
+            "large: leave out collinear columns, or use a larger budget"
         )
     if not definite and not is_semidefinite(matrix):
         raise NotPositiveDefiniteError(f"{name} is not positive semidefinite")

@@ -64,7 +64,8 @@ def check_full_rank(gram: Floats, names: Sequence[str]) -> None:
     else:
         problem = f"columns {', '.join(involved)} are linearly dependent in these rows"
     raise NotPositiveDefiniteError(
-        f"{problem}, so {p} coefficients are not identified (rank {rank}): leave out redundant columns"
+        f"{problem}, so the {p} coefficients are not all identified (the matrix of the columns has rank "
+        f"{rank}): leave out redundant columns"
     )
 
 

@@ -205,8 +205,8 @@ def refuse_dependent_rows(units: Units) -> None:
     """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
     if units.count < units.n:
         raise NotAvailableError(
-            "the standard error without noise cannot be estimated at this noise level, because "
-            "several rows may belong to one unit, and such rows are dependent"
+            "the standard error without noise cannot be estimated: the noise is so large that this needs "
+            "independent rows, and rows of one unit are dependent"
         )
 
 
@@ -325,9 +325,11 @@ def kept_columns(tested: ArrayLike | None, noise_free: Flags) -> Flags:
     else:
         mask = np.asarray(tested)
         if mask.dtype != np.bool_ or mask.shape != noise_free.shape:
-            raise ArgumentError(f"the mask of tested columns must be {noise_free.shape[0]} booleans")
+            raise ArgumentError(
+                f"tested= must be an array of {noise_free.shape[0]} booleans, one for each column"
+            )
     if (~mask & ~noise_free).any():
-        raise ArgumentError("every column that was released with noise must be among the tested columns")
+        raise ArgumentError("tested= must be True for every column that was released with noise")
     if not mask.any():
         raise ArgumentError(
             "there is nothing to test, because all columns are without noise: mark the columns to "

@@ -125,7 +125,9 @@ class OneStepScores(LargeSample):
     def residual_variance(self, beta: Floats) -> float:
         """Return the mean squared residual, at the estimate whatever beta."""
         if self.residual is None:
-            raise NotAvailableError("squares of residuals are not released in this model")
+            raise NotAvailableError(
+                "the residual variance is not available: this model releases no squared residuals"
+            )
         return self.residual
 
     def meat(self, beta: Floats) -> Floats:

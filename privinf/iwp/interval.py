@@ -91,7 +91,7 @@ def score_interval(
     check_fraction(alpha, "alpha")
     check_positive(max_distance, "max_distance")
     if check_count(column, "column", least=0) >= system.p:
-        raise ArgumentError(f"column must be an index from 0 to {system.p - 1}")
+        raise ArgumentError(f"column= must be an index from 0 to {system.p - 1}")
     is_column = np.arange(system.p) == column
     under_test = parameters_under_test(system, is_column | ~system.noise_free)
     df = int(under_test.sum())

@@ -123,7 +123,7 @@ def score_test(
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
         raise ArgumentError(
-            f"null must have {df} values, one for each tested parameter, got shape {values.shape}"
+            f"null= must have {df} values, one for each tested parameter, got shape {values.shape}"
         )
     return _tested(system, null_point(system, values, under_test), values)
 

@@ -247,6 +247,7 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     value = (square - selections * fit.step_sd**2) / freedom
     if not value > 0.0:
         raise NotAvailableError(
-            "the noise hides the variance of the errors: increase its share with extra_shares="
+            "the noise hides the variance of the errors: give its release a larger share of the budget with "
+            "extra_shares="
         )
     return NoiseVariance(value, slope * float(noisy.mean_sd) / freedom, clip)

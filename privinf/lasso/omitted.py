@@ -109,7 +109,7 @@ FADING = (
     "{:.2g} standard errors and other columns with such effects were probably missed."
 )
 EXHAUSTED_SEARCH = (
-    "Not reliable: more columns matter than were kept; outside these {} columns, {} (z = {:.2f}, p = "
+    "Not reliable: more than the {} kept columns matter; of the others, {} (z = {:.2f}, p = "
     "{:.2g}), so raise sparsity= to {} or more."
 )
 TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
@@ -129,12 +129,12 @@ NO_OMITTED_COLUMNS = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
 )
 DETECTABLE_EFFECT = (
-    "An omitted column with an effect of {:.2g} standard errors (without privacy noise) would have been "
-    "detected with probability {:.1g}."
+    "An omitted column with an effect of {:.2g} standard errors (without privacy noise), the detection "
+    "limit, would have been detected with probability {:.1g}."
 )
 BIAS = (
-    "An omitted column with a smaller effect, and a correlation below {:.2g} with the residual of a target's "
-    "nodewise regression, moves the target's interval by up to {:.2g} standard errors."
+    "An omitted column with an effect below the detection limit, and a correlation below {:.2g} with the "
+    "residual of a target's nodewise regression, moves the target's interval by up to {:.2g} standard errors."
 )
 CORRELATIONS_NOT_TESTED = "Correlations of omitted columns with targets were not tested."
 

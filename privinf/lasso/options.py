@@ -61,7 +61,7 @@ OF_EVERY_FIT = {
     "cov_type",
 }
 WORDS: Mapping[FitKind, str] = {
-    "joint": "variant='default', heterogeneous=False and trust='central' or 'server'",
+    "joint": "family='gaussian', variant='default', heterogeneous=False and trust='central' or 'server'",
     "heterogeneous": "variant='default' and heterogeneous=True",
     "paper": "variant='paper'",
     "secure": "trust='secure-sum'",
@@ -161,7 +161,9 @@ class LassoOptions:
             )
         for option in [candidate for candidate in fields(self) if candidate.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
-                homes = " or ".join(WORDS[home] for home, names in OPTIONS.items() if option.name in names)
+                homes = ", or with ".join(
+                    WORDS[home] for home, names in OPTIONS.items() if option.name in names
+                )
                 raise ArgumentError(
                     f"{option.name}= cannot be used in a fit with {WORDS[kind]}: use it with {homes}"
                 )

@@ -367,7 +367,7 @@ def _counted(name: str, column: pd.Series) -> dict[str, int]:
     """Return the count of each label in a part of a column."""
     if column.isna().any():
         raise SchemaError(
-            f"column {name!r} has missing values: replace them by a text first, or remove these rows. "
+            f"column {name!r} has missing values: replace them by a label first, or remove these rows. "
             "The number of remaining rows is public"
         )
     values = column.to_numpy(dtype=object)

@@ -237,8 +237,9 @@ def formula_design(released: Design, formula: str) -> Design:
                     f"columns: {names}"
                 )
                 if coding
-                else f"column {column.name!r} is a function of released columns ({names}): the party that "
-                "holds them must declare and release this derived column"
+                else f"column {column.name!r} is not one of the released columns ({names}): products, powers "
+                "and other functions must be declared as columns before the release, by the party that holds "
+                "their variables"
             )
     return design
 

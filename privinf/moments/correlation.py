@@ -93,8 +93,8 @@ class MeanMoments:
             )
         if design.schema is not None and design.schema.unit is not None:
             raise NotAvailableError(
-                "standard errors are not available, because several rows of one unit are "
-                "dependent and the release does not measure this dependence"
+                "standard errors are not available, because rows of one unit are dependent and the release "
+                "does not measure this dependence: make the release from a table with one row per unit"
             )
         S = np.block([[system.A, system.g[:, None]], [system.g, system.residual_variance(0.0 * system.g)]])
         if abs(S[design.constant, design.constant] - 1.0) > 1e-9:

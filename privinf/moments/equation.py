@@ -61,7 +61,7 @@ class MomentMap:
             )
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):
-            raise ArgumentError(f"order must be a permutation of the {size - 1} columns")
+            raise ArgumentError(f"order= must be a permutation of the {size - 1} columns")
         entries = np.eye(size)
         return cls(public, entries[columns], entries[-1] / check_positive(weight, "weight"))
 
@@ -518,12 +518,12 @@ EVEN_COLUMN = 1.0 / 3.0  # variance of a uniform column in units of its bounds; 
 ALONE = 0.3  # a column of which the others leave a smaller share of the variance is correlated with them
 RANGES = (
     "The noise is proportional to the declared ranges of the response and the columns. "
-    "Main causes of wide intervals: {}. OLS with the same formula scales the noise to the "
+    "The intervals are wide mainly because of {}. OLS with the same formula scales the noise to the "
     "spread of the residuals, and has narrower intervals where bounds are wide."
 )
 TIMES = (
     "Because of the noise, the standard errors of the slopes are {:.1f} times as large as without "
-    "noise (median of the slopes), and the standard error of {} is {:.1f} times as large. "
+    "noise (median over the slopes), and the standard error of {} is {:.1f} times as large. "
 )
 DROWNED = "The noise is too large to estimate the standard errors without noise. "
 RESPONSE_WIDE = "the bounds of the response {} ({})"

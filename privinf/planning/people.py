@@ -47,8 +47,11 @@ NOT_PLANNED = {
 }
 MOST_PLANNED = 20  # coefficients whose intervals are predicted, the first ones
 NO_PARTIES = (
-    "parties= is only for trust='per-party', which needs it; pass a mapping of each party "
-    "to its columns, in which one party has the response"
+    "trust='per-party' needs parties=: pass a mapping of each party to its columns, in which one party "
+    "has the response"
+)
+NOT_PER_PARTY = (
+    "parties= can be used only with trust='per-party': pass this trust model too, or leave parties= out"
 )
 RESPONSE_COLUMN = "response"
 CLUSTERED = (
@@ -338,7 +341,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
     parties = options.parties
     guesses = options.guesses or Guesses()
     if (trust == "per-party") != (parties is not None):
-        raise ArgumentError(NO_PARTIES)
+        raise ArgumentError(NO_PARTIES if parties is None else NOT_PER_PARTY)
     if not isinstance(guesses, Guesses):
         raise ArgumentError(f"guesses must be a privinf.Guesses object, got {type(guesses).__name__}")
     budget = SpendingOptions(epsilon=options.epsilon, delta=options.delta, mu=options.mu, rho=options.rho)

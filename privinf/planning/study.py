@@ -219,7 +219,10 @@ def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bo
 
 # Why a fit has intervals of some coefficients alone (`DebiasedLasso`, hidden targets).
 UNRELIABLE = "have no reliable intervals (weak identification, or no finite interval)"
-NO_INTERVAL = "some simulated fits have no interval for a coefficient that which= lists"
+NO_INTERVAL = (
+    "some simulated fits have no interval for at least one of the coefficients in which=: pass fewer "
+    "coefficients, or a larger budget"
+)
 
 
 def _widths(case: Case, result: Any) -> Floats | None:

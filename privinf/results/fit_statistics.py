@@ -33,8 +33,8 @@ class FitStatistics:
         if self.inference.context.rsquared is None:
             reason = self.no_moments
             outside = (
-                "R-squared computed from noise-corrected moments is outside 0 to 1, because the noise "
-                "is too strong, the response does not vary, or the estimate is not a least squares "
+                "R-squared computed from noise-corrected moments is outside 0 to 1, which happens if the "
+                "noise is too strong, the response does not vary, or the estimate is not a least squares "
                 "estimate"
             )
             raise NotAvailableError(f"rsquared is not available: {reason or outside}")

@@ -69,8 +69,8 @@ _FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
 # Values of options that a summary leaves out, since they are the usual ones.
 USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}
 SLOW_SETS = (
-    "Score intervals are not shown, because they need hundreds of passes over the records "
-    "here: conf_int(method='score') computes them, and later summaries show them."
+    "Score intervals are not shown, because for this fit they need hundreds of passes over the "
+    "records: conf_int(method='score') computes them, and later summaries show them."
 )
 SCORE_NOTE = (
     "Score intervals are valid however strong the noise is; they are conservative, and an "

@@ -198,7 +198,7 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
     if len(responses) != 1 or len(responses[0].factors) != 1:
         raise SchemaError(f"formula {shown(formula)} must have one response before the ~")
     if not right:
-        raise SchemaError(f"formula {shown(formula)} has no term after the ~")
+        raise SchemaError(f"formula {shown(formula)} has no column and no constant after the ~; add a column")
     return responses[0].factors[0].code, right
 
 

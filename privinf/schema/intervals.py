@@ -54,7 +54,9 @@ class Interval:
                 "these bounds, or the expression"
             )
         if self.low > self.high:
-            raise SchemaError("the lower bound of the expression exceeds its upper bound")
+            raise SchemaError(
+                f"the lower bound {self.low:g} of the expression exceeds its upper bound {self.high:g}"
+            )
 
     @property
     def middle(self) -> float:
@@ -80,7 +82,10 @@ class Interval:
 
     def __truediv__(self, other: Interval) -> Interval:
         if other.low <= 0.0 <= other.high:
-            raise SchemaError("the denominator can be zero within the declared bounds")
+            raise SchemaError(
+                "the denominator can be zero within the declared bounds; declare bounds with which it cannot "
+                "be zero"
+            )
         return _hull(a / b for a in (self.low, self.high) for b in (other.low, other.high))
 
     def power(self, exponent: float) -> Interval:
@@ -90,9 +95,15 @@ class Interval:
         zero.
         """
         if exponent < 0.0 and self.low <= 0.0 <= self.high:
-            raise SchemaError("values that can be zero are raised to a negative power")
+            raise SchemaError(
+                "values that can be zero within the declared bounds are raised to a negative power; declare "
+                "bounds with which they cannot be zero"
+            )
         if not exponent.is_integer() and self.at_least(0.0).low < 0.0:
-            raise SchemaError("values that can be negative are raised to a fractional power")
+            raise SchemaError(
+                "values that can be negative within the declared bounds are raised to a fractional power; "
+                "declare bounds with which they cannot be negative"
+            )
         base = self if exponent.is_integer() else self.at_least(0.0)
         ends = base.images(lambda values: power(values, exponent))
         if exponent > 0.0 and exponent % 2.0 == 0.0 and self.low < 0.0 < self.high:

@@ -201,7 +201,8 @@ class Reader:
             return declared.interval.middle
         if name not in self._middles:
             raise SchemaError(
-                f"column {name!r} has missing values, and no declared bounds from which to impute them"
+                f"column {name!r} has missing values, which cannot be imputed without declared bounds: "
+                "declare its bounds, or replace these values first"
             )
         return self._middles[name]
 

@@ -59,7 +59,9 @@ class Basis:
             raise SchemaError(f"all knots must be between {-FARTHEST:g} and {FARTHEST:g}")
         closest = max(CLOSEST * (self.upper - self.lower), 1.0 / FARTHEST)
         if not (np.diff(ladder) > closest).all():
-            raise SchemaError("knots must increase strictly from lower_bound to upper_bound")
+            raise SchemaError(
+                "knots must be in increasing order, without repeats, between lower_bound and upper_bound"
+            )
         if not isinstance(self.include_intercept, bool):
             raise SchemaError("include_intercept must be True or False")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:

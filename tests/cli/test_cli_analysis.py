@@ -148,7 +148,7 @@ def test_damaged_and_foreign_files(how, joined):
         (["join", "a.npz", "missing.npz", "--out", "x.npz"], "does not exist"),
         (["join", "a.npz", "b.npz", "--out", "c.npz"], "--overwrite"),
         (["fit", "bmi ~ height", "joined.npz"], "height"),
-        (["fit", "bmi ~ age * glucose", "joined.npz"], "function of released columns"),
+        (["fit", "bmi ~ age * glucose", "joined.npz"], "not one of the released columns"),
         (["fit", "bmi", "joined.npz"], "Error:"),
         (["fit", "bmi ~ age", "joined.npz", "--plain", "--shrink"], "choose one"),
         (["fit", "bmi ~ age", "joined.npz", "--plain", "--target", "sample"], "no"),

@@ -258,7 +258,7 @@ def test_what_a_model_does_not_release_is_refused():
     system, true = released(np.random.default_rng(6), 5000)
     assert system.residual_variance(true) == 0.3
     assert system.scores(true) is None
-    with pytest.raises(NotAvailableError, match="squares of residuals"):
+    with pytest.raises(NotAvailableError, match="squared residuals"):
         replace(system, residual=None).residual_variance(true)
     with pytest.raises(NotAvailableError, match="one-step estimator"):
         system.fuller_gram(None)

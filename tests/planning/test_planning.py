@@ -353,8 +353,8 @@ def test_guesses_that_cannot_be_are_refused(guesses, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"trust": "per-party"}, "parties= is only for"),
-        ({"parties": {"a": ["wage"]}}, "parties= is only for"),
+        ({"trust": "per-party"}, "needs parties="),
+        ({"parties": {"a": ["wage"]}}, "parties= can be used only"),
         ({"epsilon": None}, "epsilon= with delta="),
         ({"source": "lattice"}, "source="),
         ({"which": ["region"]}, "which='region'"),
@@ -448,7 +448,7 @@ def test_the_command_without_a_trust_is_advice(run):
         (("--trust", "central", "--coefficient", "educ"), "need a target"),
         (("--trust", "central", "--plot", "p.txt"), "must be a file name that ends in"),
         (("--trust", "per-party", "--party", "a"), "must have the form NAME=COLUMN"),
-        (("--trust", "per-party"), "parties= is only for"),
+        (("--trust", "per-party"), "needs parties="),
     ],
 )
 def test_the_command_refuses_in_one_line(run, words, said):
@@ -504,5 +504,5 @@ def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_an
 
     assert study_module._widths(Wanted, Partial()) == [1.0]
     Wanted.which = ("a", "b")  # of which the noise hides one
-    with pytest.raises(NotAvailableError, match="no interval for a coefficient"):
+    with pytest.raises(NotAvailableError, match="no interval for at least one"):
         study_module._widths(Wanted, Partial())

@@ -108,7 +108,7 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
         raise ArgumentError("the seed of the secure sum must be a nonnegative integer")
     colluding = terms.get("max_colluding")
     if not _is_whole_number(colluding, 0):
-        raise ArgumentError("max_colluding must be a nonnegative integer")
+        raise ArgumentError("max_colluding in the query must be a nonnegative integer")
     if colluding >= len(roster):
         raise ArgumentError(f"max_colluding={colluding} must be less than the number of sites, {len(roster)}")
     grid = _grid(terms)
@@ -245,7 +245,8 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
         raise NotAvailableError("this site is not in the list of public keys (roster) of the secure sum")
     if not set(terms.roster) <= set(pairs.roster.keys):
         raise NotAvailableError(
-            "the secure sum includes a site that is not in this site's list of public keys (roster)"
+            "the secure sum includes a site that is not in this site's list of public keys (roster); use "
+            "the same roster at all sites"
         )
     return pairs
 

@@ -195,11 +195,12 @@ class JointResults(SparseResults):
         if self._estimate.cov is None:
             raise NotAvailableError(self._estimate.weak_reason)
         names = list(self.names) if which is None else list(which)
+        if not names:
+            raise ArgumentError("which= must list at least one coefficient")
         values = np.asarray(b0, dtype=np.float64)
-        if values.shape not in ((), (len(names),)) or not names:
+        if values.shape not in ((), (len(names),)):
             raise ArgumentError(
-                f"b0 must be one number, or one number for each of the {len(names)} coefficients in "
-                "which=, and which= must not be empty"
+                f"b0= must be one number, or one number for each of the {len(names)} coefficients in which="
             )
         values = np.broadcast_to(values, (len(names),))
         rows = np.eye(len(self.names))[[self._inference.position(name) for name in names]]
