@@ -31,14 +31,16 @@ SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detecte
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean by {}."
-NO_CLIP_SHIFT = "Values are clipped to [{:.6g}, {:.6g}]; the interval is for the mean of the clipped values."
+NO_CLIP_SHIFT = (
+    "Values are clipped to the public bounds [{:.6g}, {:.6g}]; the interval is for the mean of the clipped "
+    "values."
+)
 FAR_VALUES = (
     "The interval does not allow for undetected values much farther out; if all that may be outside the "
     "limits were at the public bounds, the mean would shift by {}."
 )
 NO_FAR_VALUES = (
-    "The noisy counts give no sign of values between the limits and the public bounds, so clipping to the "
-    "limits is not expected to change the mean."
+    "The interval extrapolates no tails outside the limits, because both limits are public bounds."
 )
 CLIP_COUNTS = "By noisy counts, from which the limits were chosen, of {} values {}."
 PUBLIC_LIMITS = "Both limits are public bounds, because noisy counts gave no reason for narrower limits."

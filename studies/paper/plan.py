@@ -117,7 +117,7 @@ def check_paper_plan(
         raise ArgumentError("multiplier_draws= belongs to heterogeneous=True")
     entries = min(PRECISION_SPARSITY, p) if precision_sparsity is None else precision_sparsity
     if check_count(entries, "precision_sparsity") > p:
-        raise ArgumentError(f"precision_sparsity={entries} is more than the {p} columns")
+        raise ArgumentError(f"precision_sparsity={entries} is larger than the number of columns, {p}")
     extra = {"refit": refit, "own": heterogeneous, "multiplier": draws > 0}
     parts = _shares(shares, [name for name in WEIGHTS if extra.get(name, True)])
     count = shared if chosen is None else len(chosen)
@@ -147,7 +147,7 @@ def _sparsities(
 ) -> tuple[int, int]:
     """Return the sparsity of the common coefficients and of a party's own."""
     if check_count(sparsity, "sparsity") > p:
-        raise ArgumentError(f"sparsity={sparsity} is more than the {p} columns")
+        raise ArgumentError(f"sparsity={sparsity} is larger than the number of columns, {p}")
     if not heterogeneous:
         if shared_sparsity is not None:
             raise ArgumentError("shared_sparsity= belongs to heterogeneous=True")

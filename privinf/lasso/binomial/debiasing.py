@@ -156,8 +156,8 @@ def debias_logistic(
     score, secant, meat, moved = _released(sums, fit, along, prices)
     if not np.linalg.eigvalsh(secant.mean)[0] > STANDING * secant.sd:
         raise HiddenByNoise(
-            "the noise is too large relative to the curvature of the scores: pass fewer targets, a larger "
-            "budget, or other shares="
+            "the noise hides the curvature of the scores: pass fewer targets, a larger budget, or "
+            "other shares="
         )
     lead = root @ np.linalg.inv(secant.mean)
     delta = np.asarray(np.linalg.solve(secant.mean, score.mean), dtype=np.float64)
