@@ -77,6 +77,7 @@ def test_nonrobust_score_tests_need_equal_variance_and_the_summary_says_so():
         assert "assume equal variances" in summary
         assert "not flagged" not in summary
     assert "not flagged" in robust.summary().as_text()
+    assert "equal error variances" not in robust.summary().as_text()
     assert "assume equal variances" not in robust.summary().as_text()
     assert "trusted" not in str(plain.identification)
     assert "equal error variance" in pi.Results.score_test.__doc__
