@@ -65,7 +65,7 @@ NO_MEANS = (
     "marginal effects need second moments of the columns, which this fit did not release: use the default "
     "fit of a logistic or Poisson model"
 )
-NO_SQUARES = "this model releases no squared residuals"
+NO_SQUARES = "this model releases no squared residuals, from which this quantity is computed"
 NAMED_TARGETS = (
     "predictions need all coefficients, and this fit reports only its targets: fit without targets="
 )
