@@ -192,7 +192,7 @@ def test_sampling_is_what_bse_sampling_says_and_no_term_but_the_rest_is_negative
         assert (found.variances.drop(columns="unattributed") >= 0.0).all(axis=None)
         below += (sampling + found.variances["unattributed"] < 0.0).any()  # what sampling was before
         assert any("unattributed" in note for note in found.notes)
-    assert "unattributed: what the covariance" in repr(modulated(0).variance_formula)
+    assert "'unattributed' is the difference of two estimates" in repr(modulated(0).variance_formula)
     assert below >= 1
 
 
