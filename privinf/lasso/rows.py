@@ -248,6 +248,6 @@ def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:
     if len(scale) != p or not (scale > half * 1e-300).all():
         raise ArgumentError(
             f"x_scale= must be one positive number, or {p} positive numbers, one for each column: typical "
-            "sizes of the columns, not below 1e-300 times their largest possible sizes"
+            "sizes of the columns, above 1e-300 times half the widths of their bounds"
         )
     return np.where(bounded, scale, 1.0)
