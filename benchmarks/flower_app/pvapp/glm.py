@@ -49,7 +49,7 @@ def _object(path: str) -> Any:
     try:
         return json.loads(Path(path).read_text())
     except (OSError, ValueError):
-        raise pi.errors.StorageError(f"{path} is no JSON file at the server") from None
+        raise pi.errors.StorageError(f"{path} is not a JSON file on the server") from None
 
 
 def fit(federation: Federation, config: dict[str, Any]) -> None:
