@@ -281,7 +281,7 @@ def check_delta(value: object, *, n: int | None = None, pure: str = "") -> float
 def reporting_delta(epsilon: float | None, delta: float | None, n: int) -> float:
     """Return the delta at which a fit of Gaussian releases is reported.
 
-    It is the one that was named. Beside `mu` or `rho`, and without noise, none is needed, and it is 1/(2n).
+    It is the one that was named. With `mu` or `rho`, and without noise, none is needed, and it is 1/(2n).
 
     Raises
     ------

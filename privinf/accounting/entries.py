@@ -306,7 +306,7 @@ def stamp_of(entries: Iterable[LedgerEntry]) -> str:
 
 
 def check_relation(relation: object) -> Relation:
-    """Return a neighbouring relation; n is public throughout, so add/remove is refused with the reason."""
+    """Return a neighboring relation; n is public throughout, so add/remove is refused with the reason."""
     words = str(relation).lower()
     if "add" in words or "remove" in words:
         raise ArgumentError(

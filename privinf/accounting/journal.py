@@ -67,7 +67,7 @@ class Anchor:
         Raises
         ------
         StorageError
-            The account has no home, or the anchor would lie beside the journal.
+            The account has no home, or the anchor would be next to the journal.
         """
         if path is not None:
             place = own_path(path)

@@ -204,7 +204,7 @@ def _forms() -> Any:
 
 
 def executable(name: str) -> str:
-    """Return where a program of Flower is, beside this Python or on the path (NotAvailableError if not)."""
+    """Return where a program of Flower is, next to this Python or on the path (NotAvailableError if not)."""
     neighbour = Path(sys.executable).parent / name
     path = str(neighbour) if neighbour.exists() else shutil.which(name)
     if path is None:

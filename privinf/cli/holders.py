@@ -312,7 +312,7 @@ def rebase_command(
 
 @contextmanager
 def _node(folder: Path, site: dict[str, str], federation: dict[str, Any]) -> Iterator[None]:
-    """Keep a Flower node running beside the daemon: started once both are there, again whenever it ends."""
+    """Keep a Flower node running next to the daemon: started once both are there, again whenever it ends."""
     check_secret(folder / site["node_key"], "the node's key", "key")
     save_text(folder / "ca.crt", federation["authority"], overwrite=True)
     stopping = threading.Event()

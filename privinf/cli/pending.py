@@ -1,6 +1,6 @@
 """A release that is finished once, wherever its command was killed: one charge, one file.
 
-The release is made whole before it is charged, and stands beside its place as a hidden file, encrypted
+The release is made whole before it is charged, and is next to its place as a hidden file, encrypted
 under a key that no disk has yet. The charge brings the key: its ledger line has it. So a pending file that
 was never charged reveals nothing, and anyone who has the ledger can open one that was charged.
 """

@@ -1,9 +1,9 @@
-"""Envelopes of queries and replies: fields beside the message that authenticate each end to the other.
+"""Envelopes of queries and replies: fields next to the message that authenticate each end to the other.
 
 A query carries the digest that it must have, a nonce, the heads of ledgers that the client remembers, and
 the analyst's signature of all that. A reply carries the site's signature of the query's digest and
 nonce, of the reply's own digest, and of heads: its own, signed by itself, and later ones of its peers. All
-of it is short texts by name, which any transport carries beside a message. Signatures are Ed25519, of
+of it is short texts by name, which any transport carries with a message. Signatures are Ed25519, of
 canonical JSON after the name of its kind, so that no signature can serve for another kind.
 """
 
@@ -276,7 +276,7 @@ class ResponsePolicy(Protocol):
 
     @property
     def analysts(self) -> tuple[Analyst, ...]:
-        """Analysts listed by its policy; without a list, anyone who reaches the site may query."""
+        """Analysts listed by its policy; without a list, anyone who can connect to the site may query."""
         ...
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:

@@ -166,7 +166,7 @@ class FlowerFederation(ReplyVerifier):
         return [replies[name] for name in names.values() if name in replies]
 
     def _introduced(self, names: tuple[str, ...], patience: float) -> dict[str, int]:
-        """Ask all nodes for their names until the sites are found; return their nodes."""
+        """Query all nodes for their names until the sites are found; return their nodes."""
         end = time.monotonic() + patience
         called: set[int] = set()
         waiting: Waiting = {}

@@ -313,7 +313,7 @@ def message_digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def plain_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a query's arguments as a transport carries them, without those that are None."""
+    """Return a query's arguments as a transport carries them, without None values."""
     return {name: _plain(value, name) for name, value in args.items() if value is not None}
 
 

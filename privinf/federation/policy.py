@@ -89,8 +89,8 @@ class SitePolicy:
     analysts : list of mapping
         Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
         public Ed25519 key (``IdentityKey.verifying``), and the total cost of the queries under the name, if
-        the name has its own limit; by default anyone who reaches the site. With a list, queries must be
-        signed, and a site of this process, whose queries are not, answers nothing.
+        the name has its own limit; by default anyone who can connect to the site. With a list, queries must
+        be signed, and a site of this process, whose queries are not, answers nothing.
 
     Raises
     ------

@@ -225,7 +225,7 @@ class Site:
 
     @property
     def analysts(self) -> tuple[Analyst, ...]:
-        """Analysts listed by its policy; without a list, anyone who reaches the site may query."""
+        """Analysts listed by its policy; without a list, anyone who can connect to the site may query."""
         return self.policy.analysts
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:

@@ -283,7 +283,7 @@ class SocketFederation(ReplyVerifier):
             return no_reply(name)
 
     def _introduced(self, patience: float) -> None:
-        """Ask all daemons for their names until each has answered."""
+        """Query all daemons for their names until each has answered."""
         end = time.monotonic() + patience
         facts = dict[str, Mapping[str, Any]]()
         while absent := [name for name in self._remote if name not in facts]:

@@ -457,11 +457,11 @@ class TrustedServer(Rounds):
         )
 
     def _available_sites(self, planned: PlannedQuery) -> list[str]:
-        """Return whom a plan asks and who may answer."""
+        """Return the sites that a plan queries and those that may answer."""
         return [name for name in planned.sites if self._missing == "raise" or name in self._rows]
 
     def _charge_and_release(self, ready: ValidatedQuery) -> NoisySum:
-        """Charge a plan, unless its line stands, ask, and add the noise."""
+        """Charge a plan, unless its line is in the ledger, query the sites, and add the noise."""
         planned = ready.planned
         query = planned.query
         lines = self._standing(planned)

@@ -376,7 +376,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         return released
 
     def _release_or_none(self, spending: Mapping[str, Any]) -> Release | None:
-        """Return the release the model was built from, refusing budget arguments beside it."""
+        """Return the release the model was built from, refusing budget arguments in addition."""
         if self._release is None:
             return None
         names = [name for name, value in spending.items() if value is not None]

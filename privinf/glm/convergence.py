@@ -18,7 +18,7 @@ the start: 0 where the rounds have converged. The sampling error of theta* is co
 and not in D, whose covariance is that of noise alone, Cov(e^) + Cov(e_T). To measure D
 
 - by C flags good fits: e_T has the budget of one round, a seventh of the last release's, so that where noise
-  dominates D is some 2.7 reported standard errors long in a settled fit;
+  dominates D is about 2.7 reported standard errors long in a settled fit;
 - by the noise alone flags fits with little noise, in the end all with none, for an o far below the sampling
   error that does no harm.
 

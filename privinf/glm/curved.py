@@ -3,13 +3,13 @@ r"""Logistic and Poisson models in whitened units: the releases that lead to a f
 Everything is in z, the columns in scaled units, [-1, 1], with a constant of 1; v = W z with a public W that
 the releases before have learnt, so that the Hessian in v is about h I.
 
-0. *Start*: the Gram of z and the score at 0, at once; W = A^{-1/2}, and slopes along the whitened covariance
+0. *Start*: the Gram of z and the score at 0, together; W = A^{-1/2}, and slopes along the whitened covariance
    of z and y, as a normal predictor would give it.
-1. *Rounds*: counts of what bounds a record's score and Hessian, then both at once, with the **same
+1. *Rounds*: counts of what bounds a record's score and Hessian, then both together, with the **same
    weights in x alone** in both, which leave a right mean its coefficients; a Newton step, shrunk as its noise
    asks; W from the Hessian. The last one is where the step is short and the Hessian clear of its noise.
 2. *Final*: counts, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
-   **secant** Hessian H along the step that S asks for.
+   **secant** Hessian H along the step that S requires.
 
 The rounds reserve a fixed maximum; what they do not use goes to the final releases. Every choice is a
 function of releases, and the squares of all prices add up to mu^2 at most on every path.
@@ -411,7 +411,7 @@ def final_layers(
 
 
 def _towards(score: Noisy, at: ExpansionPoint) -> Floats:
-    """Return about the step that a score asks for."""
+    """Return about the step that a score requires."""
     step = score.mean / at.curvature
     return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))
 

@@ -199,7 +199,7 @@ class OneStepFit:
         """Return how much shorter ``transform @ params`` would step if all rows counted in H, shape (k,).
 
         R (G - H) D to first order, G the moments of v. A clipped row is in S, not in H: right of a long tail,
-        but not where the pilot was off, so that the step takes the row back inside the clip.
+        but not where the initial estimate was off, so that the step takes the row back inside the clip.
         """
         return np.asarray(transform @ self.influence @ (self.initial.white - self.hessian) @ self.step)
 
@@ -250,7 +250,7 @@ def floored(matrix: Floats, edge: float) -> tuple[Floats, Floats]:
 
 
 def release_initial_estimate(queries: LeastSquaresQueries) -> tuple[InitialEstimate, Floats]:
-    """Return the pilot of a release of second moments, its scale still 1, and these moments.
+    """Return the initial estimate of a release of second moments, its scale still 1, and these moments.
 
     Raises NotPositiveDefiniteError where there is no noise and columns repeat one another.
     """
@@ -286,7 +286,7 @@ def release_initial_estimate(queries: LeastSquaresQueries) -> tuple[InitialEstim
 
 
 def scale_initial_estimate(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialEstimate:
-    """Return the pilot with the scale of its residuals."""
+    """Return the initial estimate with the scale of its residuals."""
     counting = Counting(top=queries.residual(initial.theta), cells=SCALE_CELLS)
     tail = queries.tail(initial, "residual", SCALE, counting)
     return replace(initial, unit=quantile_of(tail, SCALE_LEVEL) / NORMAL_QUANTILE, residuals=tail)
@@ -304,7 +304,7 @@ def gram_clip(queries: LeastSquaresQueries, initial: InitialEstimate, share: flo
 
 
 def rewhiten(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialEstimate:
-    """Return the pilot in coordinates made of a Gram matrix of its coordinates."""
+    """Return the initial estimate in coordinates made of a Gram matrix of its coordinates."""
     args = initial.args({"clip": gram_clip(queries, initial, REGRAM)})
     gram, sd = queries.matrix(Statistics.WHITENED_GRAM, REGRAM, Labels.SECOND_GRAM, args)
     values, vectors = floored(gram, sd * math.sqrt(2.0 * queries.p))
@@ -315,7 +315,7 @@ def rewhiten(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialE
 
 
 def refine_initial_estimate(queries: LeastSquaresQueries, initial: InitialEstimate) -> InitialEstimate:
-    """Return the pilot moved by one round of clipped scores."""
+    """Return the initial estimate moved by one round of clipped scores."""
     counting = queries.of_scores(initial, coarse=True)
     tail = queries.tail(initial, "score", SCORE_COUNTS, counting)
     mu = queries.mu * math.sqrt(SCORE_ROUND)
@@ -414,7 +414,7 @@ def last_moments(
     `last` is the release of the meat, or of squared residuals with the sum of what lies beyond their clip.
 
     Where errors are taken to have equal variance, the meat is s2 H, s2 the mean of (clipped) squares of
-    residuals at the pilot, less what the step takes of it.
+    residuals at the initial estimate, less what the step takes of it.
     """
     p = queries.p
     theta = initial.theta + initial.unit * initial.whitening.T @ step

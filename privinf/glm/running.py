@@ -1,4 +1,4 @@
-"""The steps of a fit of a generalised linear model: check, release, estimate, describe."""
+"""The steps of a fit of a generalized linear model: check, release, estimate, describe."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class FitRun:
 def run_fit(
     rows: GlmRows, trust: Trust, ledger: Ledger, model: str, request: FitRequest, spending: Mapping[str, Any]
 ) -> GLMResults:
-    """Check a request, release the sums of its plan, and return the results; errors as `GLM.fit` says."""
+    """Check a request, release the sums of its plan, and return the results; errors as in `GLM.fit`."""
     covariance = requested_covariance(request.cov_type, rows.design.schema)
     if covariance is COVARIANCES["HC1"] and rows.family != "gaussian":
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")

@@ -26,12 +26,12 @@ _RESOLUTION = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ScoreDistribution:
-    """Chi-square, or the exact law for a statistic of Gaussian rows.
+    """Chi-square, or the exact distribution for a statistic of Gaussian rows.
 
     Attributes
     ----------
     rows : int or None
-        k: the statistic is k R^2 of a regression of k Gaussian rows, whose null law is
+        k: the statistic is k R^2 of a regression of k Gaussian rows, whose null distribution is
         ``k Beta(df/2, (k - q - df)/2)``, q the columns of the regression that are not tested: the F test.
         None: chi-square.
     columns : int
@@ -97,7 +97,7 @@ class LinearScores(Protocol):
     distribution : ScoreDistribution
         Of the score statistic.
     linear_noise : bool
-        Whether g and A are clean moments plus noise of a known law, no noise moment subtracted.
+        Whether g and A are clean moments plus noise of a known distribution, no noise moment subtracted.
     variance_equation : str
         What the terms of the covariance are.
     """
@@ -170,7 +170,7 @@ class LargeSample:
 
 
 def determined_difference(meat: Floats, noise: Floats, units: int) -> Floats | None:
-    """Return ``meat - noise`` where its sampling error is small beside it, else None."""
+    """Return ``meat - noise`` where its sampling error is small relative to it, else None."""
     clean = meat - noise
     if is_positive_definite(clean - _RESOLUTION / np.sqrt(units) * noise):
         return clean

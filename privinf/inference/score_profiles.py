@@ -1,4 +1,4 @@
-"""Profiles of the score statistic: its least value where one coefficient is fixed, for many at once."""
+"""Profiles of the score statistic: its least value where one coefficient is fixed, for many together."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Profiles:
     Whether a hyperplane has a point inside is decided without a search on most: one point inside is a proof,
     and so is a lower bound outside, ``min |B v|^2`` over its unit vectors against `ScoreSurface.largest`. On
     the others, and on both sides of every end, minima are sought from several points and from those of the
-    neighbours.
+    neighbors.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Profiles:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Seek minima from the neighbours' points too, as long as there are new ones."""
+        """Seek minima from the neighbors' points too, as long as there are new ones."""
         news = np.ones((2, len(self.angles)), dtype=np.bool_)
         for _ in range(_SWEEPS):
             for side, neighbors in enumerate(self.neighbors):

@@ -115,14 +115,14 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
     rejected a true null within 99% limits of its level, or less often (benchmarks/results/score_tests.md).
 
     Without noise it is the score (Lagrange multiplier) test of statsmodels: ``n R^2`` of least squares where
-    errors have equal variance, and the generalised one with "HC0". Of restrictions on all noisy columns it is
+    errors have equal variance, and the generalized one with "HC0". Of restrictions on all noisy columns it is
     `privinf.inference.score_test.score_test`.
 
     **Privacy.** Post-processing.
 
     References
     ----------
-    Boos, D. D. (1992), American Statistician 46, 327-333 (generalised score tests).
+    Boos, D. D. (1992), American Statistician 46, 327-333 (generalized score tests).
 
     Examples
     --------

@@ -74,8 +74,8 @@ def score_test(
 
     Notes
     -----
-    ``T = n psibar(b)' meat(b)^-1 psibar(b)``, chi-square at the true b (mixed rows: the F law): A is never
-    inverted, so weak identification does not matter. The concentrated coefficients solve their own rows
+    ``T = n psibar(b)' meat(b)^-1 psibar(b)``, chi-square at the true b (mixed rows: the F distribution): A is
+    never inverted, so weak identification does not matter. The concentrated coefficients solve their own rows
     exactly, and their influence ``psi_x - A_xz A_zz^-1 psi_z`` is what the meat is taken of. A "nonrobust"
     system's meat assumes equal error variance, and so does the test then.
 

@@ -28,11 +28,11 @@ class SignCounts:
     Attributes
     ----------
     hits, asked : ndarray of int, shape (p,)
-        Positive answers, and machines asked.
+        Positive answers, and machines queried.
     sizes : ndarray, shape (u,)
         Different numbers of rows.
     weights : ndarray, shape (p, u)
-        Share of each among the machines asked; zero rows where none was.
+        Share of each among the machines queried; zero rows where none was.
     lie : float
     """
 
@@ -96,7 +96,7 @@ class SignCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SignEstimate:
-    """Point estimates in units of the sd; nan where no machine was asked.
+    """Point estimates in units of the sd; nan where no machine was queried.
 
     Attributes
     ----------

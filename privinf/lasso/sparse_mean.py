@@ -33,7 +33,7 @@ class SparseMeanResult(Released):
     ----------
     params, bse : Series, shape (p,)
         Of all coordinates, before any selection. Estimates are held within 2 sd/sqrt(n). Where the sign
-        saturates, or might, the standard error is infinite; where no machine was asked, nan and infinite.
+        saturates, or might, the standard error is infinite; where no machine was queried, nan and infinite.
     sparse_params : Series, shape (p,)
         The `sparsity` largest; 0 elsewhere.
     selected : Index
@@ -41,7 +41,7 @@ class SparseMeanResult(Released):
     saturated : Series of bool, shape (p,)
         The share of positive signs is beyond Phi(2), or less than two standard errors from it.
     asked : Series of int, shape (p,)
-        Machines asked about each coordinate.
+        Machines queried about each coordinate.
     rate : float
         ``min(s/n, s p/(m n epsilon^2))`` in squared units, n the mean number of rows: the order of the least
         possible squared l2 error, without constants and logarithms.
@@ -87,7 +87,7 @@ class SparseMeanResult(Released):
         method : {"exact", "delta"}
             "exact": at least ``1 - alpha`` for any mean and any number of machines; unbounded on the side
             where signs are uninformative. "delta": the estimate and its standard error, unbounded on both
-            sides where the sign saturates; too short where few machines were asked.
+            sides where the sign saturates; too short where few machines were queried.
         joint : bool
             Bonferroni over all p coordinates.
 
@@ -121,7 +121,7 @@ class SparseMeanResult(Released):
         -------
         float
             Summed over all answers that machines may give, as `privinf.lasso.signs.expected_square` does, for
-            the coordinate that the fewest machines were asked about.
+            the coordinate that the fewest machines were queried about.
 
         Notes
         -----

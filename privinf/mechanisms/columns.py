@@ -216,7 +216,7 @@ class SampleTotals:
     def over(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[EntrySums | Floats, int]:
         """Return the weighted sums, exact or in doubles, and the number of rows.
 
-        Ranks are of all rows at once: their columns are kept, 8 bytes a number, and their sum is in doubles.
+        Ranks are of all rows together: their columns are kept, 8 bytes a number, and their sum is in doubles.
         """
         named = (*self.query.values, *self.query.by)
         passes = ColumnPasses(rows, named, self.schema, unit=self.schema.unit)

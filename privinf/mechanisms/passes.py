@@ -210,7 +210,7 @@ class RowPasses:
         self._count = n
 
     def blocks(self) -> Iterator[SiteBlock]:
-        """Yield all rows, at most 8,192 at a time: private columns, public ones beside them, in user units.
+        """Yield all rows, at most 8,192 at a time: private columns, public ones in addition, in user units.
 
         A block is valid until the next one.
 

@@ -180,7 +180,7 @@ class EncodedRows:
 
     @property
     def beside(self) -> dict[str, Any]:
-        """Groups and weights, where there are any, as a release has them beside its numbers."""
+        """Groups and weights, where there are any, as a release has them next to its numbers."""
         arrays = {"groups": self.groups, "weights": self.weights}
         return {name: array for name, array in arrays.items() if array is not None}
 

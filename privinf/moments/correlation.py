@@ -188,7 +188,7 @@ class PairCorrelations(PortableTable):
         One row per pair: the correlation, its standard error and p-value, Fisher's z and its standard error,
         and whether the noise leaves too little for an interval.
     given : tuple of str, or None
-        What is held fixed; None: for each pair every other released column.
+        Columns to condition on; None: for each pair every other released column.
     nobs : int
     law : str
         Basis of the sampling part of the errors.

@@ -31,7 +31,7 @@ ResultsT = TypeVar("ResultsT", bound=Results)
 
 
 def check_effects(design: Design, effects: Sequence[str], *, limit: int | None = None) -> None:
-    """Raise unless a design has other columns beside its effects, and at most `limit` columns.
+    """Raise unless a design has other columns in addition to its effects, and at most `limit` columns.
 
     Raises
     ------

@@ -105,7 +105,7 @@ class Prediction:
         Raises
         ------
         NotAvailableError
-            `obs` is True and there are none: the message says why.
+            `obs` is True and there are none: the message states the reason.
         """
         errors = self._observed if obs else self.mean
         return pd.DataFrame(errors.conf_int(alpha), self.index)

@@ -163,7 +163,7 @@ class ScoreTests:
         Warns
         -----
         WeakIdentificationWarning
-            Normal intervals were requested and `identification` says that they should not be trusted.
+            Normal intervals were requested and `identification` shows weak identification.
         """
         if check_choice(method, IntervalMethod, "method") == "wald":
             table = pd.DataFrame(self.inference.interval(alpha), index_of(self.inference.names))

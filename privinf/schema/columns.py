@@ -114,7 +114,7 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     Parameters
     ----------
     released : Design
-        What was released.
+        The released columns.
     formula : str
         Its response is any released number.
 

@@ -131,7 +131,7 @@ class Factor:
     Notes
     -----
     Levels of text or booleans make the column a factor wherever a formula names it. Levels that are
-    numbers keep it numeric, between the smallest and the largest level, unless the formula says ``C(x)``.
+    numbers keep it numeric, between the smallest and the largest level, unless the formula has ``C(x)``.
     """
 
     levels: tuple[Level, ...]

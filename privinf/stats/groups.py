@@ -60,7 +60,7 @@ LARGEST_QUANTILE = 1e60
 class GroupModel:
     """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
-    `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` says whether it is Laplace noise.
+    `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` is whether it is Laplace noise.
     """
 
     N: Floats

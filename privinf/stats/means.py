@@ -71,7 +71,7 @@ HIDDEN_VARIANCE = (
 class MeanModel:
     """Mean, standard deviation and error from released sums, units of u; arrays of one shape.
 
-    `noise` holds the sds of the noise of S and of Q; `laplace` says whether it is Laplace noise.
+    `noise` holds the sds of the noise of S and of Q; `laplace` is whether it is Laplace noise.
     """
 
     mean: Floats

@@ -1,4 +1,4 @@
-"""One file format for releases and results: npz arrays beside a JSON manifest, never pickle.
+"""One file format for releases and results: npz arrays next to a JSON manifest, never pickle.
 
 A file is an uncompressed zip archive that ``numpy.load`` can open too. Its manifest holds the header and
 the SHA-256 of every array, and is itself covered by a checksum, or by an HMAC where a key is given. The

@@ -13,7 +13,6 @@ from support.words import (
     Passage,
     checked_paths,
     failures,
-    is_advisory,
     main,
     passages,
     passages_of_page,
@@ -24,9 +23,13 @@ BAD = {
     "is no + noun": ["delta= is no number", "Rows that are\nno records count.", "The text is no formula."],
     "is told": ["The server is told the sum.", "Sites are told of it."],
     "whoever": ["Whoever reads it can remove the noise."],
-    "made anew": ["The ledger is made anew."],
+    "anew": ["The ledger is made anew."],
     "up to now": ["The charges up\nto now are kept."],
     "beforehand": ["Bounds are fixed beforehand."],
+    "that is none": ["a level that is none"],
+    "said of": ["The same is said of totals."],
+    "made-up": ["made-up data"],
+    "wide against": ["wide against the effect"],
 }
 GOOD = [
     "There is no ledger, and where there are no rows nothing is charged.",
@@ -38,7 +41,6 @@ GOOD = [
 ]
 LISTED = {
     "headless clause": "We release what is left.",
-    "that is none": "a level that is none",
     "things that speak": "The summary says so.",
     "private metaphor": "All go through one door.",
     "law": "The noise has an invalid law.",
@@ -48,15 +50,11 @@ LISTED = {
     "pilot": "from a pilot",
     "picks": "The lasso picks ten.",
     "astray": "The fit went astray.",
-    "anew": "drawn anew",
     "at once": "Both at once",
     "once more": "Try once more.",
     "some + number": "some 240 rows",
     "beside": "printed beside it",
-    "said of": "The same is said of totals.",
-    "made-up": "made-up data",
     "whole": "the whole fit",
-    "wide against": "wide against the effect",
     "goes on, stands, lies": "The charge stands.",
     "machines": "rows on three machines",
     "British spelling": "the behaviour of neighbours",
@@ -149,7 +147,7 @@ def test_other_patterns_are_counted_and_do_not_fail(tmp_path, capsys):
     page.write_text("\n\n".join(LISTED.values()))
     assert main([str(page), "--list", "law"]) == 0
     printed = capsys.readouterr().out
-    assert f"{page}:9: law: The noise has an invalid law." in printed
+    assert f"{page}:7: law: The noise has an invalid law." in printed
     assert "0 failures" in printed
 
 
@@ -157,4 +155,4 @@ def test_the_tree_has_no_failure():
     assert all(path.exists() for path in checked_paths())
     assert len(list(Path(checked_paths()[-1]).rglob("*.py"))) > 100
     found = [finding for one in passages(checked_paths(), only_suspects=True) for finding in failures(one)]
-    assert not [str(finding) for finding in found if not is_advisory(finding)]
+    assert not [str(finding) for finding in found]

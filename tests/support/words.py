@@ -25,7 +25,6 @@ LONGEST = 40  # words of a sentence on a page
 LONG = 35  # words of a sentence that is reported
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs")
 CODE = "privinf"
-ADVISORY = PAGES  # being rewritten: what is found in them is printed and does not fail
 
 # Phrases in which " " is any white space. They fail wherever they stand.
 FAILING = {
@@ -35,16 +34,19 @@ FAILING = {
     ),
     "is told": r"\b(?:is|are|was|were|be|been) told\b",
     "whoever": r"\bwhoever\b",
-    "made anew": r"\bmade anew\b",
+    "anew": r"\banew\b",
     "up to now": r"\bup to now\b",
     "beforehand": r"\bbeforehand\b",
+    "that is none": r"\bthat (?:is|are) none\b",
+    "said of": r"\bsaid of\b",
+    "made-up": r"\bmade-up\b",
+    "wide against": r"\bwide against\b",
 }
 LONG_SENTENCE = f"sentence above {LONGEST} words"
 NO_ZERO = "number without a leading zero"
 # Phrases that are counted: most of them are good English somewhere.
 REPORTED = {
     "headless clause": r"\b(?:what is|what are|what was|what lies|who has|who have|so many|so much)\b",
-    "that is none": r"\bthat (?:is|are) none\b",
     "things that speak": r"(?<!\b[Ii])(?<!\bwe)(?<!\byou) (?:says|say|tells|tell|knows)\b",
     "private metaphor": r"\b(?:doors?|houses?|rooms?|towers?|floors?|second looks?|steep|passed the clip)\b",
     "law": r"\blaws?\b",
@@ -54,15 +56,11 @@ REPORTED = {
     "pilot": r"\bpilots?\b",
     "picks": r"\b(?:picks|picked)\b",
     "astray": r"\b(?:astray|wandered|unsettled|settled)\b",
-    "anew": r"\banew\b",
     "at once": r"\bat once\b",
     "once more": r"\bonce more\b",
     "some + number": r"\bsome \d",
     "beside": r"\bbeside\b",
-    "said of": r"\bsaid of\b",
-    "made-up": r"\bmade-up\b",
     "whole": r"\bwhole\b",
-    "wide against": r"\bwide against\b",
     "goes on, stands, lies": r"\b(?:goes on|go on|stands|lies)\b",
     "machines": r"\bmachines?\b",
     "British spelling": r"\b\w*(?:behaviour|neighbour|colour|normalis|standardis|randomis|generalis)\w*\b",
@@ -243,11 +241,6 @@ def reports(passage: Passage) -> Iterator[Finding]:
             yield _finding(passage, LONG_REPORTED, start, sentence[:100])
 
 
-def is_advisory(finding: Finding) -> bool:
-    """Return whether a finding is in a page that is being rewritten."""
-    return finding.path.split("/")[0] in ADVISORY
-
-
 def checked_paths() -> list[Path]:
     """Return the hand-written pages, and the package."""
     return [ROOT / name for name in (*PAGES, CODE)]
@@ -263,7 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
     for passage in passages([path.resolve() for path in options.paths] or checked_paths()):
         for finding in failures(passage):
             print(finding)
-            failed += not is_advisory(finding)
+            failed += 1
         for finding in reports(passage):
             counts[finding.name, finding.kind] += 1
             if options.list and options.list in finding.name:

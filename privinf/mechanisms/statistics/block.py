@@ -52,7 +52,7 @@ class SiteBlock:
     stream : int
         Which public random numbers are the site's: see `stream_of`.
     clear : ndarray, shape (rows, k), or None
-        Public columns, which the holder publishes as they are, beside the features.
+        Public columns, which the holder publishes as they are, in addition to the features.
     weights : ndarray, shape (rows,), or None
         Public observation weights. Only sums that a holder makes in its own process have these two.
     ordered : bool
@@ -205,7 +205,7 @@ def made_up(low: Floats, high: Floats, response_low: float, response_high: float
 def blocks_of(rows_block: SiteBlock, *, wide: bool, draws: int = 0) -> Iterator[SiteBlock]:
     """Cut a site's rows into blocks of about `ENTRIES` numbers, or `NARROW_ENTRIES`.
 
-    `draws` numbers are made for each row beside its columns.
+    `draws` numbers are made for each row in addition to its columns.
     """
     rows = max(64, (ENTRIES if wide else NARROW_ENTRIES) // max(rows_block.features.shape[1], draws, 1))
     yield from rows_block.parts(rows)

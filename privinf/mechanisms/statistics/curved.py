@@ -20,7 +20,7 @@ norms, whatever x, y, theta and T are:
 - ``curved.secant``: sum g v v', g the slope of the mean between eta and eta + v'step, times the weights of
   the score, and g |v|^2 <= K: sqrt 2 K.
 
-**Two sums at once.** ``curved.start`` and ``curved.step`` add a = sqrt(1 - r) / 2 times a score of norm at
+**Two sums together.** ``curved.start`` and ``curved.step`` add a = sqrt(1 - r) / 2 times a score of norm at
 most 1 and b = sqrt(r / 2) times a matrix k d d', 0 <= k <= 1, both along one direction d of the record: apart
 they would cost 1 - r and r. Two records whose directions have the cosine t are no farther apart than
 
@@ -167,7 +167,7 @@ def _column(block: SiteBlock, position: int) -> Floats:
 
 
 def joint_distance(share: float, *, start: bool = False) -> float:
-    """Return sqrt J for r = `share`; of a `start`, whose matrix does not vanish beside its score."""
+    """Return sqrt J for r = `share`; of a `start`, whose matrix does not vanish relative to its score."""
     cosine = min((1.0 - share) / (4.0 * share), 1.0)  # where both matrices count
     between = share * (1.0 - cosine**2) + (1.0 - share) * (1.0 + cosine) / 2.0
     aligned = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1

@@ -8,8 +8,8 @@ depend on x alone, so that a correctly specified mean keeps its coefficients.
 promises. So there are two tables of integers, in units of 2^-40, made by arithmetic of integers alone:
 1/(1 + e^z) at z = 0, h, 2 h, ..., 32, h = 2^-10, and e^z on [0, 1]; between their places means are
 interpolated by one product and one sum. Chords of f are off by h^2 max|f''| / 8 at most: a logistic mean by
-2^-26.4 (1.2e-8, f'' <= 0.0963), an exponential one by 1.2e-7 of itself; beside 2^-41 of rounding. A logistic
-mean beyond 32 is that at 32, an exponential one has its argument in [-64, 60].
+2^-26.4 (1.2e-8, f'' <= 0.0963), an exponential one by 1.2e-7 of itself; in addition to 2^-41 of rounding. A
+logistic mean beyond 32 is that at 32, an exponential one has its argument in [-64, 60].
 """
 
 from __future__ import annotations

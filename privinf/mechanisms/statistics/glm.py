@@ -15,7 +15,7 @@ v is at most V: 1 gaussian, 1/4 logistic, the cap of the mean for the Poisson mo
   since x'theta does not follow from the block;
 - ``glm.sketched_score``: sum z over one public batch of records, z = S'(u r - m) / D shrunk to |z| <= C, S, m
   and D public: l2 2C, attained by opposite z; whole scores (no S, m, D) have C = R E if that is less. S is a
-  public basis beside public random probes, made here from their seed. Batches are fixed by (seed, site,
+  public basis next to public random probes, made here from their seed. Batches are fixed by (seed, site,
   position) before any row is read: a record is in one of them, so the releases of different batches concern
   different records.
 
@@ -166,7 +166,7 @@ def partition_of(args: Args) -> tuple[str, str] | None:
 
 
 def sketch_of(args: Args, columns: int) -> Floats | None:
-    """Return S, shape (columns, k): the basis beside scaled probes orthogonal to it; None without either."""
+    """Return S, shape (columns, k): the basis next to scaled probes orthogonal to it; None without either."""
     basis = np.asarray(args["basis"], dtype=np.float64) if "basis" in args else np.empty((columns, 0))
     count = int(args.get("probes", 0))
     if count == 0:

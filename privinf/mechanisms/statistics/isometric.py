@@ -1,4 +1,4 @@
-"""Symmetric matrices as vectors of the same length: the upper triangle, beside the diagonal times sqrt 2."""
+"""Symmetric matrices as vectors of the same length: the upper triangle, above the diagonal times sqrt 2."""
 
 from __future__ import annotations
 

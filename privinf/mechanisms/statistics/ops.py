@@ -116,7 +116,7 @@ class RecordSensitivity:
         )
 
     def sensitivity(self, relation: Relation) -> float:
-        """Return the l2 sensitivity under a neighbouring relation.
+        """Return the l2 sensitivity under a neighboring relation.
 
         Raises
         ------

@@ -81,7 +81,7 @@ class SampleStatistic:
 
     `entries` of values (rows, columns) and of 1, in whatever unit both are, are m arrays (rows,) in its
     square, times `factor`. `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is
-    not derived). `whole`, in place of `entries`, is of all records at once, shape (1, m).
+    not derived). `whole`, in place of `entries`, is of all records together, shape (1, m).
     """
 
     entries: Callable[[Floats, float], Sequence[Floats]] | None

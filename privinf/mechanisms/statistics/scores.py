@@ -16,7 +16,7 @@ Replacing a record moves a target's first two entries by s - t and 3/2 (s^2 - t^
 
     (s - t)^2 + 9/4 (s^2 - t^2)^2 <= y^2 [1 + 9/4 (2 - y)^2] <= 4   on [0, 2],
 
-with equality at s = -t = 1, where the squares agree: beside a score its variance is free. The slopes move by
+with equality at s = -t = 1, where the squares agree: next to a score its variance is free. The slopes move by
 up to 3/2 c, the average by up to 3/2 g: the vector's l2 sensitivity is ``sqrt(m (4 + 9/4 c^2) + 9/4 g^2)``,
 that of one target's entries and the average the same with m = 1. Records whose products stand just inside
 B attain it. (On a grid the squares are those of the rounded s_j: equal where the scores are opposite.)
@@ -114,7 +114,7 @@ def _largest(args: Args) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoresWithSquares:
-    """What a record adds to `target_scores`: the squares are free beside the scores, see above."""
+    """What a record adds to `target_scores`: the squares are free in addition to the scores, see above."""
 
     targets: int
     slope_weight: float
