@@ -444,6 +444,7 @@ def test_the_doctor_names_what_is_wrong_and_up_does_not_start_it(folder):
         assert found.exit_code == 2, what
         errors = [one["what"] for one in json.loads(found.output) if one["level"] == "error"]
         assert any(told in one for one in errors), (what, errors)
+        assert sum("accessible" in one for one in errors) <= 1, (what, errors)  # with one remedy
         refused(run("site", "up", "north"), "was not started")
         assert not Path("north/north.sock").exists()
         for path in Path("north").iterdir():
