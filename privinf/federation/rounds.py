@@ -323,7 +323,8 @@ def replies_of(federation: Federation, query: Query, sites: Sequence[str] | None
         reason = reason_of(failed)
         cause = bare(failed)
     raise SiteConnectionError(
-        f"the connection to {_sites_named(federation, names)} failed ({reason})"
+        f"the connection to {_sites_named(federation, names)} failed ({reason}); check that the sites "
+        "run and can be reached"
     ) from cause
 
 

@@ -667,4 +667,4 @@ def test_a_blank_column_claims_no_cause_that_it_does_not_have():
     with pytest.raises(errors.NotAvailableError, match="or the method has no estimate"):
         _ = fit.bse_sampling
     text = " ".join(str(fit.summary()).split())
-    assert "or the method has no estimate of it" in text
+    assert "or the method does not estimate it" in text
