@@ -69,8 +69,8 @@ class RestrictedEigenvalues:
         """Largest over smallest (NotAvailableError where the noise leaves the smallest no sign)."""
         if not self.smallest > 2.0 * self.smallest_sd:
             raise NotAvailableError(
-                "the noise hides the smallest restricted eigenvalue: give the eigenvalues a larger share of the "
-                "budget with extra_shares="
+                "the noise hides the smallest restricted eigenvalue: give the eigenvalues a larger share of "
+                "the budget with extra_shares="
             )
         return max(1.0, self.largest / self.smallest)
 
