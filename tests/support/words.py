@@ -259,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
             failed += 1
         for finding in reports(passage):
             counts[finding.name, finding.kind] += 1
-            if options.list and options.list in finding.name:
+            if options.list is not None and options.list in finding.name:
                 print(finding)
     kinds = ("pages", "docstrings", "messages")
     print(f"{'reported, not failing':32}" + "".join(f"{kind:>12}" for kind in kinds))
