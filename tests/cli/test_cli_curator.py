@@ -186,7 +186,10 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
             ("fit", "wage ~ age", "rows.csv", "rows.csv", "--schema", "s.toml", *SPEND),
             "one table of rows",
         ),
-        (("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--shrink"), "--shrink is only for"),
+        (
+            ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--shrink"),
+            "--shrink can be used only with releases",
+        ),
         (
             ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--ledger", "no"),
             "privinf ledger create no",

@@ -131,7 +131,7 @@ def test_wrong_rows_cost_nothing(how, word, ending, planned):
 def test_a_roster_tells_how_many_are_missing(planned):
     pd.read_csv("a.csv").iloc[5:].to_csv("bad.csv", index=False)
     result = planned.release("a", "bad.csv", "--roster", "ids.csv", *LEDGER)
-    planned.refused(result, "5 of the roster's ids are missing, and 0 ids are not in the roster")
+    planned.refused(result, "5 of the roster's ids are missing")
 
 
 @pytest.mark.parametrize(

@@ -433,4 +433,7 @@ def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, to
     notes = few_records(rows, look, np.array([0.0, 2.0]), np.array([1.0, sided]), np.ones(2))
     assert len(notes) == told
     assert all(note.columns == ("d",) for note in notes)
-    assert all("(about 500) have the rarer value of d" in note.text and "2.0" in note.text for note in notes)
+    assert all(
+        "(noisy estimate: 500) have the rarer value of d" in note.text and "2.0" in note.text
+        for note in notes
+    )
