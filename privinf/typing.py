@@ -124,11 +124,13 @@ class SpendingOptions:
     Attributes
     ----------
     epsilon, delta, mu, rho : float or None
+        Budget, in one of three ways.
     calibration : {"exact", "classic"} or None
-        None: "exact".
+        How epsilon and delta determine the noise. None: "exact".
     rng : None, int or Generator
+        Seed of simulation noise, which is not private. None: secure noise.
     source : {"lattice", "opendp"} or None
-        None: "lattice".
+        Sampler of secure noise. None: "lattice".
     """
 
     epsilon: float | None = None

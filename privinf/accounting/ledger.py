@@ -205,7 +205,7 @@ class Ledger:
         return ledger_of(self._account, (*self._scope, scope_component(name, disjoint)))
 
     def total(self) -> Total | ParallelTotal:
-        """Return the joint loss of everything recorded in this scope, for the worst placed unit.
+        """Return the joint loss of all releases in this scope, for the unit with the largest loss.
 
         Returns
         -------

@@ -27,13 +27,16 @@ class Dataset:
     Attributes
     ----------
     name : str
+        Name of the data set.
     data : DataFrame, shape (n, d + 1)
-        float64, or text where a column has levels of text; no missing values; the columns of `schema`, in its
-        order.
+        Rows as float64, or text where a column has levels of text; no missing values. The columns are those
+        of `schema`, in its order.
     response : str
+        Name of the response.
     schema : Schema
         Public bounds from the codebook, never from the rows.
     description, source, licence : str
+        Description of the data, their source and their licence.
     """
 
     name: str

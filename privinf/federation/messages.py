@@ -222,6 +222,7 @@ class Reply:
     Attributes
     ----------
     site : str
+        Name of the site.
     sums : ndarray
         The statistic summed over the site's rows: un-noised only from a site that trusts the server.
     rows : int

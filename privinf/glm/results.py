@@ -351,7 +351,7 @@ class GLMResults(Results):
 
     @property
     def family(self) -> str:
-        """The family."""
+        """Name of the family: "gaussian", "binomial" or "poisson"."""
         return str(self._settings["family"])
 
     @cached_property

@@ -275,7 +275,7 @@ class NoiseKey:
         self.fingerprint = self._code("fingerprint").hex()[:16]
 
     def stream(self, query_digest: str, roster: Sequence[str], total: Floats) -> bytes:
-        """Return the stream key of one query, those who answered it, and their un-noised sum.
+        """Return the stream key of one query, its sites and their un-noised sum.
 
         Parameters
         ----------
@@ -284,6 +284,7 @@ class NoiseKey:
         roster : sequence of str
             In any order.
         total : ndarray
+            The un-noised sum.
         """
         return self._code("stream", *_sum_parts(query_digest, roster, total))
 

@@ -29,6 +29,7 @@ class NoiseSource(Protocol):
     Attributes
     ----------
     name : str
+        Name of the source in ledger lines.
     secure : bool
         Whether its noise is private: keys of the operating system, integers on a public grid.
     """

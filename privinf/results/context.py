@@ -62,9 +62,11 @@ class Context:
     sampling_cov : ndarray, shape (p, p), or None
         Covariance of the same fit without noise, user units.
     identification : Identification or None
+        Strength of the signal relative to the noise.
     target : str
         Coefficients that the intervals are for, such as those of the population.
     model, method : str
+        Names of the model and of the method, for the summary.
     options : mapping of str to str
         Named choices, one line each in the summary.
     settings : mapping
@@ -154,7 +156,7 @@ class Context:
 
     @property
     def reported(self) -> tuple[str, ...]:
-        """Columns of the design whose coefficients are."""
+        """Columns of the design whose coefficients are reported."""
         names = () if self.design is None else self.design.names
         return tuple(name for name in names if name not in self.absorbed)
 

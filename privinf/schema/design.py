@@ -127,7 +127,7 @@ class Design:
 
     @property
     def user(self) -> Design:
-        """The same design with the columns that coefficients are about in place of an internal basis."""
+        """The same design with the user's columns instead of an internal basis."""
         if self.raw is None or self.schema is None:
             return self
         low, high = _ends(self.raw, self.schema)

@@ -52,16 +52,19 @@ class MixingPlan:
     Attributes
     ----------
     parties : mapping of str to PartyPlan
+        Released columns and budget of each party, by the party's name.
     n : int
         Number of people, the same at every party.
     method : {"random-mixing", "gaussian-rows"}
         k mixed rows (RMGMOLS) or all n rows with noise (DGMOLS, BGMOLS).
     k : int
-        Mixed rows; n for "gaussian-rows".
+        Number of mixed rows; n for "gaussian-rows".
     kind : {"signs", "hadamard", "countsketch"}
+        Kind of the random mixing matrix.
     seed : int
         Public seed of the mixing matrix.
     intercept : bool
+        Whether the all-ones row is released as well.
     share : float
         Share of the all-ones row; 0 without one.
     id : str or None
@@ -71,6 +74,7 @@ class MixingPlan:
     diameter : {"own", "largest"}
         Noise by each party's own diameter, or by the largest (the paper's d_max).
     calibration : {"exact", "classic"}
+        How `epsilon` and `delta` of a party determine its noise; "classic" is the textbook formula.
 
     Raises
     ------
