@@ -28,7 +28,7 @@ from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, 
 from privinf.inference.quantiles import Range, range_search
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.columns import column_kinds
-from privinf.mechanisms.distribution import Cells, NoisyLevels, OpenColumns, OpenLabels
+from privinf.mechanisms.distribution import CellCounts, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
@@ -229,7 +229,7 @@ class _Searches:
         self._columns = columns
         self._searches = {name: range_search(clip) for name in names}
         self._edges = {name: next(search) for name, search in self._searches.items()}
-        self._cells = dict[str, Cells]()
+        self._cells = dict[str, CellCounts]()
 
     def counted(self) -> tuple[int, ...]:
         """Count the requested cells and return the number of rows; nothing where there is no column."""

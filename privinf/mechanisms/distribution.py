@@ -171,12 +171,12 @@ class OpenColumns:
         """Release the distribution function of a column at public edges, for a share of the call's mu^2."""
         return self.release(name, self.cells({name: edges})[name], share, spending, label)
 
-    def cells(self, edges: Mapping[str, Floats]) -> dict[str, Cells]:
+    def cells(self, edges: Mapping[str, Floats]) -> dict[str, CellCounts]:
         """Count the rows in the cells that public edges of columns make, by one pass: for `release`."""
         checked = {name: _checked(column_edges) for name, column_edges in edges.items()}
         counts = after_the_charge(partial(self._count, checked)) if self._charged else self._count(checked)
         self._check_size()
-        return {name: Cells(column_edges, counts[name]) for name, column_edges in checked.items()}
+        return {name: CellCounts(column_edges, counts[name]) for name, column_edges in checked.items()}
 
     def _check_size(self) -> None:
         if not 2 <= self.n <= MOST_ROWS:
@@ -203,7 +203,7 @@ class OpenColumns:
         return self._passes.n
 
     def release(
-        self, name: str, cells: Cells, share: float, spending: Spending, label: str
+        self, name: str, cells: CellCounts, share: float, spending: Spending, label: str
     ) -> tuple[NoisyCDF, tuple[LedgerEntry, ...]]:
         """Release the distribution function of counted cells, for a share of the call's mu^2."""
         line = self._line(
@@ -238,7 +238,7 @@ class OpenColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Cells:
+class CellCounts:
     """Un-noised numbers of rows in the cells that increasing edges make; not shown, not pickled."""
 
     edges: Floats

@@ -26,9 +26,8 @@ ONCE = (
     "{} can be read only once, but this method reads the rows several times: write them to "
     "a Parquet file and pass its path, or pass privinf.open_rows(data, spool=True)"
 )
-ONCE_ORDERED = (
-    "{} can be read only once, but this method reads the rows several times, and {} depends on "
-    "their order: write them to a Parquet file and pass its path"
+ORDERED = (
+    ". Only the first way works for {}, which depends on the order of the rows: a stream has no fixed order"
 )
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or pass a pandas DataFrame"
 
@@ -155,7 +154,7 @@ class StreamSource(Source):
 
 def read_once(name: str, by_places: str = "") -> NotAvailableError:
     """Return the error of a stream that is read again, possibly by code that uses the places of rows."""
-    return NotAvailableError(ONCE_ORDERED.format(name, by_places) if by_places else ONCE.format(name))
+    return NotAvailableError(ONCE.format(name) + (ORDERED.format(by_places) if by_places else ""))
 
 
 def source_of(data: Table) -> Source:

@@ -94,7 +94,7 @@ def test_bad_column_files_are_refused(name, text, word, study):
         ([], "--n, or --roster"),
         (["--n", "0"], "n=0"),
         (["--n", "3000", "--k", "4000"], "at most n=3000"),
-        (["--n", "3000", "--k", "2"], "too small for"),
+        (["--n", "3000", "--k", "2"], "too few for"),
         (["--n", "3000", "--k", "many"], "an integer, or auto"),
         (["--n", "3000", "--roster", "ids.csv", "--n", "2999"], "differs from the number of people"),
         (["--n", "3000", "--column", "a:x"], "PARTY:COLUMN:LOW:HIGH"),

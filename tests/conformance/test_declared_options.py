@@ -408,13 +408,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "statsmodels.md"
 
 def test_the_page_names_the_options_of_every_fit_and_release():
     text = " ".join(PAGE.read_text().split())
-    sentence = re.search(r"`fit` and `release` take (.*?)\.", text)[1]
+    sentence = re.search(r"`fit` and `release` have (.*?)\.", text)[1]
     assert set(re.findall(r"`(\w+)`", sentence)) == {one.name for one in fields(SpendingOptions)}
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if name.endswith(".fit")])
 def test_the_page_says_which_options_a_fit_refuses(name):
-    table = PAGE.read_text().partition("| word | means nothing for |")[2].partition("\n\n")[0]
+    table = PAGE.read_text().partition("| argument | has no meaning for |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
     model = name.removesuffix(".fit")
     sites = model == "DebiasedLasso" or issubclass(getattr(pi, model), pi.GLM)
@@ -422,6 +422,6 @@ def test_the_page_says_which_options_a_fit_refuses(name):
         option
         for options, models in rows
         for option in re.findall(r"`(\w+)=`", options)
-        if f"`{model}`" == models.strip() or ("asks sites" in models and sites)
+        if f"`{model}`" == models.strip() or ("models over sites" in models and sites)
     }
     assert refused_of(name) - STATSMODELS.keys() == said

@@ -357,7 +357,7 @@ BAD = {
     "multinomial without levels": ({"loss": "multinomial"}, "declared levels"),
     "negative label variance": ({"loss": "squared", "correction": "exact", "label": -1.0}, "label"),
     "negative ridge": ({"ridge": -1.0}, "ridge"),
-    "penalized numbers": ({"penalized": [1.0]}, "True or False"),
+    "penalized numbers": ({"penalized": [1.0]}, "booleans"),
     "noise on a response": (
         {"noise": [1.0], "responses": (ResponseColumns((0,), 0.8, 0.2),)},
         "noise= must be 0",

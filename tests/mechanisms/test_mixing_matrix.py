@@ -291,7 +291,7 @@ def test_streams_of_different_use_never_meet():
     ("changed", "message"),
     [
         ({"kind": "gauss"}, "kind='gauss' is not one of 'signs', 'hadamard', 'countsketch'"),
-        ({"k": 11}, "k=11 is too large"),
+        ({"k": 11}, "k=11 .* is too large"),
         ({"k": 0}, "k=0 must be at least 1"),
         ({"k": 2.5}, "k must be a whole number"),
         ({"n": 0}, "n=0 must be at least 1"),
@@ -335,7 +335,7 @@ def test_bad_blocks():
         mixer.update(np.ones((4, 3)), 0)
     with pytest.raises(ArgumentError, match="block= must have 2 dimension"):
         mixer.update(np.ones(4), 0)
-    with pytest.raises(ArgumentError, match="block has nan or infinite entries"):
+    with pytest.raises(ArgumentError, match="block= has nan or infinite entries"):
         mixer.update(np.full((4, 2), np.nan), 0)
     mixer.update(np.ones((0, 2)), 0)
     mixer.update(np.ones((8, 2)), 0)

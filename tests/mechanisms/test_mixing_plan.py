@@ -115,7 +115,7 @@ def test_auto_rows_limits():
         ({"parties": {"a": pi.PartyPlan(A, epsilon=-1.0, delta=1e-6)}}, "epsilon"),
         ({"parties": {"a": pi.PartyPlan(A, epsilon=1.0)}}, "delta"),
         ({"n": 0}, "n"),
-        ({"k": 3}, "too small for"),
+        ({"k": 3}, "too few for"),
         ({"k": 100_001}, "at most n="),
         ({"kind": "x"}, "kind"),
         ({"seed": -1}, "seed"),

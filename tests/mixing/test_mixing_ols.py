@@ -292,7 +292,7 @@ def test_noise_of_the_largest_diameter_costs_a_small_party_less():
         ({"bounds": None}, "no public bounds"),
         ({"bounds": BOUNDS[:2]}, "2 pairs for 4 columns"),
         ({"y_bounds": None}, "no public bounds"),
-        ({"k": 3}, "too small for"),
+        ({"k": 3}, "too few for"),
         ({"k": N + 1}, "at most n"),
         ({"kind": "gauss"}, "kind"),
         ({"rsquared": 1.5}, "rsquared"),

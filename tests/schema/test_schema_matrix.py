@@ -95,7 +95,7 @@ def test_missing_values_are_imputed_from_the_schema(schema):
 
 def test_a_clear_undeclared_response_has_nothing_to_impute_from(schema):
     design = Design.from_formula("q ~ x", schema, response="public")
-    with pytest.raises(SchemaError, match=r"'q'.*no declared bounds"):
+    with pytest.raises(SchemaError, match=r"'q'.*without declared bounds"):
         design.response_values(rows(q=[1.0, np.nan, 2.0]), "impute-public")
 
 
@@ -220,7 +220,7 @@ def test_missing_values_of_arrays():
     ball = Design.from_arrays(["a", "b"], radius=1.0)
     assert ball.matrix(gaps, "impute-public")[0, 0] == 0.0
     clear = Design.from_arrays(["a", "b"], radius=1.0, public=["a"])
-    with pytest.raises(SchemaError, match=r"'a'.*no declared bounds"):
+    with pytest.raises(SchemaError, match=r"'a'.*without declared bounds"):
         clear.matrix(gaps, "impute-public")
 
 
