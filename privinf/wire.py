@@ -577,7 +577,7 @@ def plan_text(value: object) -> str:
     plan_class = PLAN_CLASSES.get(name)
     if plan_class is None or not is_dataclass(value):
         raise ArgumentError(
-            f"a {name} has no text that a digest could hash: name its class in privinf.wire.PLAN_CLASSES"
+            f"a plan cannot hold a value of type {name}: use numbers, texts, lists, tuples or mappings"
         )
     if {one.name for one in fields(value)} != plan_class.fields.keys():
         raise ArgumentError(f"privinf.wire.PLAN_CLASSES names other fields of {name} than it has")

@@ -309,7 +309,9 @@ class Budget:
 def _read_limit(text: Any) -> Fraction:
     """Return the fraction of a text such as "1/2"; powers of ten could fill the memory, and are none."""
     if not isinstance(text, str) or not re.fullmatch(_FRACTION, text):
-        raise ArgumentError("the limit of a stored budget must be a nonnegative fraction, as a string")
+        raise ArgumentError(
+            "the stored limit of a budget must be a text such as '2' or '7/2'; restore a copy of the file"
+        )
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
         raise ArgumentError(f"the limit of a stored budget must be at most {float(_LARGEST_LIMIT):g}")

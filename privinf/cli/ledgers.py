@@ -142,7 +142,7 @@ def show_command(path: Path, as_json: bool) -> None:
     if facts["left"]:
         click.echo(f"budget left: {facts['left']}")
     click.echo(
-        f"{facts['releases']} release(s); the limit is for one "
+        f"{facts['releases']} release(s); the budget protects each "
         f"{' or one '.join(facts['units']) or facts['name']}"
     )
     for label, releases in facts["by_label"].items():

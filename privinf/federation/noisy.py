@@ -255,7 +255,7 @@ class Ranking:
     def check_count(self, k: int) -> None:
         """Raise ArgumentError unless there are k candidates in every row of the sum."""
         if (most := self.candidates.sum(axis=-1).min()) < k:
-            raise ArgumentError(f"k={k} must be at most {most}, the number of entries from which it selects")
+            raise ArgumentError(f"k={k} must be at most {most}, the number of candidates")
 
     def query_digest(self, query: Query, k: int, *, absolute: bool) -> str:
         """Return the digest of a query and of this ranking of its sum, to which its noise belongs."""

@@ -371,8 +371,8 @@ def _scale(entry: LedgerEntry) -> float:
         and entry.noise.get("law", NOISE_MODELS[entry.mechanism][0]) not in NOISE_MODELS[entry.mechanism]
     ):
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger states a distribution of "
-            "the noise that is not available for its mechanism"
+            f"the entry {readable(entry.label)!r} for the site's ledger states a distribution of the "
+            f"noise that its mechanism ({entry.mechanism}) cannot have"
         )
     return float(scale)
 

@@ -52,9 +52,9 @@ STEP_UNKNOWN = (
     "coefficients is singular."
 )
 FEW_RECORDS = (
-    "few records (noisy estimate: {1:.0f}) have the rarer value of {0}. Records with scores beyond "
-    "the clipping threshold may shift the coefficient of {0} by up to {2:.1f} standard "
-    "errors, and the noisy counts may miss some of them; use more rows, a larger budget or "
+    "few records (noisy estimate: {1:.0f}) have the rarer value of {0!r}. Clipping the scores of such "
+    "records may shift the coefficient of {0!r} by up to {2:.1f} standard errors, and the noisy counts of "
+    "clipped scores may be too low to show it; use more rows, a larger budget or "
     'residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (

@@ -290,10 +290,10 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
         )
     if not math.sqrt(rows.p) * rows.radius <= RADIUS_LIMIT * units * mu:
         raise NotAvailableError(
-            f"targets= is not available in a model with {rows.p} coefficients: the noise of the "
-            "other coefficients would bias the targets. (The limit is R sqrt(p) = "
-            f"{RADIUS_LIMIT:g} n mu for radius R, p coefficients, n records and budget mu.) Increase the "
-            "budget, use more rows, or pass a smaller radius="
+            f"targets= is not available here, because the noise of the other coefficients would bias "
+            f"the targets: radius * sqrt(number of coefficients) is {math.sqrt(rows.p) * rows.radius:.3g} "
+            f"and must be at most {RADIUS_LIMIT:g} * records * mu = {RADIUS_LIMIT * units * mu:.3g}. "
+            "Increase the budget, use more rows, or pass a smaller radius="
         )
     if not intervals_possible(len(block.columns), units, final):
         raise NotAvailableError(

@@ -83,8 +83,7 @@ class VarianceTerms:
             )
             if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
                 raise ArgumentError(
-                    "the terms of the variance must add up to the covariance, and those of the noise "
-                    "to its noise part"
+                    "terms= must add up to cov=, and the terms of the noise must add up to noise_cov="
                 )
 
 

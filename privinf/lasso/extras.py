@@ -39,10 +39,9 @@ EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
 LEAST_DRAWS = 20
 JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
 BIAS_NOTE = (
-    "(bias bound) is the worst-case bound (Theorem 5 of the paper) on the error that "
-    "privacy noise in coefficients and nodewise regressions causes together. Intervals "
-    "treat this error as random and add its variance; conf_int(bias_bound=True) "
-    "widens them by the bound."
+    "The column 'bias bound' is a worst-case bound on the error from the product of two noises, "
+    "in the coefficients and in the nodewise regressions. Intervals add the variance of this error; "
+    "conf_int(bias_bound=True) adds the bound instead."
 )
 
 

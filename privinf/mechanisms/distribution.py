@@ -368,7 +368,7 @@ def _counted(name: str, column: pd.Series) -> dict[str, int]:
     if column.isna().any():
         raise SchemaError(
             f"column {name!r} has missing values: replace them by a label first, or remove these rows. "
-            "The number of remaining rows is public"
+            "The number of remaining rows then counts as public"
         )
     values = column.to_numpy(dtype=object)
     if not all(isinstance(value, str) for value in values):

@@ -31,8 +31,8 @@ from privinf.validation import check_array, check_count, check_number
 # Without noise the means are exact, and the covariance given the people would be singular.
 MEAN_FLOOR = 1e-9
 NO_FULLER = (
-    "Fuller's modification is available for rows of single records, not for random linear "
-    "combinations of rows: use ridge="
+    "Fuller's modification is available only if each released row belongs to one record, not for "
+    "random linear combinations of rows: use ridge="
 )
 
 

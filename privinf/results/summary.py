@@ -54,7 +54,8 @@ UNPROTECTED = "{} is NOT protected"
 NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
 # A row at the head of fits that are flagged: the coefficients, where a check is of single ones.
 WEAK_LABEL = "Weak for:"
-NO_ERRORS_AT_ALL = "all coefficients (no standard errors)"
+NO_ERRORS = ("Standard errors:", "none (see notes)")
+ALL = "all coefficients"
 ALL_WEAK = "all coefficients (joint check)"
 MAINLY_WEAK = "all coefficients (joint check), mainly {}"
 # Warnings about normal intervals that flag a fit.
@@ -182,7 +183,7 @@ def weak_for(result: FittedResult, labels: Mapping[str, str]) -> str:
     other names for coefficients.
     """
     if result.estimate.cov is None:
-        return NO_ERRORS_AT_ALL
+        return ALL
     warned = result._inference.interval_warnings
     texts = [text for category, text in warned if issubclass(category, WEAK_WARNINGS)]
     if not texts:
@@ -326,7 +327,8 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
     name = result.model.endog_names if options.yname is None else options.yname
     alarms = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
     alarms += [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
-    alarms += [(WEAK_LABEL, weak)] if weak else []
+    if weak:
+        alarms += [NO_ERRORS if _strong_without_errors(result) else (WEAK_LABEL, weak)]
     model_facts = [
         ("Dep. Variable:", name),
         ("Model:", result.model.name),
@@ -388,6 +390,16 @@ def _moment_facts(result: FittedResult) -> list[Fact]:
 
 def _shows_f(result: FittedResult) -> bool:
     return result._fit_statistics.no_moments is None and math.isfinite(result.estimate.df_resid)
+
+
+def _strong_without_errors(result: FittedResult) -> bool:
+    """Return whether a fit has no standard errors although its signal is strong, as a plain fit."""
+    if result.estimate.cov is not None:
+        return False
+    try:
+        return not result.identification.weak
+    except NotAvailableError:
+        return False
 
 
 def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]]:

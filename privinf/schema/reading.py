@@ -23,7 +23,7 @@ _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "de
 
 MISSING_VALUES = (
     "column {!r} has missing values; pass missing='impute-public' (on the command line: --missing "
-    "impute-public), or remove these rows. The number of remaining rows is public"
+    "impute-public), or remove these rows. The number of remaining rows then counts as public"
 )
 INFINITE = (
     "column {!r} has infinite values; replace them first, or remove these rows. The number of remaining rows "

@@ -58,8 +58,8 @@ CORE_NOTE = (
     "were chosen, up to {:.1%} of the values may be outside."
 )
 CORE_TARGET = (
-    "Groups with equal distributions have equal means of clipped values; groups with equal means but "
-    "different spreads or tails may not."
+    "The test compares means of clipped values: it can reject if groups have equal means but different "
+    "spreads or tails; for groups with equal distributions it keeps its level."
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
 

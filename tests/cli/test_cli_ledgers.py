@@ -49,7 +49,7 @@ def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
     assert 0 < told["epsilon"] < 4
     assert told["stamp"] == ""
     assert "left: " in (shown := run("show", "a.ledger"))
-    assert "1 release(s); the limit is for one record" in shown
+    assert "1 release(s); the budget protects each record" in shown
     (tmp_path / "a.ledger").rename("b.ledger")
     assert "was removed" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
     with pytest.raises(StorageError, match="privinf ledger anchor"):
@@ -72,5 +72,5 @@ def test_an_older_copy_is_not_anchored_and_version_2_not_upgraded(run, tmp_path)
 
 def test_a_ledger_of_one_curator_is_shown_too(run):
     run("create", "l.json", "--epsilon", "2", "--delta", "1e-6")
-    assert "0 release(s); the limit is for one person" in run("show", "l.json")
+    assert "0 release(s); the budget protects each person" in run("show", "l.json")
     assert Budget(epsilon=2.0, delta=1e-6).delta == json.loads(run("show", "l.json", "--json"))["delta"]

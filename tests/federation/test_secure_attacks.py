@@ -152,7 +152,7 @@ def test_keys_that_a_server_makes_up_do_not_enter():
 def test_a_site_that_is_not_registered_or_is_called_by_another_name():
     federation = secure_federation()
     query = secure_query(federation)
-    assert "another key for this site" in federation._sites["north"].handle(query, "south").error
+    assert "a key for this site that is not" in federation._sites["north"].handle(query, "south").error
     key = IdentityKey()
     other = Roster({"mallory": key.public, "north": IdentityKey().public})
     mallory = Site(rows_of(60, 0), design_of(), policy=SECURE, key=key, roster=other)
@@ -301,10 +301,10 @@ def test_a_tampered_question_gives_garbage_not_a_sum():
     [
         ({"noise": {"scale": 1.0}}, "is too small for its noise"),
         ({"noise": {"factor": 0.0}}, "unknown field 'factor'"),
-        ({"noise": {"vectors": 0}}, "must cover all entries"),
-        ({"noise": {"picks": 1}}, "must cover all entries"),
+        ({"noise": {"vectors": 0}}, "must be charged as a whole"),
+        ({"noise": {"picks": 1}}, "must be charged as a whole"),
         ({"charge": {"relation": "metric"}}, "replace-one"),
-        ({"charge": {"mechanism": "laplace"}}, "is not available for its mechanism"),
+        ({"charge": {"mechanism": "laplace"}}, "cannot have"),
         ({"masking": {"grid": 2.0**-10}}, "that includes the rounding|zCDP|4 to"),
         ({"masking": {"grid": 2.0**-60}}, "4 to 2"),
         ({"masking": {"seed": 1}, "charge": {"secure": False}}, "seeded noise"),

@@ -356,7 +356,7 @@ def test_a_group_so_small_that_counts_may_hide_half_of_it_is_warned_of(n, warned
             warnings.simplefilter("always")
             fit.conf_int()
         texts = [str(one.message) for one in seen if one.category is HeavyTailWarning]
-        return any("rarer value of d" in text for text in texts), "rarer value of d" in str(fit.summary())
+        return any("rarer value of 'd'" in text for text in texts), "rarer value of 'd'" in str(fit.summary())
 
     assert said() == (warned, warned)
     assert said(residual_clip="bounds") == (False, False)
@@ -434,6 +434,6 @@ def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, to
     assert len(notes) == told
     assert all(note.columns == ("d",) for note in notes)
     assert all(
-        "(noisy estimate: 500) have the rarer value of d" in note.text and "2.0" in note.text
+        "(noisy estimate: 500) have the rarer value of 'd'" in note.text and "2.0" in note.text
         for note in notes
     )

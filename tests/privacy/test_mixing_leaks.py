@@ -224,7 +224,7 @@ class Blocks:
         half = len(self._rows) // 2
         yield 0, self._rows.iloc[:half]
         if self._second is None:
-            raise StorageError("the file ends in the middle")
+            raise StorageError("the file is incomplete; copy it again")
         yield self._position, self._second
 
 

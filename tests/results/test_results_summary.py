@@ -154,7 +154,7 @@ def test_weak_identification_shows_score_intervals_and_the_reason(report):
     text = str(weak.summary())
     assert "the noise is too strong" in text
     assert "std err " not in text.split("[1]")[0]
-    assert weak.summary().plain_facts["Weak for"] == "all coefficients (no standard errors)"
+    assert weak.summary().plain_facts["Weak for"] == "all coefficients"
     assert "Weak below:" in text
     assert "inf" in next(line for line in text.splitlines() if line.startswith("x1"))
     assert "chi2(2)" in text

@@ -195,7 +195,10 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
             "the ledger entry of a secure sum must state Gaussian noise and a sensitivity in the l2 norm"
         )
     if not set(entry.noise) <= NOISE_TERMS:
-        raise ArgumentError("the ledger entry of a secure sum must cover all entries of the sum")
+        raise ArgumentError(
+            "a secure sum must be charged as a whole, but its entry in the ledger describes the noise of "
+            "single components: state one scale for the whole sum"
+        )
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
             f"the entry {readable(entry.label)!r} for the site's ledger must state a sensitivity "
@@ -233,8 +236,8 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
         )
     if not pairs.owns(name):
         raise NotAvailableError(
-            "the list of public keys at this site (its roster) has another key for this site than "
-            "the site's own key; use the current roster at all sites"
+            "the list of public keys at this site (its roster) has a key for this site that is not the "
+            "site's own key; use the current roster at all sites"
         )
     if query.masking.get("pinned") != pairs.roster.digest:
         raise NotAvailableError(

@@ -139,7 +139,10 @@ class TargetInference(Inference):
     def missed_column_test(self) -> MissedColumnTest:
         """Test that no column outside the fit has an effect; see `LassoResults.missed_column_test`."""
         if "missed" not in self.settings:
-            raise NotAvailableError("missed_column_test: this fit did not test for omitted columns")
+            raise NotAvailableError(
+                "missed_column_test is not available: all columns are in the fit, or coefficients differ "
+                "between sites"
+            )
         return MissedColumnTest.from_dict(self.settings["missed"])
 
     @property
