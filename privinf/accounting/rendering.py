@@ -183,7 +183,7 @@ def _facts(report: Printable) -> Facts:
         sources = ", ".join(dict.fromkeys(entry.source for entry in report.entries))
         facts += [
             ("unit", report.unit),
-            ("neighbours", report.relation),
+            ("neighbors", report.relation),
             ("trust model", report.trust),
             ("noise source", f"{sources} ({'secure' if report.secure else 'not private'})"),
         ]

@@ -141,7 +141,7 @@ class FitRun:
             entries = self.ledger.entries[self.first_line :]
         options = {"Family": self.rows.family, "Sites": str(len(self.rows.rows)), "Trust": self.trust}
         if self.request.relation != "replace-one":
-            options["Neighbours"] = self.request.relation
+            options["Neighbors"] = self.request.relation
         if self.request.unit != "record":
             options["Protected unit"] = self.request.unit
         options |= extra

@@ -67,6 +67,7 @@ DATA_BOUNDS = ("Bounds:", "from the data, NOT protected")
 NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
 # Families that the model's name implies.
 _FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
+RELATION_OPTIONS = ("Neighbors", "Neighbours")  # the second in files of older versions
 # Values of options that a summary leaves out, since they are the usual ones.
 USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}
 SLOW_SETS = (
@@ -357,8 +358,8 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
 def _is_shown(result: FittedResult, name: str, value: object) -> bool:
     """Return whether a summary prints an option: it is not the usual one, and no other row has it."""
     report = result.privacy
-    usual = {"Trust": report.trust, "Neighbours": report.relation, **USUAL_OPTIONS}.get(name)
-    return str(value) != usual and (name, value) != ("Family", _FAMILY_OF.get(result.model.name))
+    usual = {"Trust": report.trust, **dict.fromkeys(RELATION_OPTIONS, report.relation), **USUAL_OPTIONS}
+    return str(value) != usual.get(name) and (name, value) != ("Family", _FAMILY_OF.get(result.model.name))
 
 
 def _target_facts(result: FittedResult) -> list[Fact]:

@@ -541,7 +541,7 @@ def test_zero_out_losses_are_kept_apart(make_entry):
     with pytest.raises(ArgumentError, match="under different neighboring relations"):
         Ledger.from_json(ledger.to_json()).spend(make_entry())
     text = str(PrivacyReport.from_entries(ledger.entries, ledger=ledger))
-    assert "neighbours        zero-out" in text
+    assert "neighbors         zero-out" in text
     assert "one that contributes nothing" in text
     assert "two values" not in text
 

@@ -235,9 +235,9 @@ def test_zero_out_costs_a_quarter_of_the_rho_and_says_so(trust, optimizer):
         for relation in ("replace-one", "zero-out")
     )
     assert half.privacy.relation == "zero-out"
-    assert half.options["Neighbours"] == "zero-out"
+    assert half.options["Neighbors"] == "zero-out"
     assert "zero-out" in half.summary().as_text()
-    assert "Neighbours" not in full.options
+    assert "Neighbors" not in full.options
     assert half.privacy.mu == pytest.approx(full.privacy.mu, rel=1e-9)
     scales = [{entry.label: entry.noise["scale"] for entry in fit.privacy.entries} for fit in (full, half)]
     # two orthogonal matrices are sqrt 2 apart, two scores up to twice their length
