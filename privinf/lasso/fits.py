@@ -31,7 +31,14 @@ from privinf.lasso.heterogeneous.fit import (
     joint_loss,
     results_by_site,
 )
-from privinf.lasso.omitted import MissedColumnTest, missed_column_test, screen_omitted, sparse_columns
+from privinf.lasso.omitted import (
+    LinearSearch,
+    MissedColumnTest,
+    candidates_if_all_are_targets,
+    missed_column_test,
+    screen_omitted,
+    sparse_columns,
+)
 from privinf.lasso.options import Center, LassoOptions
 from privinf.lasso.plan import (
     MOST_LOGISTIC,
@@ -256,7 +263,12 @@ def _fitted(
         if plan.automatic
         else 0.0,
     )
-    fit, candidates = screen_omitted(sums, fit, plan, rows.constant, None if vectors is None else plan.clip)
+    if plan.all_targets:
+        candidates = candidates_if_all_are_targets(sums, fit)
+    else:
+        clip = None if vectors is None else plan.clip
+        search = LinearSearch.from_plan(sums, fit, plan, rows.constant, clip)
+        fit, candidates = screen_omitted(search, fit)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     prices = plan.shares.debiasing(plan.rho, all_targets=plan.all_targets)
     count = plan.neighbors

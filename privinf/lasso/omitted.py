@@ -1,5 +1,8 @@
 r"""Test for omitted columns: the strongest candidate outside the fit, tested as a target would be.
 
+One search (`screen_omitted`) tests linear and logistic fits; `OmittedSearch` has the releases of a family.
+The equations below are those of linear fits; `privinf.lasso.binomial.omitted` has those of logistic ones.
+
 The selected columns P of a sparse fit are in every nodewise regression. The candidate l is the column outside
 P with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
 nodewise regression of l on P (from a noisy Gram matrix of its own, of l and of the whitened columns R'x_P of
@@ -19,10 +22,10 @@ E clip(u_l r, C) away from 0.
 and the others move as in least squares: by ``b_l w_l / w_ll``. So it is in every nodewise regression, and
 biases no target. The noise of w_l times b_l is in all of them now, which hides further columns and leaks into
 the debiased coordinates: all of P is fitted again. Then the next candidate is tested, up to `MAX_CANDIDATES`
-of them. Every column that joins costs a fit and a further test, which the price of the scores pays for;
-without such a column that price is unchanged. If the last candidate still stands out, more columns matter
-than joined, and intervals are marked. Columns that were selected and then dropped are in P: their effects are
-estimated and bias nothing, however large.
+of them. (A logistic fit is not fitted again.) Every column that joins costs a fit and a further test, which
+the price of the scores pays for; without such a column that price is unchanged. If the last candidate still
+stands out, more columns matter than joined, and intervals are marked. Columns that were selected and then
+dropped are in P: their effects are estimated and bias nothing, however large.
 
 **Null distribution.** If no column outside P has an effect, every column's own T is about standard normal.
 The candidate was chosen on the same rows, but its T is one of those of all m columns outside P: by Bonferroni
@@ -41,9 +44,10 @@ neighbors has a detection limit for correlations likewise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.special import ndtr
@@ -69,7 +73,9 @@ from privinf.lasso.thresholding import (
     CHEAP_GRAM_SHARE,
     GRAM_ROOM,
     NOT_CONVERGED,
+    ColumnStep,
     SparseFit,
+    bordered,
     error_covariance,
     positions,
     selection_gram,
@@ -80,7 +86,6 @@ from privinf.results.notes import Note
 from privinf.typing import Flags, Floats, NoteRank, PlainValue
 from privinf.wire import Labels
 
-Fit = TypeVar("Fit")
 SELECTION_SHARE = 0.5  # share of a test's price for the selection
 SIZE = 0.03  # share for the size of the candidate
 GRAM = 0.12  # share for the Gram matrix with the candidate; the rest is for its score
@@ -398,105 +403,254 @@ def critical_value(columns: int) -> float:
     return upper_quantile(LEVEL / 2.0 / columns)
 
 
-def screen_omitted(
-    sums: SparseSums,
-    fit: SparseFit,
-    plan: LassoPlan,
-    constant: int | None,
-    clip: float | None = None,
-) -> tuple[SparseFit, OmittedCandidates | None]:
-    """Return a fit with the omitted columns that stand out, and the candidates; None if no column is left.
+class JoinableFit(Protocol):
+    """A sparse fit that omitted columns may join."""
 
-    Parameters
+    @property
+    def selected(self) -> list[int]:
+        """All selected columns."""
+
+    def joined(self, column: int, step: ColumnStep, *, keep: bool) -> Self:
+        """Return the fit with one more column after a step: among the kept columns too if `keep`."""
+
+
+Fit = TypeVar("Fit", bound=JoinableFit)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CandidateScore:
+    """Released score of a candidate l.
+
+    Attributes
+    ----------
+    direction : ndarray, shape (size of the wider fit,)
+        ``w_l / sqrt(w_ll)``, the candidate last.
+    value, square : float
+        s and v.
+    slope : float
+        kappa.
+    sd : float
+        t.
+    column_noise : float
+        N_l.
+    """
+
+    direction: Floats
+    value: float
+    square: float
+    slope: float
+    sd: float
+    column_noise: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class OmittedSearch(ABC, Generic[Fit]):
+    """The releases by which a linear or a logistic fit is tested for omitted columns.
+
+    Attributes
     ----------
     sums : SparseSums
-    fit : SparseFit
-    plan : LassoPlan
-        If all columns are targets, there are no candidates.
-    constant : int, optional
-        Column that is always in the fit.
-    clip : float, optional
-        Clip of the products for the selection, in units of the residuals' scale. Default: the one with the
-        lowest detection limit under peeling.
+    test_price, refit_price, scores_price : float
+        Prices of a test, of a fit with a column that joined, and of the scores, zCDP. The last pays for all
+        tests but the first.
+    keep : bool
+        Whether columns that join are among the kept columns.
+    excluded : sequence of int
+        Columns that may not be candidates, such as a constant.
+    """
+
+    sums: SparseSums
+    test_price: float
+    refit_price: float = 0.0
+    scores_price: float
+    keep: bool
+    excluded: Sequence[int]
+
+    def allowed(self, fit: Fit) -> Flags:
+        """Return which columns may be candidates."""
+        allowed = np.ones(len(self.sums.units.scale), dtype=bool)
+        allowed[[*fit.selected, *self.excluded]] = False
+        return allowed
+
+    @abstractmethod
+    def strongest(self, fit: Fit, allowed: Flags, rho: float) -> int:
+        """Return the allowed column with the largest noisy product with the residuals."""
+
+    @abstractmethod
+    def score(self, fit: Fit, candidate: int, gram_price: float, score_price: float) -> CandidateScore:
+        """Release the score of a candidate, by a Gram matrix of its own."""
+
+    @abstractmethod
+    def fitted_again(self, fit: Fit) -> Fit:
+        """Return a fit that a column joined, fitted again."""
+
+    @abstractmethod
+    def detection_limit(self, fit: Fit, outside: int) -> float:
+        """Return the effect that is detected, in standard errors without privacy."""
+
+
+def screen_omitted(search: OmittedSearch[Fit], fit: Fit) -> tuple[Fit, OmittedCandidates | None]:
+    """Return a fit with the omitted columns that stand out, and the candidates; None if no column is left.
 
     Notes
     -----
-    **Privacy.** Spends the plan's price of it for the first candidate and, for each that stands out, that of
+    **Privacy.** Spends the price of a test for the first candidate and, for each that stands out, that of
     a fit and of another test.
     """
-    if plan.all_targets:
-        return fit, _candidates_if_all_are_targets(sums, fit)
-    rho = plan.price("missed")
-    excluded = () if constant is None else (constant,)
-    outside = len(_allowed(sums, fit, excluded).nonzero()[0])
+    outside = int(search.allowed(fit).sum())
     if not outside:
         return fit, None
-    bound, selection_limit = selection_clip(sums.n, outside, SELECTION_SHARE * rho)
-    error = math.sqrt(product_radius(sums.n, (1.0 - SELECTION_SHARE - SIZE - GRAM) * rho).variance)
-    need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * error
-
-    def test_candidate(fit: SparseFit) -> tuple[int, float, SparseFit]:
-        limit = (bound if clip is None else clip) * fit.scale
-        allowed = _allowed(sums, fit, excluded)
-        candidate = sums.select(
-            fit.selected, fit.selected_beta, limit, 1, allowed, SELECTION_SHARE * rho, CANDIDATE
-        )[0]
-        return candidate, *_tested(sums, fit, candidate, rho, plan.automatic)
-
-    scores = plan.shares.debiasing(plan.rho).score
-
-    def refit(fit: SparseFit) -> SparseFit:
-        return _fitted_again(sums, fit, plan.clip, REFIT_PRICE * rho)
-
-    return searched(
-        fit, test_candidate, outside, max(need, selection_limit), (rho, REFIT_PRICE * rho), scores, refit
-    )
-
-
-def searched(
-    fit: Fit,
-    test_candidate: Callable[[Fit], tuple[int, float, Fit]],
-    outside: int,
-    detection_limit: float,
-    prices: tuple[float, float],
-    scores: float,
-    refit: Callable[[Fit], Fit],
-) -> tuple[Fit, OmittedCandidates]:
-    """Return a fit with the omitted columns that stand out, and the candidates.
-
-    Parameters
-    ----------
-    fit
-    test_candidate : callable
-        Returns the strongest candidate column outside a fit, its statistic, and the fit with it.
-    outside : int
-        Number of columns outside the fit.
-    detection_limit : float
-    prices : tuple of float
-        Of a test, and of a refit with the column that joined.
-    scores : float
-        Price of the scores, which also pays for all tests but the first.
-    refit : callable
-        Refits the wider fit.
-    """
+    wider = fit
     statistics: dict[int, float] = {}
-    price = sum(prices)
+    price = search.test_price + search.refit_price
     spent = 0.0
-    limit = OF_SCORES * scores
+    limit = OF_SCORES * search.scores_price
     for _ in range(min(MAX_CANDIDATES, outside)):
-        candidate, statistic, wider = test_candidate(fit)
-        statistics[candidate] = statistic
-        if statistic <= critical_value(outside):
+        selection_price = SELECTION_SHARE * search.test_price
+        candidate = search.strongest(wider, search.allowed(wider), selection_price)
+        statistics[candidate], with_candidate = _tested(search, wider, candidate)
+        if statistics[candidate] <= critical_value(outside):
             break
-        fit = wider
+        wider = with_candidate
         if math.isfinite(price) and spent + price > limit:
             break
-        fit = refit(fit)
+        wider = search.fitted_again(wider)
         spent = spent + price
-    further = spent if math.isfinite(price) else 0.0
-    return fit, OmittedCandidates(
-        statistics=statistics, columns=outside, detection_limit=detection_limit, further=further
+    return wider, OmittedCandidates(
+        statistics=statistics,
+        columns=outside,
+        detection_limit=search.detection_limit(fit, outside),
+        further=spent if math.isfinite(price) else 0.0,
     )
+
+
+def _tested(search: OmittedSearch[Fit], fit: Fit, candidate: int) -> tuple[float, Fit]:
+    """Return T of a candidate, and the fit with it."""
+    rho = search.test_price
+    score_price = (1.0 - GRAM - SELECTION_SHARE) * rho
+    if candidate not in search.sums.units.sized:
+        score_price -= 0.0 if math.isinf(rho) else SIZE * rho
+        search.sums.size_columns([candidate], SIZE * rho)
+    score = search.score(fit, candidate, GRAM * rho, score_price)
+    variance = score.sd**2 + score.slope**2 * score.column_noise
+    error = math.sqrt(score.square / search.sums.n + variance)
+    step = ColumnStep(
+        direction=score.direction,
+        length=score.value / score.slope,
+        error=error / score.slope,
+        noise=math.sqrt(variance) / score.slope,
+    )
+    return abs(score.value) / error, fit.joined(candidate, step, keep=search.keep)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LinearSearch(OmittedSearch[SparseFit]):
+    """The search for columns that a linear fit omitted.
+
+    Attributes
+    ----------
+    clip : float
+        Clip of residuals in fits, in units of their scale.
+    selection_clip : float
+        The same of the products for selections.
+    limit : float
+        The detection limit.
+    """
+
+    clip: float
+    selection_clip: float
+    limit: float
+
+    @classmethod
+    def from_plan(
+        cls,
+        sums: SparseSums,
+        fit: SparseFit,
+        plan: LassoPlan,
+        constant: int | None,
+        clip: float | None = None,
+    ) -> LinearSearch:
+        """Return the search of a plan.
+
+        Parameters
+        ----------
+        sums : SparseSums
+        fit : SparseFit
+        plan : LassoPlan
+        constant : int, optional
+            Column that is always in the fit.
+        clip : float, optional
+            Clip of the products for the selection, in units of the residuals' scale. Default: the one with
+            the lowest detection limit under peeling.
+        """
+        rho = plan.price("missed")
+        excluded = () if constant is None else (constant,)
+        outside = max(len(sums.units.scale) - len({*fit.selected, *excluded}), 1)
+        bound, selection_limit = selection_clip(sums.n, outside, SELECTION_SHARE * rho)
+        error = math.sqrt(product_radius(sums.n, (1.0 - SELECTION_SHARE - SIZE - GRAM) * rho).variance)
+        need = (critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)) * error
+        return cls(
+            sums=sums,
+            test_price=rho,
+            refit_price=REFIT_PRICE * rho,
+            scores_price=plan.shares.debiasing(plan.rho).score,
+            keep=plan.automatic,
+            excluded=excluded,
+            clip=plan.clip,
+            selection_clip=bound if clip is None else clip,
+            limit=max(need, selection_limit),
+        )
+
+    def strongest(self, fit: SparseFit, allowed: Flags, rho: float) -> int:
+        """Return the allowed column with the largest noisy product with the residuals."""
+        bound = self.selection_clip * fit.scale
+        return self.sums.select(fit.selected, fit.selected_beta, bound, 1, allowed, rho, CANDIDATE)[0]
+
+    def score(self, fit: SparseFit, candidate: int, gram_price: float, score_price: float) -> CandidateScore:
+        """Release the score of a candidate, by a Gram matrix of its own."""
+        noiseless = math.isinf(gram_price)
+        union = [*fit.selected, candidate]
+        white = bordered(fit.root, 1.0)
+        norm = math.inf if noiseless else math.sqrt(GRAM_ROOM * len(union))
+        noisy, gram_sd = self.sums.gram(union, norm, gram_price, Labels.GRAM_OF_SUSPECT, transform=white)
+        noisy[:-1, :-1] = np.eye(len(fit.selected))
+        column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])
+        unit = math.sqrt(column[-1, 0])
+        radius = product_radius(self.sums.n, score_price).bound
+        bound = min(radius, ALL_BUT_INFINITE) * fit.scale
+        score = Score(
+            columns=union,
+            transform=white @ column / unit,
+            norm=math.inf,
+            residual=bound,
+            support=fit.selected,
+            beta=fit.selected_beta,
+        )
+        mean, sd = self.sums.target_scores(
+            score, [candidate], score_price, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
+        )
+        slope, normal = product_moments(radius)
+        square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
+        if not noiseless:
+            square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
+        error = error_covariance(np.eye(len(fit.selected)), fit, self.sums.n)
+        noise = column_noise_variance(column, gram_sd, np.arange(len(fit.selected)), error)[0] / unit**2
+        return CandidateScore(
+            direction=white @ column[:, 0] / unit,
+            value=float(mean[0]) * bound,
+            square=square,
+            slope=slope,
+            sd=sd * bound,
+            column_noise=float(noise),
+        )
+
+    def fitted_again(self, fit: SparseFit) -> SparseFit:
+        """Return a fit that a column joined, fitted again."""
+        return _fitted_again(self.sums, fit, self.clip, self.refit_price)
+
+    def detection_limit(self, fit: SparseFit, outside: int) -> float:
+        """Return the effect that is detected, in standard errors without privacy."""
+        return self.limit
 
 
 def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> SparseFit:
@@ -532,82 +686,11 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     )
 
 
-def _allowed(sums: SparseSums, fit: SparseFit, excluded: Sequence[int]) -> Flags:
-    allowed = np.ones(len(sums.units.scale), dtype=bool)
-    allowed[[*fit.selected, *excluded]] = False
-    return allowed
-
-
-def _candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
+def candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
     """Return the candidates if all columns are targets: none; None if all columns are kept."""
     outside = len(sums.units.scale) - len(fit.support)
     need = critical_value(max(outside, 1)) + upper_quantile(1.0 - DETECTION_PROBABILITY)
     return OmittedCandidates(statistics={}, columns=outside, detection_limit=need) if outside else None
-
-
-def _tested(
-    sums: SparseSums, fit: SparseFit, candidate: int, rho: float, keep: bool
-) -> tuple[float, SparseFit]:
-    """Return T of a candidate, and the fit with it: among the kept columns too if `keep`."""
-    noiseless = math.isinf(rho)
-    score_rho = (1.0 - GRAM - SELECTION_SHARE) * rho
-    if candidate not in sums.units.sized:
-        score_rho -= 0.0 if noiseless else SIZE * rho
-        sums.size_columns([candidate], SIZE * rho)
-    union = [*fit.selected, candidate]
-    white = np.eye(len(union))
-    white[:-1, :-1] = fit.root
-    norm = math.inf if noiseless else math.sqrt(GRAM_ROOM * len(union))
-    noisy, gram_sd = sums.gram(union, norm, GRAM * rho, Labels.GRAM_OF_SUSPECT, transform=white)
-    noisy[:-1, :-1] = np.eye(len(fit.selected))
-    column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])
-    unit = math.sqrt(column[-1, 0])
-    radius = product_radius(sums.n, score_rho).bound
-    bound = min(radius, ALL_BUT_INFINITE) * fit.scale
-    score = Score(
-        columns=union,
-        transform=white @ column / unit,
-        norm=math.inf,
-        residual=bound,
-        support=fit.selected,
-        beta=fit.selected_beta,
-    )
-    mean, sd = sums.target_scores(
-        score, [candidate], score_rho, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
-    )
-    slope, normal = product_moments(radius)
-    square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
-    if not noiseless:
-        square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
-    error = error_covariance(np.eye(len(fit.selected)), fit, sums.n)
-    noise = column_noise_variance(column, gram_sd, np.arange(len(fit.selected)), error)[0] / unit**2
-    variance = (sd * bound) ** 2 + slope**2 * float(noise)
-    size = float(mean[0]) * bound
-    error_of_size = math.sqrt(square / sums.n + variance)
-    wider = _joined(fit, candidate, white @ column[:, 0] / unit, size / slope, error_of_size / slope, keep)
-    return abs(size) / error_of_size, replace(wider, step_sd=max(fit.step_sd, math.sqrt(variance) / slope))
-
-
-def _joined(
-    fit: SparseFit, column: int, direction: Floats, step: float, error: float, keep: bool
-) -> SparseFit:
-    """Return the fit with one more column, moved by a `step` along ``direction = w_l / sqrt(w_ll)``."""
-    size = len(direction)
-    change = step * direction
-    root = np.zeros((size, size))
-    root[:-1, :-1] = fit.root
-    root[:, -1] = direction
-    wider = replace(
-        fit,
-        selected=[*fit.selected, column],
-        selected_beta=np.append(fit.selected_beta, 0.0) + change,
-        selected_errors=np.append(fit.selected_errors, direction[-1] * error),
-        root=root,
-    )
-    if not keep:
-        return wider
-    selected_beta = fit.beta + change[positions(fit.support, fit.selected)]
-    return replace(wider, support=[*fit.support, column], beta=np.append(selected_beta, change[-1]))
 
 
 def missed_column_test(

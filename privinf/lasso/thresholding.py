@@ -68,6 +68,44 @@ SHRINK = 0.7  # residuals' scale after a cheap step relative to before it, inste
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ColumnStep:
+    """Step of a fit that one more column joins, along ``w_l / sqrt(w_ll)``, w_l its nodewise regression.
+
+    Attributes
+    ----------
+    direction : ndarray, shape (size of the wider fit,)
+        ``w_l / sqrt(w_ll)``, the new column last.
+    length : float
+    error, noise : float
+        Standard error of the length, and its part due to noise.
+    """
+
+    direction: Floats
+    length: float
+    error: float
+    noise: float
+
+    @property
+    def change(self) -> Floats:
+        """Change of the coefficients."""
+        return self.length * self.direction
+
+    def root(self, root: Floats) -> Floats:
+        """Return the root of the inverse Gram matrix with the new column, from that without it."""
+        wider = bordered(root, 0.0)
+        wider[:, -1] = self.direction
+        return wider
+
+
+def bordered(root: Floats, corner: float) -> Floats:
+    """Return a square matrix with one more row and column of zeros, and `corner` where they meet."""
+    wider = np.zeros((len(root) + 1, len(root) + 1))
+    wider[:-1, :-1] = root
+    wider[-1, -1] = corner
+    return wider
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SparseFit:
     """A released sparse fit, in the units of its sums.
 
@@ -112,6 +150,22 @@ class SparseFit:
     root: Floats = field(default_factory=lambda: np.empty((0, 0)))
     gram_clearance: float = math.inf
     unspent: float = 0.0
+
+    def joined(self, column: int, step: ColumnStep, *, keep: bool) -> SparseFit:
+        """Return the fit with one more column after a step: among the kept columns too if `keep`."""
+        change = step.change
+        wider = replace(
+            self,
+            selected=[*self.selected, column],
+            selected_beta=np.append(self.selected_beta, 0.0) + change,
+            selected_errors=np.append(self.selected_errors, step.direction[-1] * step.error),
+            root=step.root(self.root),
+            step_sd=max(self.step_sd, step.noise),
+        )
+        if not keep:
+            return wider
+        support_beta = self.beta + change[positions(self.support, self.selected)]
+        return replace(wider, support=[*self.support, column], beta=np.append(support_beta, change[-1]))
 
 
 def block_sizes(selections: int, blocks: int) -> list[int]:

@@ -16,11 +16,11 @@ from privinf.errors import (
     SensitivityError,
     WeakIdentificationWarning,
 )
-from privinf.lasso.binomial.omitted import _joined
 from privinf.lasso.binomial.sums import Point, Spread, weights_of
 from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.coordinates import ScoreRelease, debiased_coordinates, slopes_above_noise
 from privinf.lasso.rows import SMALLEST_SHARE
+from privinf.lasso.thresholding import ColumnStep
 from studies.simulation import binomial_limits
 
 N, P, TARGETS = 1_500, 100, [0, 1, 2, 50]
@@ -250,7 +250,8 @@ def test_a_long_step_to_another_column_leaves_a_curvature(rate):
         efficiency=1.0,
         root=np.eye(2),
     )
-    spread = _joined(fit, 1, np.array([0.2, 0.1, 1.0]), 1e4, keep=True).spread
+    step = ColumnStep(direction=np.array([0.2, 0.1, 1.0]), length=1e4, error=1.0, noise=1.0)
+    spread = fit.joined(1, step, keep=True).spread
     weights = weights_of(spread, 2, 100, 1.0)
     assert 0.0 < spread.curvature <= 0.25
     assert math.isfinite(weights.square / weights.slope**2)

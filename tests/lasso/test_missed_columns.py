@@ -11,7 +11,13 @@ from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import thresholding
 from privinf.lasso.columns import detectable_correlation
-from privinf.lasso.omitted import SELECTION_SHARE, MissedColumnTest, critical_value, screen_omitted
+from privinf.lasso.omitted import (
+    SELECTION_SHARE,
+    LinearSearch,
+    MissedColumnTest,
+    critical_value,
+    screen_omitted,
+)
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.prices import SparseFitPrices
@@ -62,7 +68,7 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
     prices = plan.shares.thresholding(rho)
     fit = sparse_fit(sums, 2, prices, extra=0)
     assert set(fit.selected) == {0, 20}
-    return screen_omitted(sums, fit, plan, None, **options)
+    return screen_omitted(LinearSearch.from_plan(sums, fit, plan, None, **options), fit)
 
 
 def planned(rho, targets, names):
@@ -109,7 +115,7 @@ def test_the_statistic_of_a_column_is_standard_normal():
         y, X = draw(seed, 2_000, skewed=True)
         sums = sums_of(y, X[:, 17:21], seed)
         fit = sparse_fit(sums, 3, budget, extra=0, excluded=[1])
-        found.append(screen_omitted(sums, fit, plan, None)[1].statistics[1])
+        found.append(screen_omitted(LinearSearch.from_plan(sums, fit, plan, None), fit)[1].statistics[1])
     # Half-normal: mean square 1, of which 80 have a standard error of .16.
     assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.4)
 

@@ -20,9 +20,10 @@ from privinf.errors import (
 )
 from privinf.federation import TrustedServer
 from privinf.lasso.binomial.fit import LogisticShares
-from privinf.lasso.binomial.omitted import screen_omitted_logistic
+from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
 from privinf.lasso.binomial.thresholding import sparse_logistic
+from privinf.lasso.omitted import screen_omitted
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits
@@ -98,9 +99,10 @@ def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
     budget = SparseFitPrices(selection=math.inf, refit=math.inf, sizes=math.inf, rate=math.inf)
     first = sparse_logistic(sums, 3, budget, clip=1.5, blocks=1, excluded=[9])
     assert 9 not in first.point.support
-    wider, suspects = screen_omitted_logistic(
-        sums, first, math.inf, math.inf, clip=1.5, keep=True, excluded=[]
+    search = LogisticSearch(
+        sums=sums.sparse, test_price=math.inf, scores_price=math.inf, keep=True, excluded=[], clip=1.5
     )
+    wider, suspects = screen_omitted(search, first)
     assert suspects.found == (9,)
     columns = wider.point.support
     logit = sm.Logit(y, sm.add_constant(X[:, columns])).fit(disp=0)

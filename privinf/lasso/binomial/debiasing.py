@@ -21,8 +21,9 @@ With delta = M^-1 s, the variance is
 
     A [meat / n + sigma_s^2 I + sigma_M^2 / 2 (|delta|^2 I + delta delta')] A'  +  diag E (w_j' Z d)^2,
 
-the noise of the score, of M (isometric, sd sigma_M on the diagonal), and of the nodewise regressions
-(`privinf.lasso.precision`), d having the covariance (q / n + t^2) H^-1 on the constant and the fit's columns.
+the noise of the score and of M (isometric, sd sigma_M on the diagonal; both by `step_noise` of
+`privinf.inference.one_step`), and of the nodewise regressions (`privinf.lasso.precision`), d having the
+covariance (q / n + t^2) H^-1 on the constant and the fit's columns.
 The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is a full
 matrix, so that correlated targets do not leak into one another where rows are weighted down.
 
@@ -38,6 +39,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from privinf.inference.one_step import step_noise
 from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.sums import (
     MOST_ROWS,
@@ -161,9 +163,8 @@ def debias_logistic(
         )
     lead = root @ np.linalg.inv(secant.mean)
     delta = np.asarray(np.linalg.solve(secant.mean, score.mean), dtype=np.float64)
-    size = len(targets)
-    moves = secant.sd**2 / 2.0 * (float(delta @ delta) * np.eye(size) + np.outer(delta, delta))
-    noise = score.sd**2 * np.eye(size) + moves
+    step_terms = step_noise(delta, score.sd, secant.sd)
+    noise = step_terms["score noise"] + step_terms["Hessian noise"]
     sampling = lead @ (shrunk(meat.mean, meat.sd) / sums.n) @ lead.T
     column = _column_noise(sums, fit, union, whitening, inverse, columns, gram.sd)
     signs = [FAR_SIGN.format(moved)] * (moved > FAR)
@@ -172,7 +173,7 @@ def debias_logistic(
     privacy = lead @ noise @ lead.T + np.diag(column)
     terms = {
         "score noise": score.sd**2 * (lead @ lead.T),
-        "Hessian noise": lead @ moves @ lead.T,
+        "Hessian noise": lead @ step_terms["Hessian noise"] @ lead.T,
         "precision columns": np.diag(column),
     }
     return DebiasedLogistic(

@@ -18,7 +18,7 @@ from privinf.lasso.binomial.debiasing import (
     affordable_neighbors,
     debias_logistic,
 )
-from privinf.lasso.binomial.omitted import screen_omitted_logistic
+from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread
 from privinf.lasso.binomial.thresholding import (
     PEELS,
@@ -31,7 +31,13 @@ from privinf.lasso.binomial.thresholding import (
 from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fits import plan_of
-from privinf.lasso.omitted import MissedColumnTest, OmittedCandidates, SparseColumns, TargetDetection
+from privinf.lasso.omitted import (
+    MissedColumnTest,
+    OmittedCandidates,
+    SparseColumns,
+    TargetDetection,
+    screen_omitted,
+)
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
@@ -196,9 +202,15 @@ def _fitted(
         )
     except TooRareResponse as rare:
         return _rate_alone(rows, plan, sums, rare, spent())
-    fit, candidates = screen_omitted_logistic(
-        sums, fit, prices.candidate, prices.score, clip=plan.clip, keep=plan.automatic, excluded=excluded
+    search = LogisticSearch(
+        sums=sums.sparse,
+        test_price=prices.candidate,
+        scores_price=prices.score,
+        keep=plan.automatic,
+        excluded=excluded,
+        clip=plan.clip,
     )
+    fit, candidates = screen_omitted(search, fit)
     if candidates is not None and candidates.further:
         prices = replace(prices, score=prices.score - candidates.further)
     targets = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)

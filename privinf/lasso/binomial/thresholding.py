@@ -41,7 +41,7 @@ from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.precision import clearance, floored
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import UNCLIPPED
-from privinf.lasso.thresholding import MIN_CLEARANCE, NOT_CONVERGED, block_sizes
+from privinf.lasso.thresholding import MIN_CLEARANCE, NOT_CONVERGED, ColumnStep, block_sizes
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -112,6 +112,24 @@ class LogisticFit:
     efficiency: float
     root: Floats
     signs: tuple[str, ...] = ()
+
+    @property
+    def selected(self) -> list[int]:
+        """All selected columns."""
+        return self.point.support
+
+    def joined(self, column: int, step: ColumnStep, *, keep: bool) -> LogisticFit:
+        """Return the fit with one more column after a step: among the kept columns too if `keep`."""
+        theta = np.append(self.point.all_coefficients, 0.0) + step.change
+        sd = math.hypot(self.spread.sd, step.length / math.sqrt(self.spread.curvature))
+        return replace(
+            self,
+            point=Point([*self.selected, column], theta[1:], float(theta[0])),
+            kept=[*self.kept, len(self.selected)] if keep else self.kept,
+            spread=Spread(self.spread.rate, min(sd, WIDEST)),
+            step_sd=max(self.step_sd, step.noise),
+            root=step.root(self.root),
+        )
 
     @property
     def columns(self) -> list[int]:
