@@ -130,7 +130,10 @@ def pursuit(
         sums.size_columns(support, budget.sizes / blocks)
         beta = whole[support]
     left = budget.refit * (1.0 - hard_thresholding.CHEAP_FITS)
-    full = hard_thresholding._full_fit(sums, support, beta, scale, clip, left, budget.scales / scale_count)
+    state = hard_thresholding.LinearState(
+        support=support, beta=beta, scale=scale, response_scale=scale, far=0.0, refit_price=left
+    )
+    full = hard_thresholding._full_fit(sums, state, clip, budget.scales / scale_count)
     return hard_thresholding._select_largest(full, sums.n, sparsity, threshold, 0)
 
 

@@ -142,9 +142,10 @@ def column_regression(
     moved = 0.0
     for share in STEPS:
         before = noise
-        start = g
-        g, noise = step(column, regressors, g, root, scale, CLIP * scale / typical, share * steps_price)
-        moved = float(np.linalg.norm(np.linalg.solve(root, g - start)))
+        after = step(column, regressors, g, root, scale, CLIP * scale / typical, share * steps_price)
+        g = after.beta
+        noise = after.noise
+        moved = after.length
     g, noise = shrunk(g, root, noise)
     _, scale = _sizes(column, release, regressors, g, price)
     tolerance = NOT_CONVERGED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))

@@ -468,9 +468,7 @@ class OmittedSearch(ABC, Generic[Fit]):
 
     def allowed(self, fit: Fit) -> Flags:
         """Return which columns may be candidates."""
-        allowed = np.ones(len(self.sums.units.scale), dtype=bool)
-        allowed[[*fit.selected, *self.excluded]] = False
-        return allowed
+        return self.sums.all_but([*fit.selected, *self.excluded])
 
     @abstractmethod
     def strongest(self, fit: Fit, allowed: Flags, rho: float) -> int:
@@ -666,10 +664,10 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     root = fit.root @ (vectors / np.sqrt(np.maximum(values, 1.0)))
     for share in AGAIN_STEPS:
         before = noise
-        start = beta
-        price = (1.0 - CHEAP_GRAM_SHARE) * share * rho
-        beta, noise = step(sums, fit.selected, beta, root, fit.scale, clip, price)
-        moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
+        after = step(sums, fit.selected, beta, root, fit.scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
+        beta = after.beta
+        noise = after.noise
+        moved = after.length
     not_converged = moved > NOT_CONVERGED * math.sqrt(len(beta)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(beta), clip, rho)
     variance = efficiency * fit.scale**2 / sums.n + noise**2

@@ -49,6 +49,11 @@ def floored(gram: Floats, share: float = FLOOR) -> Floats:
     return np.asarray((vectors * np.maximum(values, share * mean)) @ vectors.T)
 
 
+def whitening(gram: Floats) -> Floats:
+    """Return R with ``R R' ~ G^-1`` from a noisy Gram matrix G, its eigenvalues floored."""
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(floored(gram))).T)
+
+
 def clearance(gram: Floats, sd: float) -> float:
     """Return the smallest eigenvalue of a released Gram matrix over the largest that its noise has.
 

@@ -97,6 +97,12 @@ class SparseSums:
         """Whether columns stay at the middle of their bounds."""
         return not self.centered and isinstance(self.mean_sd, float)
 
+    def all_but(self, columns: Sequence[int]) -> Flags:
+        """Return flags of all columns but these, shape (p,)."""
+        flags = np.ones(len(self.units.scale), dtype=bool)
+        flags[list(columns)] = False
+        return flags
+
     def args(self, support: Sequence[int], beta: Floats, **extra: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic of the residuals of a sparse fit."""
         residual = {"support": np.asarray(support, dtype=np.int64), "beta": beta} if len(support) else {}

@@ -33,15 +33,17 @@ residual is clipped: clipping would affect the rarer value, whose rate depends o
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from privinf.lasso.coordinates import Score
-from privinf.lasso.precision import clearance, floored
+from privinf.lasso.precision import clearance, whitening
 from privinf.lasso.prices import SparseFitPrices
-from privinf.lasso.radii import step_efficiency, step_radii, step_slope
+from privinf.lasso.radii import norm_moments, residual_moments, step_efficiency, step_radii, step_slope
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels
@@ -177,6 +179,61 @@ def block_sizes(selections: int, blocks: int) -> list[int]:
     return [*sizes, selections] if selections else sizes
 
 
+State = TypeVar("State")
+Fit = TypeVar("Fit")
+
+
+class BlockedFit(ABC, Generic[State, Fit]):
+    """A sparse fit of one loss in blocks of selections, of a curator or of sites: see `fit_blocks`."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> Sequence[int]:
+        """Number of columns in each block."""
+
+    @abstractmethod
+    def start(self) -> State:
+        """Return the fit without columns."""
+
+    @abstractmethod
+    def cheaply_fitted(self, state: State, block: int) -> State:
+        """Return the cheap fit of all previous blocks, before the selection of a further one."""
+
+    def is_complete(self, state: State) -> bool:
+        """Return whether no further block is needed."""
+        return False
+
+    @abstractmethod
+    def selected(self, state: State, block: int) -> State:
+        """Return the fit with the columns of a block, whose coefficients are 0."""
+
+    @abstractmethod
+    def fitted(self, state: State) -> Fit:
+        """Return the full fit of all selected columns."""
+
+
+def fit_blocks(loss: BlockedFit[State, Fit]) -> Fit:
+    """Return a sparse fit: blocks of selections with a cheap fit between them, and a full fit."""
+    state = loss.start()
+    for block in range(len(loss.blocks)):
+        if block:
+            state = loss.cheaply_fitted(state, block)
+            if loss.is_complete(state):
+                break
+        state = loss.selected(state, block)
+    return loss.fitted(state)
+
+
+def largest_positions(beta: Floats, count: int, fixed: int = 0, least: Floats | None = None) -> list[int]:
+    """Return the positions, in order, of the `count` largest coefficients after the `fixed` first ones.
+
+    With `least`, shape of beta, only of those that exceed it.
+    """
+    size = np.abs(beta)
+    order = fixed + np.argsort(-size[fixed:], kind="stable")[:count]
+    return sorted(int(i) for i in order if least is None or size[i] > least[i])
+
+
 def center_response(sums: SparseSums, rho: float) -> None:
     """Release the mean of the response, twice: its bounds may be far wider than it is."""
     nothing = np.empty(0)
@@ -226,60 +283,188 @@ def sparse_fit(
     -----
     **Privacy.** Spends the prices in `budget` except for the fit's `unspent`.
     """
-    p = len(sums.units.scale)
-    allowed = np.ones(p, dtype=bool)
-    allowed[[*always, *excluded]] = False
-    selections = min(sparsity + extra, int(allowed.sum()))
+    selections = min(sparsity + extra, int(sums.all_but([*always, *excluded]).sum()))
     open_sizes = [min(OPEN_BLOCK, selections - start) for start in range(0, selections, OPEN_BLOCK)]
-    sizes = open_sizes if threshold else block_sizes(selections, blocks)
     joining = targets if len(targets) <= selections else ()
-    price = budget.sizes / (len(sizes) + bool(joining))
-    parts = _parts(len(sizes), 1.0) if threshold else np.array(sizes) / max(selections, 1)
-    cheap = CHEAP_FITS * budget.refit * _parts(len(sizes) - 1, 1.0 if threshold else 0.0)
-    scale_price = budget.scales / (len(sizes) + len(STEPS))
-    support = list(always)
-    beta = np.zeros(len(always))
-    unspent = 0.0
-    doubtful: Sequence[int] = ()
-    scale = first = sums.residual_scale((), np.empty(0), scale_price, Labels.SCALE_OF_RESPONSE)
-    far = sums.sizes[-1].far if sums.sizes and math.isfinite(budget.refit) else 0.0
-    refit_price = budget.refit * (1.0 - CHEAP_FITS if len(sizes) > 1 else 1.0)
-    for block, size in enumerate(sizes):
-        if block:
-            rho = float(cheap[block - 1])
-            beta, errors = _cheap_fit(sums, support, beta, scale, max(clip, far / scale), rho)
-            if threshold and (np.abs(beta) > threshold * errors)[-sizes[block - 1] :].sum() < MIN_NEW_SIGNALS:
-                doubtful = _doubtful(np.abs(beta) / errors, threshold, support, {*always, *joining})
-                refit_price += float(parts[block:].sum()) * budget.selection + float(cheap[block:].sum())
-                unspent = (len(sizes) - block) * (price + scale_price)
-                break
-            scale = sums.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
-        rho = float(parts[block]) * budget.selection
-        new = sums.select(support, beta, clip * scale, size, allowed, rho, Labels.SELECTION)
-        sums.size_columns(new, price)
-        allowed[new] = False
-        support = support + new
-        beta = np.append(beta, np.zeros(size))
-    new = [j for j in joining if j not in support]
-    sums.size_columns(new, price)
-    unspent += price if joining and not new else 0.0
-    support = support + new
-    beta = np.append(beta, np.zeros(len(new)))
-    full_fit = _full_fit(
-        sums, support, beta, scale, max(clip, far / scale), refit_price, scale_price, doubtful
+    loss = LinearBlocks(
+        sums=sums,
+        sizes=open_sizes if threshold else block_sizes(selections, blocks),
+        sparsity=sparsity,
+        budget=budget,
+        clip=clip,
+        threshold=threshold,
+        always=always,
+        excluded=excluded,
+        joining=joining,
     )
-    fit = _select_largest(full_fit, sums.n, sparsity, threshold, len(always))
-    return replace(fit, diverged=full_fit.scale > DIVERGED * first or full_fit.not_converged, unspent=unspent)
+    return fit_blocks(loss)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LinearState:
+    """A linear fit between blocks.
+
+    Attributes
+    ----------
+    support : list of int
+    beta : ndarray
+    scale : float
+        Typical size of the residuals.
+    response_scale : float
+        The same of the response.
+    far : float
+        Residuals are clipped no nearer than here.
+    refit_price : float
+        Price of the full fit.
+    complete : bool
+        Whether no further block is needed.
+    doubtful : sequence of int
+        Places in `support` that may be left out again, the first one first.
+    unspent : float
+        Unspent part of the price of sizes and scales.
+    """
+
+    support: list[int]
+    beta: Floats
+    scale: float
+    response_scale: float
+    far: float
+    refit_price: float
+    complete: bool = False
+    doubtful: Sequence[int] = ()
+    unspent: float = 0.0
+
+    def joined(self, columns: Sequence[int]) -> LinearState:
+        """Return the same fit with more columns, whose coefficients are 0."""
+        beta = np.append(self.beta, np.zeros(len(columns)))
+        return replace(self, support=[*self.support, *columns], beta=beta)
+
+    def clip(self, least: float) -> float:
+        """Return where residuals are clipped, in units of their scale."""
+        return max(least, self.far / self.scale)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LinearBlocks(BlockedFit[LinearState, SparseFit]):
+    """The fit of a linear model in blocks, with the arguments of `sparse_fit`.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Of the blocks.
+    joining : sequence of int
+        Targets that are in the last fit.
+    """
+
+    sums: SparseSums
+    sizes: list[int]
+    sparsity: int
+    budget: SparseFitPrices
+    clip: float
+    threshold: float
+    always: Sequence[int]
+    excluded: Sequence[int]
+    joining: Sequence[int]
+
+    @property
+    def blocks(self) -> Sequence[int]:
+        """Number of columns in each block."""
+        return self.sizes
+
+    @property
+    def _parts(self) -> Floats:
+        """Parts of the price of selections, by block."""
+        sizes = self.sizes
+        return _parts(len(sizes), 1.0) if self.threshold else np.array(sizes) / max(sum(sizes), 1)
+
+    @property
+    def _cheap(self) -> Floats:
+        """Prices of the cheap fits."""
+        parts = _parts(len(self.sizes) - 1, 1.0 if self.threshold else 0.0)
+        return np.asarray(CHEAP_FITS * self.budget.refit * parts)
+
+    @property
+    def _size_price(self) -> float:
+        """Price of the sizes of the columns of a block."""
+        return self.budget.sizes / (len(self.sizes) + bool(self.joining))
+
+    @property
+    def _scale_price(self) -> float:
+        """Price of one scale of the residuals."""
+        return self.budget.scales / (len(self.sizes) + len(STEPS))
+
+    def start(self) -> LinearState:
+        """Return the fit without columns but those of `always`; releases the scale of the response."""
+        sums = self.sums
+        scale = sums.residual_scale((), np.empty(0), self._scale_price, Labels.SCALE_OF_RESPONSE)
+        return LinearState(
+            support=list(self.always),
+            beta=np.zeros(len(self.always)),
+            scale=scale,
+            response_scale=scale,
+            far=sums.sizes[-1].far if sums.sizes and math.isfinite(self.budget.refit) else 0.0,
+            refit_price=self.budget.refit * (1.0 - CHEAP_FITS if len(self.sizes) > 1 else 1.0),
+        )
+
+    def cheaply_fitted(self, state: LinearState, block: int) -> LinearState:
+        """Return the cheap fit of all previous blocks, with the scale of its residuals."""
+        price = float(self._cheap[block - 1])
+        clip = state.clip(self.clip)
+        beta, errors = _cheap_fit(self.sums, state.support, state.beta, state.scale, clip, price)
+        last = self.sizes[block - 1]
+        stands_out = np.abs(beta) > self.threshold * errors
+        if self.threshold and stands_out[-last:].sum() < MIN_NEW_SIGNALS:
+            fixed = {*self.always, *self.joining}
+            saved = float(self._parts[block:].sum()) * self.budget.selection + float(
+                self._cheap[block:].sum()
+            )
+            return replace(
+                state,
+                beta=beta,
+                complete=True,
+                doubtful=_doubtful(np.abs(beta) / errors, self.threshold, state.support, fixed),
+                refit_price=state.refit_price + saved,
+                unspent=(len(self.sizes) - block) * (self._size_price + self._scale_price),
+            )
+        scale = self.sums.residual_scale(state.support, beta, self._scale_price, Labels.SCALE_OF_RESIDUALS)
+        return replace(state, beta=beta, scale=scale)
+
+    def is_complete(self, state: LinearState) -> bool:
+        """Return whether no further block is needed."""
+        return state.complete
+
+    def selected(self, state: LinearState, block: int) -> LinearState:
+        """Return the fit with the columns of a block."""
+        rho = float(self._parts[block]) * self.budget.selection
+        allowed = self.sums.all_but([*state.support, *self.excluded])
+        size = self.sizes[block]
+        bound = self.clip * state.scale
+        new = self.sums.select(state.support, state.beta, bound, size, allowed, rho, Labels.SELECTION)
+        self.sums.size_columns(new, self._size_price)
+        return state.joined(new)
+
+    def fitted(self, state: LinearState) -> SparseFit:
+        """Return the full fit of all selected columns and the targets."""
+        new = [j for j in self.joining if j not in state.support]
+        self.sums.size_columns(new, self._size_price)
+        unspent = state.unspent + (self._size_price if self.joining and not new else 0.0)
+        state = state.joined(new)
+        full_fit = _full_fit(self.sums, state, state.clip(self.clip), self._scale_price)
+        fit = _select_largest(full_fit, self.sums.n, self.sparsity, self.threshold, len(self.always))
+        diverged = full_fit.scale > DIVERGED * state.response_scale or full_fit.not_converged
+        return replace(fit, diverged=diverged, unspent=unspent)
 
 
 def _cheap_fit(
     sums: SparseSums, support: list[int], beta: Floats, scale: float, clip: float, rho: float
 ) -> tuple[Floats, Floats]:
     """Return the coefficients of a cheap fit, and their standard errors."""
-    root = _whitening(selection_gram(sums, support, CHEAP_GRAM_SHARE * rho)[0])
+    root = whitening(selection_gram(sums, support, CHEAP_GRAM_SHARE * rho)[0])
     noise = 0.0
     for share in CHEAP_STEPS:
-        beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
+        after = step(sums, support, beta, root, scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
+        beta = after.beta
+        noise = after.noise
         scale *= SHRINK
     return beta, math.sqrt(scale**2 / sums.n + noise**2) * np.sqrt((root**2).sum(axis=1))
 
@@ -304,32 +489,26 @@ class _FullFit:
     gram_clearance: float
 
 
-def _full_fit(
-    sums: SparseSums,
-    support: list[int],
-    beta: Floats,
-    scale: float,
-    clip: float,
-    rho: float,
-    price: float,
-    doubtful: Sequence[int] = (),
-) -> _FullFit:
-    """Return the fit of the selected columns without those of the `doubtful` that hide the others."""
-    noisy, sd = selection_gram(sums, support, GRAM_SHARE * rho)
-    positions_above_noise = part_above_noise(noisy, sd, doubtful)
+def _full_fit(sums: SparseSums, state: LinearState, clip: float, scale_price: float) -> _FullFit:
+    """Return the fit of the selected columns without the doubtful ones that hide the others."""
+    rho = state.refit_price
+    noisy, sd = selection_gram(sums, state.support, GRAM_SHARE * rho)
+    positions_above_noise = part_above_noise(noisy, sd, state.doubtful)
     noisy = noisy[np.ix_(positions_above_noise, positions_above_noise)]
-    support = [support[i] for i in positions_above_noise]
-    beta = beta[positions_above_noise]
-    root = _whitening(noisy)
+    support = [state.support[i] for i in positions_above_noise]
+    beta = state.beta[positions_above_noise]
+    scale = state.scale
+    root = whitening(noisy)
     gram_clearance = clearance(noisy, sd)
     noise = 0.0
     moved = 0.0
     for share in STEPS:
         before = noise
-        start = beta
-        beta, noise = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
-        moved = float(np.linalg.norm(np.linalg.solve(root, beta - start)))
-        scale = sums.residual_scale(support, beta, price, Labels.SCALE_OF_RESIDUALS)
+        after = step(sums, support, beta, root, scale, clip, (1.0 - GRAM_SHARE) * share * rho)
+        beta = after.beta
+        noise = after.noise
+        moved = after.length
+        scale = sums.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
     tolerance = NOT_CONVERGED * math.sqrt(len(support)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(support), clip, rho)
     not_converged = math.isfinite(rho) and (moved > tolerance or gram_clearance < MIN_CLEARANCE)
@@ -349,11 +528,9 @@ def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fix
     """Return the `sparsity` largest significant coefficients, and the fixed ones."""
     beta = full.beta
     support = full.support
-    order = fixed + np.argsort(-np.abs(beta[fixed:]), kind="stable")[:sparsity]
     variance = full.efficiency * full.scale**2 / n + full.step_sd**2
     errors = np.sqrt(variance * (full.root**2).sum(axis=1))
-    order = order[np.abs(beta[order]) > threshold * errors[order]]
-    places = np.concatenate([np.arange(fixed), np.sort(order)]).astype(int)
+    places = [*range(fixed), *largest_positions(beta, sparsity, fixed, threshold * errors)]
     beta_of_places = beta[places]
     if fixed:
         # A constant that was fitted together with a skewed column lacks its mean once the column is dropped.
@@ -403,22 +580,56 @@ def selection_gram(
     return sums.gram(support, norm, rho, Labels.GRAM_OF_SELECTION, transform=root)
 
 
-def _whitening(noisy: Floats) -> Floats:
-    """Return R of ``R R' ~ G^-1`` from a noisy Gram matrix G."""
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(floored(noisy))).T)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ClippedStep:
+    """Coefficients after a clipped step; in whitened coordinates its variance, noise (an sd) and length."""
+
+    beta: Floats
+    variance: float
+    noise: float
+    length: float
 
 
 def step(
     sums: SparseSums, support: list[int], beta: Floats, root: Floats, scale: float, clip: float, rho: float
-) -> tuple[Floats, float]:
-    """Return the coefficients after one clipped preconditioned step, and its noise in whitened units."""
-    norm, bound = step_radii(len(support), clip, rho)
+) -> ClippedStep:
+    """Return a clipped preconditioned step of all coefficients, residuals clipped at `clip` scales."""
+    radii = step_radii(len(support), clip, rho)
+    return clipped_step(sums, support, beta, range(len(support)), root, scale, radii, rho)
+
+
+def clipped_step(
+    sums: SparseSums,
+    support: Sequence[int],
+    beta: Floats,
+    free: Sequence[int],
+    root: Floats,
+    scale: float,
+    radii: tuple[float, float],
+    rho: float,
+) -> ClippedStep:
+    """Return a clipped preconditioned step of the free coefficients; `radii` are C and R, R in scales."""
+    norm, bound = radii
+    size = len(free)
     score = Score(
-        columns=support, transform=root, norm=norm, residual=bound * scale, support=support, beta=beta
+        columns=[support[i] for i in free],
+        transform=root,
+        norm=norm,
+        residual=bound * scale,
+        support=support,
+        beta=beta,
     )
     mean, noise = sums.score(score, rho, Labels.STEP_OF_REFIT)
-    slope = step_slope(norm, bound, len(support))
-    return np.asarray(beta + root @ mean / slope), noise / slope
+    slope = step_slope(norm, bound, size)
+    square = norm_moments(norm, size)[1] * residual_moments(bound)[1]
+    moved = beta.copy()
+    moved[list(free)] += root @ mean / slope
+    return ClippedStep(
+        beta=moved,
+        variance=float((square * scale**2 / sums.n + noise**2) / slope**2),
+        noise=noise / slope,
+        length=float(np.linalg.norm(mean)) / slope,
+    )
 
 
 def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:

@@ -160,7 +160,7 @@ def test_a_whole_fit_that_spends_more_than_asked_is_seen():
     asked, delta = ASKED[name]
     dear = Mutant(
         "lasso.binomial.thresholding",
-        "sparse_logistic",
+        "LogisticBlocks.selected",
         "budget.selection * size / selections",
         "budget.selection",
     )

@@ -38,10 +38,18 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.coordinates import HiddenByNoise
-from privinf.lasso.precision import clearance, floored
+from privinf.lasso.precision import clearance, whitening
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import UNCLIPPED
-from privinf.lasso.thresholding import MIN_CLEARANCE, NOT_CONVERGED, ColumnStep, block_sizes
+from privinf.lasso.thresholding import (
+    MIN_CLEARANCE,
+    NOT_CONVERGED,
+    BlockedFit,
+    ColumnStep,
+    block_sizes,
+    fit_blocks,
+    largest_positions,
+)
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -192,29 +200,86 @@ def sparse_logistic(
     -----
     **Privacy.** Spends the prices in `budget`.
     """
-    allowed = np.ones(len(sums.sparse.units.scale), dtype=bool)
-    allowed[list(excluded)] = False
-    selections = min(sparsity + SPARE, int(allowed.sum()))
-    sizes = block_sizes(selections, blocks)
-    spread = Spread(_rate(sums, budget.rate))
-    if reason := too_noisy(spread, sums.n, selections + len(targets), last_step_price(budget, len(sizes))):
-        raise TooRareResponse(reason, spread.rate)
-    at = Point([], np.empty(0), spread.level)
-    cheap = CHEAP_FIT * budget.refit / max(len(sizes) - 1, 1)
-    bound = clip * math.sqrt(spread.rate * (1.0 - spread.rate))
-    for block, size in enumerate(sizes):
-        if block:
-            fit = _fitted(sums, at, spread, cheap, CHEAP_STEP_SHARES)
-            at = fit.point
-            spread = fit.spread
-        new, _ = sums.select(at, bound, size, allowed, budget.selection * size / selections)
-        sums.sparse.size_columns(new, budget.sizes / len(sizes) / 2.0)
-        allowed[new] = False
-        at = at.joined(new)
-    at = at.joined([j for j in targets if j not in at.support])
-    sums.sparse.size_columns(at.support, budget.sizes / 2.0)
-    full_fit = _fitted(sums, at, spread, full_fit_price(budget, len(sizes)), STEP_SHARES)
-    return _select_largest(full_fit, sums.n, sparsity, threshold)
+    selections = min(sparsity + SPARE, int(sums.sparse.all_but(excluded).sum()))
+    return fit_blocks(
+        LogisticBlocks(
+            sums=sums,
+            sizes=block_sizes(selections, blocks),
+            sparsity=sparsity,
+            budget=budget,
+            clip=clip,
+            threshold=threshold,
+            targets=targets,
+            excluded=excluded,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LogisticState:
+    """A logistic fit between blocks, and the rate of the response with its clip."""
+
+    point: Point
+    spread: Spread
+    bound: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
+    """The fit of a logistic model in blocks of `sizes`, with the arguments of `sparse_logistic`."""
+
+    sums: LogisticSums
+    sizes: list[int]
+    sparsity: int
+    budget: SparseFitPrices
+    clip: float
+    threshold: float
+    targets: Sequence[int]
+    excluded: Sequence[int]
+
+    @property
+    def blocks(self) -> Sequence[int]:
+        """Number of columns in each block."""
+        return self.sizes
+
+    def start(self) -> LogisticState:
+        """Return the fit of a constant alone; releases the rate of the response."""
+        spread = Spread(_rate(self.sums, self.budget.rate))
+        columns = sum(self.sizes) + len(self.targets)
+        price = last_step_price(self.budget, len(self.sizes))
+        if reason := too_noisy(spread, self.sums.n, columns, price):
+            raise TooRareResponse(reason, spread.rate)
+        point = Point([], np.empty(0), spread.level)
+        bound = self.clip * math.sqrt(spread.rate * (1.0 - spread.rate))
+        return LogisticState(point=point, spread=spread, bound=bound)
+
+    def cheaply_fitted(self, state: LogisticState, block: int) -> LogisticState:
+        """Return the cheap fit of all previous blocks."""
+        price = CHEAP_FIT * self.budget.refit / max(len(self.sizes) - 1, 1)
+        fit = _fitted(self.sums, state.point, state.spread, price, CHEAP_STEP_SHARES)
+        return replace(state, point=fit.point, spread=fit.spread)
+
+    def selected(self, state: LogisticState, block: int) -> LogisticState:
+        """Return the fit with the columns of a block."""
+        sums = self.sums
+        budget = self.budget
+        size = self.sizes[block]
+        selections = sum(self.sizes)
+        allowed = sums.sparse.all_but([*state.point.support, *self.excluded])
+        price = budget.selection * size / selections
+        new, _ = sums.select(state.point, state.bound, size, allowed, price)
+        sums.sparse.size_columns(new, budget.sizes / len(self.sizes) / 2.0)
+        return replace(state, point=state.point.joined(new))
+
+    def fitted(self, state: LogisticState) -> LogisticFit:
+        """Return the full fit of all selected columns and the targets."""
+        at = state.point.joined([j for j in self.targets if j not in state.point.support])
+        self.sums.sparse.size_columns(at.support, self.budget.sizes / 2.0)
+        price = full_fit_price(self.budget, len(self.sizes))
+        fit = _fitted(self.sums, at, state.spread, price, STEP_SHARES)
+        errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, self.sums.n)))[1:]
+        kept = largest_positions(fit.point.beta, self.sparsity, least=self.threshold * errors)
+        return replace(fit, kept=kept)
 
 
 def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
@@ -300,7 +365,7 @@ def _whitened(
 ) -> tuple[Floats, float, Spread, float]:
     """Return L^-T of the noisy H at a point, its clearance, the spread and the mean curvature there."""
     first, noisy = two_stage_hessian(sums, at, at.support, spread, rho, Labels.MATRIX_OF_SELECTION)
-    root = first @ np.linalg.inv(np.linalg.cholesky(floored(noisy.mean))).T
+    root = first @ whitening(noisy.mean)
     spread = _spread(at, spread, root)
     return root, clearance(noisy.mean, noisy.sd), spread, spread.curvature
 
@@ -363,11 +428,3 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
     raise ConvergenceError(
         f"Newton's method did not converge in {MOST_STEPS} rounds: the coefficients may be infinite"
     )
-
-
-def _select_largest(fit: LogisticFit, n: int, sparsity: int, threshold: float) -> LogisticFit:
-    """Return the fit with the `sparsity` largest significant coefficients as kept."""
-    size = np.abs(fit.point.beta)
-    errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, n)))[1:]
-    order = np.argsort(-size, kind="stable")[:sparsity]
-    return replace(fit, kept=sorted(int(i) for i in order if size[i] > threshold * errors[i]))

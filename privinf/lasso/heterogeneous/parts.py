@@ -24,13 +24,13 @@ from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
     SiteEffects,
     SiteGrams,
-    clipped_step,
+    best_radii,
     diverged,
     own_fits,
     site_grams,
 )
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import PRODUCT_CLIP
+from privinf.lasso.thresholding import PRODUCT_CLIP, clipped_step, largest_positions
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -186,11 +186,13 @@ def _shared(
     free = range(len(support))
     last = len(SHARED_STEPS) - 1
     for place, share in enumerate(SHARED_STEPS):
-        steps.append(clipped_step(pooled, support, beta, free, root.values, scale, share * budget.refit))
+        price = share * budget.refit
+        radii = best_radii(len(support), pooled.n, price)
+        steps.append(clipped_step(pooled, support, beta, free, root.values, scale, radii, price))
         beta = steps[-1].beta
         if place in (0, last):
             scale = pooled.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
-    largest = np.sort(np.argsort(-np.abs(beta), kind="stable")[:sparsity])
+    largest = largest_positions(beta, sparsity)
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
     lost = diverged(steps, len(support), scale, response, root)
     return SharedPart(

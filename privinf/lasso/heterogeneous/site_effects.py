@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privinf.lasso.coordinates import Score
-from privinf.lasso.precision import correlations, floored
-from privinf.lasso.radii import norm_moments, relative_variance, residual_moments, scale_of_squares
+from privinf.lasso.precision import correlations, whitening
+from privinf.lasso.radii import relative_variance, scale_of_squares
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import DIVERGED, GRAM_ROOM, MIN_CLEARANCE, NOT_CONVERGED, block_sizes
+from privinf.lasso.thresholding import (
+    DIVERGED,
+    GRAM_ROOM,
+    MIN_CLEARANCE,
+    NOT_CONVERGED,
+    BlockedFit,
+    ClippedStep,
+    block_sizes,
+    clipped_step,
+    fit_blocks,
+    largest_positions,
+)
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -83,16 +93,6 @@ class SiteEffects:
     diverged: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClippedStep:
-    """Coefficients after a clipped step, in whitened coordinates its variance, noise (an sd) and length."""
-
-    beta: Floats
-    variance: float
-    noise: float
-    length: float
-
-
 def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
     """Return whether the steps of a fit diverged, by the criteria of a homogeneous fit (`thresholding`).
 
@@ -149,96 +149,138 @@ def own_fits(
     **Privacy.** Spends these prices at every site: their rows are disjoint. Between steps the sites use
     the median of their scales.
     """
-    shared_count = len(shared.support)
-    sizes = block_sizes(
-        min(sparsity + extra, len(next(iter(sites.values())).units.scale) - shared_count), BLOCKS
+    columns = len(next(iter(sites.values())).units.scale) - len(shared.support)
+    return fit_blocks(
+        SiteBlocks(
+            sites=sites,
+            grams=grams,
+            shared=shared,
+            selection=selection,
+            refit=refit,
+            scale_prices=scale_prices,
+            sizes=block_sizes(min(sparsity + extra, columns), BLOCKS),
+            sparsity=sparsity,
+        )
     )
-    support = {name: list(shared.support) for name in sites}
-    beta = {name: shared.beta.copy() for name in sites}
-    roots: dict[str, Whitening] = {}
-    steps_of: dict[str, list[ClippedStep]] = {name: [] for name in sites}
-    scale = dict.fromkeys(sites, shared.scale)
-    plan = [(FIRST_STEP / (len(sizes) - 1),)] * (len(sizes) - 1) + [LAST_STEPS]
-    total = sum(sum(steps) for steps in plan)
-    for size, steps in zip(sizes, plan, strict=True):
-        for name, sums in sites.items():
-            _select(sums, support[name], beta, name, scale[name], size, selection * size / sum(sizes))
-            roots[name] = grams.own_root(name, support[name][shared_count:], 1.0 / len(sizes))
-        for step, share in enumerate(steps):
-            for name, sums in sites.items():
-                steps_of[name].append(
-                    clipped_step(
-                        sums,
-                        support[name],
-                        beta[name],
-                        range(shared_count, len(support[name])),
-                        roots[name].values,
-                        scale[name],
-                        refit * share / total,
-                    )
-                )
-                beta[name] = steps_of[name][-1].beta
-            if steps is not LAST_STEPS or step < len(steps) - 1:
-                scale = _common_scale(sites, support, beta, scale, scale_prices[0] / len(sizes))
-    fits = {}
-    for name, sums in sites.items():
-        end = _scale(sums, support[name], beta[name], scale[name], scale_prices[1])
-        fits[name] = _fit(shared, support[name], steps_of[name], roots[name], end, sparsity)
-    return fits
 
 
-def _select(
-    sums: SparseSums,
-    support: list[int],
-    beta: dict[str, Floats],
-    name: str,
-    scale: float,
-    size: int,
-    rho: float,
-) -> None:
-    """Add columns to a site's fit, with coefficients 0."""
-    allowed = np.ones(len(sums.units.scale), dtype=bool)
-    allowed[support] = False
-    support += sums.select(
-        list(support), beta[name], SMALL_CLIP * scale, size, allowed, rho, Labels.SELECTION_OF_OWN_PARTS
-    )
-    beta[name] = np.append(beta[name], np.zeros(size))
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SiteState:
+    """One site's fit between blocks: columns, coefficients, steps, and the whitening of its own columns."""
+
+    support: list[int]
+    beta: Floats
+    scale: float
+    root: Whitening | None = None
+    steps: tuple[ClippedStep, ...] = ()
 
 
-def _fit(
-    shared: SharedPart,
-    support: list[int],
-    steps: Sequence[ClippedStep],
-    root: Whitening,
-    scale: float,
-    sparsity: int,
-) -> SiteEffects:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SiteBlocks(BlockedFit[dict[str, SiteState], dict[str, SiteEffects]]):
+    """The fits of all sites' own columns in blocks, with the arguments of `own_fits`, by site."""
+
+    sites: Mapping[str, SparseSums]
+    grams: SiteGrams
+    shared: SharedPart
+    selection: float
+    refit: float
+    scale_prices: tuple[float, float]
+    sizes: list[int]
+    sparsity: int
+
+    @property
+    def blocks(self) -> Sequence[int]:
+        """Number of columns in each block."""
+        return self.sizes
+
+    @property
+    def _shares(self) -> list[tuple[float, ...]]:
+        """Shares of the steps after every block."""
+        cheap = len(self.sizes) - 1
+        return [(FIRST_STEP / cheap,)] * cheap + [LAST_STEPS]
+
+    def start(self) -> dict[str, SiteState]:
+        """Return the shared part, at every site."""
+        shared = self.shared
+        return {
+            name: SiteState(support=list(shared.support), beta=shared.beta.copy(), scale=shared.scale)
+            for name in self.sites
+        }
+
+    def selected(self, state: dict[str, SiteState], block: int) -> dict[str, SiteState]:
+        """Return the fits with the columns of a block, selected at every site."""
+        rho = self.selection * self.sizes[block] / sum(self.sizes)
+        return {name: self._selected(name, own, self.sizes[block], rho) for name, own in state.items()}
+
+    def _selected(self, name: str, own: SiteState, size: int, rho: float) -> SiteState:
+        sums = self.sites[name]
+        allowed = sums.all_but(own.support)
+        bound = SMALL_CLIP * own.scale
+        label = Labels.SELECTION_OF_OWN_PARTS
+        support = own.support + sums.select(own.support, own.beta, bound, size, allowed, rho, label)
+        columns = support[len(self.shared.support) :]
+        return replace(
+            own,
+            support=support,
+            beta=np.append(own.beta, np.zeros(size)),
+            root=self.grams.own_root(name, columns, 1.0 / len(self.sizes)),
+        )
+
+    def cheaply_fitted(self, state: dict[str, SiteState], block: int) -> dict[str, SiteState]:
+        """Return the fits after a step at every site, with the median of their scales."""
+        for share in self._shares[block - 1]:
+            state = self._rescaled(self._stepped(state, share))
+        return state
+
+    def fitted(self, state: dict[str, SiteState]) -> dict[str, SiteEffects]:
+        """Return the fits after the last steps."""
+        *shares, last = self._shares[-1]
+        for share in shares:
+            state = self._rescaled(self._stepped(state, share))
+        fits = {}
+        for name, own in self._stepped(state, last).items():
+            end = _scale(self.sites[name], own.support, own.beta, own.scale, self.scale_prices[1])
+            fits[name] = _fit(self.shared, replace(own, scale=end), self.sparsity)
+        return fits
+
+    def _stepped(self, state: dict[str, SiteState], share: float) -> dict[str, SiteState]:
+        rho = self.refit * share / sum(sum(shares) for shares in self._shares)
+        stepped = {}
+        for name, own in state.items():
+            assert own.root is not None
+            free = range(len(self.shared.support), len(own.support))
+            radii = best_radii(len(free), self.sites[name].n, rho)
+            after = clipped_step(
+                self.sites[name], own.support, own.beta, free, own.root.values, own.scale, radii, rho
+            )
+            stepped[name] = replace(own, beta=after.beta, steps=(*own.steps, after))
+        return stepped
+
+    def _rescaled(self, state: dict[str, SiteState]) -> dict[str, SiteState]:
+        price = self.scale_prices[0] / len(self.sizes)
+        scales = [
+            _scale(self.sites[name], own.support, own.beta, own.scale, price) for name, own in state.items()
+        ]
+        return {name: replace(own, scale=float(np.median(scales))) for name, own in state.items()}
+
+
+def _fit(shared: SharedPart, own: SiteState, sparsity: int) -> SiteEffects:
+    """Return the fit of a site from its last state."""
+    assert own.root is not None
     shared_count = len(shared.support)
-    beta = steps[-1].beta
-    cov = np.zeros((len(support),) * 2)
+    root = own.root.values
+    cov = np.zeros((len(own.support),) * 2)
     cov[:shared_count, :shared_count] = shared.cov
-    cov[shared_count:, shared_count:] = steps[-1].variance * root.values @ root.values.T
-    largest = shared_count + np.sort(np.argsort(-np.abs(beta[shared_count:]), kind="stable")[:sparsity])
-    lost = diverged(steps, len(support) - shared_count, scale, shared.response, root) or shared.diverged
+    cov[shared_count:, shared_count:] = own.steps[-1].variance * root @ root.T
+    size = len(own.support) - shared_count
     return SiteEffects(
-        support=support,
-        beta=beta,
-        kept=[*range(shared_count), *largest.tolist()],
+        support=own.support,
+        beta=own.beta,
+        kept=[*range(shared_count), *largest_positions(own.beta, sparsity, shared_count)],
         error_cov=cov,
-        scale=scale,
-        diverged=lost,
+        scale=own.scale,
+        diverged=diverged(own.steps, size, own.scale, shared.response, own.root) or shared.diverged,
     )
-
-
-def _common_scale(
-    sites: Mapping[str, SparseSums],
-    support: Mapping[str, list[int]],
-    beta: Mapping[str, Floats],
-    scale: Mapping[str, float],
-    rho: float,
-) -> dict[str, float]:
-    scales = [_scale(sums, support[name], beta[name], scale[name], rho) for name, sums in sites.items()]
-    return dict.fromkeys(sites, float(np.median(scales)))
 
 
 def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho: float) -> float:
@@ -248,36 +290,7 @@ def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho
     return scale_of_squares(mean, bound)
 
 
-def clipped_step(
-    sums: SparseSums,
-    support: Sequence[int],
-    beta: Floats,
-    free: Sequence[int],
-    root: Floats,
-    scale: float,
-    rho: float,
-) -> ClippedStep:
-    """Return a clipped step in the free coefficients."""
-    k = len(free)
-    norm, bound = _step_radii(k, sums.n, rho)
-    score = Score(
-        columns=[support[i] for i in free],
-        transform=root,
-        norm=norm,
-        residual=bound * scale,
-        support=support,
-        beta=beta,
-    )
-    mean, noise = sums.score(score, rho, Labels.STEP_OF_REFIT)
-    slope = norm_moments(norm, k)[0] * residual_moments(bound)[0]
-    square = norm_moments(norm, k)[1] * residual_moments(bound)[1]
-    variance = (square * scale**2 / sums.n + noise**2) / slope**2
-    moved = beta.copy()
-    moved[list(free)] += root @ mean / slope
-    return ClippedStep(moved, float(variance), noise / slope, float(np.linalg.norm(mean)) / slope)
-
-
-def _step_radii(k: int, n: int, rho: float) -> tuple[float, float]:
+def best_radii(k: int, n: int, rho: float) -> tuple[float, float]:
     """Return C = sqrt k and the R that minimizes the variance of a step."""
     if math.isinf(rho):
         return math.inf, math.inf
@@ -417,4 +430,4 @@ def whitener(released: Correlations, support: Sequence[int]) -> Whitening:
     part = released.values[at]
     edge = 2.0 * math.sqrt(released.variances[at].sum(axis=1).max())
     ratio = float(np.linalg.eigvalsh(part)[0]) / edge if edge > 0.0 else math.inf
-    return Whitening(np.asarray(np.linalg.inv(np.linalg.cholesky(floored(part))).T), ratio)
+    return Whitening(whitening(part), ratio)
