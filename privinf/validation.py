@@ -111,6 +111,12 @@ def listed(names: Iterable[str], limit: int = MOST_LISTED) -> str:
     return ", ".join(words) if hidden <= 1 else f"{', '.join(words[:limit])} and {hidden:,} more"
 
 
+def columns_phrase(names: Iterable[str]) -> str:
+    """Return "the column 'a'" or "the columns 'a', 'b'" for a message."""
+    words = list(names)
+    return f"the column{'s' * (len(words) != 1)} {listed(map(repr, words))}"
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the part of a message about valid names near an unknown one: the closest, or the first."""
     words = list(names)

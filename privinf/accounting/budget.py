@@ -288,7 +288,8 @@ class Budget:
             delta = record["delta"]
         except (KeyError, TypeError):
             raise ArgumentError(
-                "a stored budget must have the fields currency (epsilon, mu or rho), limit and delta"
+                "a stored budget must have the fields 'currency' ('epsilon', 'mu' or 'rho'), 'limit' and "
+                "'delta'"
             ) from None
         limit = _read_limit(limit)
         check_choice(currency, Currency, "currency")
@@ -314,7 +315,7 @@ def _read_limit(text: Any) -> Fraction:
         )
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
-        raise ArgumentError(f"the limit of a stored budget must be at most {float(_LARGEST_LIMIT):g}")
+        raise ArgumentError(f"the field 'limit' of a stored budget must be at most {float(_LARGEST_LIMIT):g}")
     return limit
 
 

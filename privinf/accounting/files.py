@@ -152,8 +152,8 @@ class FileAccount(RereadAccount):
         refuse_lost(path, anchor)
         if budget is None:
             raise FileMissingError(
-                f"there is no ledger at {path}; create it with 'privinf ledger create', or pass the "
-                "budget of a new ledger"
+                f"there is no ledger at {path}; create it with 'privinf ledger create', or pass budget= "
+                "to create it in Python"
             )
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent} is not a folder; create it before you create a ledger there")

@@ -189,7 +189,7 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
     """
     delta = check_fraction(delta, "delta")
     if isinstance(releases, (Mapping, LedgerEntry, Loss)):
-        raise ArgumentError("releases must be a sequence; put a single release into a list")
+        raise ArgumentError("releases= must be a sequence; put a single release into a list")
     return PlanReport(tuple(_line(release, delta) for release in releases), delta)
 
 

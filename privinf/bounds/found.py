@@ -25,7 +25,7 @@ MOVED = (
     "find_bounds reduces this change."
 )
 MAY_SHIFT = (
-    "the bounds found by find_bounds clip the tails of columns, so the coefficients {} may "
+    "the bounds found by find_bounds clip the tails of columns, so the coefficients of {} may "
     "be biased by {} standard errors. Intervals are for the regression on clipped values; "
     "declare wider bounds, pass a smaller clip= to find_bounds, or spend more on "
     "find_bounds"
@@ -133,7 +133,7 @@ class FoundSchema(Schema):
         }
         notable = {name: ratio for name, ratio in ratios.items() if ratio >= NOTABLE_SHIFT}
         sizes = ", ".join(f"{min(ratio, 99.0):.1f}" for ratio in notable.values())
-        return (MAY_SHIFT.format(", ".join(notable), sizes),) if notable else ()
+        return (MAY_SHIFT.format(", ".join(map(repr, notable)), sizes),) if notable else ()
 
     def _bought(self, schema: Schema) -> Schema:
         unchanged = [name for name in self.clips.index if schema.columns.get(name) == self.columns[name]]

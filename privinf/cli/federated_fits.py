@@ -285,9 +285,11 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
     if "seed" not in content:
         return words
     if isinstance(content["seed"], bool) or not isinstance(content["seed"], int):
-        raise ArgumentError(f"{path}: seed must be an integer")
+        raise ArgumentError(f"{path}: the key 'seed' must be an integer")
     if not simulation:
-        raise ArgumentError(f"{path}: with seed the noise can be reproduced and removed; {SIMULATED}")
+        raise ArgumentError(
+            f"{path}: with the key 'seed', the noise can be reproduced and removed; {SIMULATED}"
+        )
     return words | {"rng": content["seed"]}
 
 

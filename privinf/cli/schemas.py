@@ -125,7 +125,7 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
         raise Refusal(
             f"{problem}{'; the bounds that were found are charged and lost' if bought else ''}"
         ) from None
-    blanks = f"; fill in the bounds or levels of {', '.join(schema.blank)}" if schema.blank else ""
+    blanks = f"; fill in the bounds or levels of {', '.join(map(repr, schema.blank))}" if schema.blank else ""
     click.echo(f"written: {options['out']}{blanks}")
 
 
@@ -246,7 +246,7 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     if declared.blank and formula is None:
         raise SchemaError(
             f"the schema {schema} is not complete; fill in the bounds or levels of "
-            f"{', '.join(declared.blank)}"
+            f"{', '.join(map(repr, declared.blank))}"
         )
     if formula is not None:
         click.echo(f"coefficients: {', '.join(Design.from_formula(formula, declared).names)}")
@@ -261,7 +261,7 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     if declared.blank:
         click.echo(
             "these columns have no bounds or levels, but the formula does not use them: "
-            f"{', '.join(declared.blank)}"
+            f"{', '.join(map(repr, declared.blank))}"
         )
 
 

@@ -39,7 +39,7 @@ MOST_TEXT_BYTES = 1 << 22
 MOST_VALUES = 1 << 17  # values in a query's text
 LARGEST = 1 << 28  # bytes of a reply's body
 Body: TypeAlias = bytes | bytearray | mmap
-FOREIGN = "the message was not written by privinf, or was cut or changed on the way"
+FOREIGN = "the message was cut or changed on the way, or was not written by privinf; send it again"
 
 
 @dataclass(frozen=True, slots=True)

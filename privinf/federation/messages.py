@@ -42,7 +42,10 @@ MOST_SITE_ROWS = 1 << 48  # rows that a site may state: no sum over more would b
 LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
 NO_QUERY = "the message is not a valid query"
 # Of a reply whose shape or number of rows is wrong.
-WRONG_ANSWER = "site {!r} sent a reply that does not match the query"
+WRONG_ANSWER = (
+    "site {!r} sent a reply with another size or number of rows than the query needs; check that its rows "
+    "did not change and that it has the same version of privinf"
+)
 # Pattern of a site's name.
 NAME_RULE = "a site's name must be a non-empty string without '='"
 _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
@@ -294,8 +297,8 @@ class Reply:
             if "sums" in arrays and right:
                 return cls(**_parse_header(text, cls) | dict(arrays))
         raise StorageError(
-            "the message is not a valid reply of a site; it was damaged, or another version of "
-            "privinf wrote it"
+            "the message is not a valid reply of a site: it was damaged, or another version of privinf wrote "
+            "it; install the same version at the server and all sites"
         )
 
     def __repr__(self) -> str:

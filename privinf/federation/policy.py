@@ -313,7 +313,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     if (entry.unit == "client") != (record_sensitivity.unit == "client"):
         raise ArgumentError(
             f"the entry {readable(entry.label)!r} for the site's ledger states the privacy unit "
-            f"{entry.unit}, but the statistic of the query has the privacy unit {record_sensitivity.unit}"
+            f"{entry.unit!r}, but the statistic of the query has the privacy unit "
+            f"{record_sensitivity.unit!r}: state this unit in the entry"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise
@@ -321,8 +322,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
     needed = _needed(entry, sensitivity, record_sensitivity, selections if peeled else None)
     if not sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger states a sensitivity that "
-            "is too small for the statistic of the query"
+            f"the entry {readable(entry.label)!r} for the site's ledger states the sensitivity "
+            f"{sensitivity.value:.6g}, but the statistic of the query needs at least {needed:.6g}"
         )
     ratio = max(sensitivity.value, needed) / scale if scale > 0.0 else math.inf
     vectors = math.prod(record_sensitivity.shape[:-1]) if peeled else 1
@@ -332,7 +333,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
         kinds = " or ".join(kind.__name__ for kind in losses)
         raise ArgumentError(
             f"the privacy loss in the entry {readable(entry.label)!r} for the site's ledger must be of "
-            f"class {kinds}, which its mechanism needs"
+            f"class {kinds}, because its mechanism is {entry.mechanism!r}"
         )
     if not _amount(entry.loss) >= covered * (1.0 - TOLERANCE):
         raise ArgumentError(

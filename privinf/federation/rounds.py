@@ -34,6 +34,8 @@ from privinf.wire import ASSUMED_LATER, TRUST_IN_DIGESTS, Places, Requests
 
 MissingSites = Literal["raise", "continue"]
 Args = Mapping[str, Any]
+SAME_VERSION = "check that all sites have the same version of privinf"
+OWN_NAMES = "check that every site has its own name and that the federation passes it on unchanged"
 
 # Reasons of failed connections for which the system gives no number.
 READABLE: Mapping[type[BaseException], str] = {
@@ -299,11 +301,15 @@ def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> li
     answered: set[str] = set()
     for reply in replies:
         if not isinstance(reply, Reply):
-            raise AlignmentError(f"a reply from the sites {', '.join(map(repr, names))} is not a valid reply")
+            raise AlignmentError(
+                f"one of the sites {', '.join(map(repr, names))} sent an invalid reply; {SAME_VERSION}"
+            )
         if reply.site not in names:
-            raise AlignmentError(f"site {shown(reply.site)} sent a reply, but no query was sent to it")
+            raise AlignmentError(
+                f"site {shown(reply.site)} sent a reply, but no query was sent to this site; {OWN_NAMES}"
+            )
         if reply.site in answered:
-            raise AlignmentError(f"site {reply.site!r} answered the same query twice")
+            raise AlignmentError(f"site {reply.site!r} answered the same query twice; {OWN_NAMES}")
         answered.add(reply.site)
     for reply in replies:
         if reply.error:

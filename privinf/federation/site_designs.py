@@ -14,6 +14,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import SiteBlock, made_up, stream_of
 from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.schema import Design, Schema
+from privinf.validation import columns_phrase
 
 # Limits of a design that comes with a query; those of splines and expressions let it be checked within
 # about a second.
@@ -135,7 +136,7 @@ class SiteDesigns:
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(
-                f"the column(s) {', '.join(missing)} cannot be used at this site; the person who runs "
+                f"{columns_phrase(missing)} cannot be used at this site; the person who runs "
                 "the site can read the reasons in Site.defects"
             )
         design = _own_bounds(design, self.schema)
@@ -225,11 +226,16 @@ def _check_size(content: Any) -> None:
     text = sum(
         len(piece.get(kind, "")) for piece in _pieces(content) for kind in ("expression", "polynomial")
     )
-    if len(content["columns"]) > MOST_COLUMNS or _knots(content) > MOST_KNOTS or text > MOST_TEXT:
-        raise NotAvailableError(
-            f"the regression (design) is too large; a site accepts at most {MOST_COLUMNS} columns, "
-            f"{MOST_KNOTS} knots of splines and formulas of {MOST_TEXT} characters"
-        )
+    for size, largest, unit in (
+        (len(content["columns"]), MOST_COLUMNS, "columns"),
+        (_knots(content), MOST_KNOTS, "knots of splines"),
+        (text, MOST_TEXT, "characters in its expressions"),
+    ):
+        if size > largest:
+            raise NotAvailableError(
+                f"the regression (design) has {size} {unit}, but a site accepts at most {largest}: use a "
+                "smaller regression"
+            )
 
 
 def _knots(content: Any) -> int:

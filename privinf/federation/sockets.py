@@ -215,13 +215,15 @@ class SocketFederation(ReplyVerifier):
     ) -> None:
         if not isinstance(paths, Mapping) or not paths:
             raise ArgumentError(
-                "paths must be a mapping from site names to paths of sockets, with at least one site"
+                "paths= must be a mapping from site names to paths of sockets, with at least one site"
             )
         for name, path in paths.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:
                 raise ArgumentError(NAME_RULE)
             if not isinstance(path, (str, PathLike)):
-                raise ArgumentError(f"the socket of site {name!r} in paths must be a file path")
+                raise ArgumentError(
+                    f"paths= must contain the path of the socket of site {name!r}, as a text or a Path"
+                )
         self._remote = {name: RemoteSite(path, timeout=timeout) for name, path in paths.items()}
         self._end = ClientEnvelope(self.sites, roster=roster, key=key, heads=heads)
         self._introduced(check_positive(patience, "patience"))

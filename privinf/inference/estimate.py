@@ -276,7 +276,7 @@ class Estimate:
         matrix = _linear_map(T, "T", self.params.shape[0])
         if matrix.shape[0] > matrix.shape[1]:
             raise ArgumentError(
-                f"T must have at most {matrix.shape[1]} rows, one for each coefficient; for more linear "
+                f"T= must have at most {matrix.shape[1]} rows, one for each coefficient; for more linear "
                 "combinations, use linear(R)"
             )
         params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
@@ -346,9 +346,9 @@ def _frozen(array: Floats) -> Floats:
 def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     labels = tuple(names)
     if isinstance(names, str) or not all(isinstance(label, str) for label in labels):
-        raise ArgumentError("names must be a sequence of strings")
+        raise ArgumentError("names= must be a sequence of strings")
     if len(labels) != p:
-        raise ArgumentError(f"names must have {p} labels, one for each coefficient, got {len(labels)}")
+        raise ArgumentError(f"names= must have {p} labels, one for each coefficient, got {len(labels)}")
     if len(set(labels)) != p:
         raise ArgumentError(f"names= must not repeat a name: {', '.join(labels)}")
     return labels

@@ -109,7 +109,7 @@ def check_finite_maximum(
         return
     if flat.all():
         raise ConvergenceError(ALIKE[family])
-    involved = columns_along(root @ directions[:, flat], lengths, names)
+    involved = list(map(repr, columns_along(root @ directions[:, flat], lengths, names)))
     if family == "binomial":
         involved = [f"{', '.join(involved)} {'separates' if len(involved) == 1 else 'separate'}"]
     raise ConvergenceError(SEPARATED[family].format(", ".join(involved)))

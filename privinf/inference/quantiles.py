@@ -30,14 +30,14 @@ SHRINK = 0.75  # factor by which each of a half of them is nearer to the quantil
 SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detected of it
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
-CLIP_NOTE = "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean by {}."
+CLIP_NOTE = "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean {}."
 NO_CLIP_SHIFT = (
     "Values are clipped to the public bounds [{:.6g}, {:.6g}]; the interval is for the mean of the clipped "
     "values."
 )
 FAR_VALUES = (
-    "The interval does not allow for undetected values much farther out; if all that may be outside the "
-    "limits were at the public bounds, the mean would shift by {}."
+    "The interval does not allow for extreme values that the noise hides; if all values that may be outside "
+    "the limits were at the public bounds, the mean would shift {}."
 )
 NO_FAR_VALUES = (
     "The interval extrapolates no tails outside the limits, because both limits are public bounds."
@@ -391,7 +391,7 @@ class MeanClip:
 def _directions(shifts: tuple[float, float], joint: str) -> str:
     """Return a shift down and one up for a sentence, without those that are zero."""
     named = zip(shifts, ("down", "up"), strict=True)
-    return joint.join(f"{shift:.3g} {direction}" for shift, direction in named if shift > 0.0)
+    return joint.join(f"{direction} by {shift:.3g}" for shift, direction in named if shift > 0.0)
 
 
 def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:

@@ -75,7 +75,8 @@ class Examples:
             levels = label.levels
             if ((codes != np.floor(codes)) | (codes < 0) | (codes >= levels)).any():
                 raise ArgumentError(
-                    f"labels must be integers from 0 to {levels - 1}, one integer for each declared level"
+                    f"labels= must be integers from 0 to {levels - 1}, the numbers of the {levels} declared "
+                    "levels"
                 )
         else:
             check_number(label, "label", low=0.0)

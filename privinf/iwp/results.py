@@ -58,7 +58,10 @@ from privinf.validation import check_array, check_choice, check_flag
 # Records times coefficients up to which a summary inverts the score test by default (about a second).
 QUICK = 20_000
 
-NO_SYSTEM = "score tests and score intervals need the released rows, and this result was saved without them"
+NO_SYSTEM = (
+    "score tests and score intervals need the released rows, and this result was saved without them: compute "
+    "them before you save a result, or save it with records=True"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,7 +183,7 @@ def binary_names(items: Sequence[str | int], names: Sequence[str]) -> list[str]:
             if isinstance(item, bool) or not 0 <= item < len(names):
                 raise ArgumentError(
                     f"binary= names column {shown(item)}, but there is no such column; column indices are "
-                    f"0..{len(names) - 1}"
+                    f"0 to {len(names) - 1}"
                 )
             columns.append(names[int(item)])
         else:

@@ -154,8 +154,8 @@ class HiddenByNoise(NotAvailableError):
 
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
-    "the noise hides the slope or the variance of a target's score: pass fewer targets, a larger budget, or "
-    "other shares="
+    "the noise hides the slope or the variance of a target's score, so intervals are not available: pass "
+    "fewer targets, a larger budget, or other shares="
 )
 
 
@@ -312,8 +312,8 @@ def privacy_slack(
     sizes = np.asarray(members)
     if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
         raise ArgumentError(
-            "column must hold nonnegative variances, and members numbers of columns (at least 1), "
-            "one of each for every target"
+            "column= must be an array of nonnegative variances, and members= an array of positive integers "
+            "of the same length, with one entry for each target"
         )
     check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
     check_number(ratio, "ratio", low=1.0)

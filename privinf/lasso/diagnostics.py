@@ -12,8 +12,8 @@ from privinf.results.notes import Note, must_read, sentence
 from privinf.typing import Flags, Floats
 
 EXPLAINED_NOTE = (
-    "(R2 of x) is a noisy estimate of the R-squared of a target's regression on the other "
-    "columns (its nodewise regression); `explained_shares` gives an interval."
+    "The column (R2 of x) contains noisy estimates of the R-squared of each target's regression on the other "
+    "columns (its nodewise regression); explained_shares() returns intervals."
 )
 EXHAUSTED = (
     "Not reliable for {}: the nodewise regression probably needs more columns than were selected, so "
@@ -32,8 +32,8 @@ HEAVY_COLUMN = (
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold "
     "chosen from noisy counts of large scores. About {:.2g}% of the records had larger "
-    "scores. The excess of scores over the threshold is extrapolated, as {:.2g} times the "
-    "excess just below the threshold (this factor is called lambda)."
+    "scores. What clipping removed is extrapolated from scores just below the threshold; the estimated "
+    "factor is {:.2g}."
 )
 UNCLIPPED_NOTE = (
     "Target: the mean. Scores larger than {:.3g} times their typical size would have been "

@@ -130,7 +130,8 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
         return square, 1.0
     if square >= SATURATED * clip**2:
         raise NotAvailableError(
-            "nearly all squares were clipped: the clipping threshold is far too small for these rows"
+            "nearly all values were clipped before they were squared, so their mean square is not known; "
+            "fit without this extra release"
         )
     from scipy.optimize import brentq
 

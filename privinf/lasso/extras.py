@@ -142,13 +142,13 @@ def check_extras(
 def _shares(extra_shares: Mapping[str, float] | None, requested: Mapping[str, bool]) -> dict[str, float]:
     if extra_shares is not None and not isinstance(extra_shares, Mapping):
         raise ArgumentError(
-            "extra_shares must be a mapping from names of extra releases to their shares of the budget"
+            "extra_shares= must be a mapping from names of extra releases to their shares of the budget"
         )
     for name in extra_shares or {}:
         if not requested.get(name, False):
             names = ", ".join(name for name, is_requested in requested.items() if is_requested) or "none"
             raise ArgumentError(
-                f"extra_shares contains {name}, which this fit does not release; extra releases of "
+                f"extra_shares= contains {name!r}, which this fit does not release; extra releases of "
                 f"this fit: {names}"
             )
     shares = EXTRA_SHARES | dict(extra_shares or {})

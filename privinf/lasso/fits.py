@@ -292,7 +292,10 @@ def _fitted(
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:
     """Return the fit in which every site has a part of its own."""
     if rows.constant is not None:
-        raise NotAvailableError("heterogeneous=True fits have no constant: columns and response are centered")
+        raise NotAvailableError(
+            "heterogeneous=True cannot be used with a constant in the regression: leave the constant out, "
+            "because columns and response are centered"
+        )
     if (isinstance(options.targets, str) and not options.all_targets) or isinstance(options.sparsity, str):
         raise ArgumentError(
             "heterogeneous=True requires targets='all' or a list of columns, and a number as sparsity="

@@ -198,7 +198,8 @@ def check_plan(
     sparsity, automatic = _sparsity(options.sparsity, options.max_sparsity, columns)
     if all_targets and constant is not None:
         raise NotAvailableError(
-            "targets='all' requires centered columns and a centered response, without a constant"
+            "targets='all' cannot be used with a constant in the regression: leave the constant out, or pass "
+            "a list of columns as targets="
         )
     neighbors = options.precision_sparsity
     if all_targets and neighbors:

@@ -161,9 +161,8 @@ def check_price(server: TrustedServer | SecureServer, columns: int, rho: float) 
         return
     except SensitivityError:
         message = (
-            f"rho={rho} is too small for a fit of {columns} columns: its cheapest releases get "
-            "too little of the budget for the grid on which noise is drawn. Increase the budget. "
-            "Nothing was charged"
+            f"rho={rho} is too small for a fit of {columns} columns: the noise would be too large to compute "
+            "with. Increase the budget. Nothing was charged"
         )
     raise SensitivityError(message)
 

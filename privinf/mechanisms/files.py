@@ -24,7 +24,7 @@ from privinf.mechanisms.lines import CheckedLines
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
 from privinf.storage.checksummed import unreadable
-from privinf.validation import blanks_alone, check_path
+from privinf.validation import blanks_alone, check_path, columns_phrase
 
 ROWS = 1 << 16  # rows a block
 # Characters of a CSV file's first line: one that is longer, as a packed file can pretend, is refused.
@@ -300,9 +300,7 @@ def require_columns(source: Source, columns: Sequence[str]) -> None:
     present = list(source.columns)
     absent = [name for name in columns if name not in present]
     if absent:
-        raise SchemaError(
-            f"{source.name} lacks the column(s) {', '.join(absent)}{blanks_alone(absent, present)}"
-        )
+        raise SchemaError(f"{source.name} lacks {columns_phrase(absent)}{blanks_alone(absent, present)}")
     twice = [name for name in columns if present.count(name) > 1]
     if twice:
         raise SchemaError(

@@ -147,7 +147,8 @@ class OpenedRows:
                 _numbers(self._response)
         except SchemaError as error:
             raise SchemaError(
-                f"the rows were changed after they were passed, so they are no longer valid. Now {error}"
+                f"the rows were changed after they were passed, and are no longer valid. Pass valid rows "
+                f"again. The problem: {error}"
             ) from None
 
     def digest(self, key: bytes) -> str:

@@ -175,8 +175,8 @@ class MixedResampling(Resampling):
         away = np.abs(transform @ scaled + shift - self.inference.estimate.params)
         if (away > 1e-6 * self.inference.estimate.bse).any():
             raise NotAvailableError(
-                "this bootstrap solves the moment equations without a penalty, but the estimate is "
-                "penalized: use method='parametric'"
+                "this bootstrap method solves the moment equations without a penalty, but the estimate has a "
+                "penalty: use method='parametric'"
             )
         return scaled
 

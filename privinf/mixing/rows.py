@@ -182,7 +182,7 @@ def ones_means(
         )
     weight = float(row[constant])
     if not weight > 0.0:
-        raise ArgumentError("the entry of ones_row that belongs to the constant must be a positive number")
+        raise ArgumentError("ones_row= must have a positive number as its entry for the constant")
     return np.append(row, check_number(ones_response, "ones_response")) / weight, weight
 
 

@@ -666,7 +666,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             )
         if self._release is None:
             raise ArgumentError(
-                "regress() needs a model that was built from a release: "
+                "regress() needs a model that was built from a release: use "
                 "from_release(model.release(...)).regress(formula)"
             )
         if estimator is not None:

@@ -99,8 +99,8 @@ class MeanMoments:
         S = np.block([[system.A, system.g[:, None]], [system.g, system.residual_variance(0.0 * system.g)]])
         if abs(S[design.constant, design.constant] - 1.0) > 1e-9:
             raise NotAvailableError(
-                "standard errors are not available, because the rows are weighted and the release "
-                "does not contain the variance of weighted rows"
+                "standard errors are not available, because the rows are weighted and the release does not "
+                "contain the variance of weighted rows: make a release of rows without weights"
             )
         scale = moments_noise_model(release)["scale"]
         records = isinstance(system, NoisyRecordMoments)

@@ -261,7 +261,7 @@ class NoisyTotals(LargeSample):
         if residual_moments is not None:
             H = _symmetric(residual_moments, "residual_moments")
             if H.shape != self.A.shape:
-                raise ArgumentError(f"residual_moments must have shape {self.A.shape}, got {H.shape}")
+                raise ArgumentError(f"residual_moments= must have shape {self.A.shape}, got {H.shape}")
             columns = self._map.columns[:, :-1]
             H = columns @ H @ columns.T
             self.residual_projected = bool(np.linalg.eigvalsh(H)[0] < 0.0)
@@ -606,4 +606,4 @@ def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design]
         NUMEROUS.format(len(released.columns)): (1.0 + released.norm**2) / 2.0,
     }
     dearest = sorted(costs, key=lambda cause: -costs[cause])
-    return "; ".join(cause for cause in dearest if costs[cause] >= COSTLY or cause == dearest[0])
+    return "; and ".join(cause for cause in dearest if costs[cause] >= COSTLY or cause == dearest[0])

@@ -186,9 +186,9 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     printed next to a private one: its epsilon is shown as infinite.
     """
     if not isinstance(results, (Mapping, list, tuple)):
-        raise ArgumentError("results must be a mapping of names to results, or a list or tuple of results")
+        raise ArgumentError("results= must be a mapping of names to results, or a list or tuple of results")
     if not results:
-        raise ArgumentError("compare needs at least one result")
+        raise ArgumentError("results= of compare() must contain at least one result")
     named = results if isinstance(results, Mapping) else _numbered(results)
     for name, result in named.items():
         if not isinstance(getattr(result, "params", None), pd.Series):

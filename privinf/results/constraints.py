@@ -113,7 +113,7 @@ def _matrices(restrictions: ConstraintLike, names: tuple[str, ...]) -> tuple[Flo
     values = check_array(q, "q", ndim=np.ndim(q)).ravel()
     if values.size not in (1, len(matrix)):
         raise ArgumentError(
-            f"q has {values.size} entries, but it must have one for each of the {len(matrix)} restrictions"
+            f"q= has {values.size} entries, but it must have one for each of the {len(matrix)} restrictions"
         )
     return matrix, np.broadcast_to(values, (len(matrix),)).copy()
 
@@ -282,11 +282,11 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
         None if context.design is None else context.design.response for context in (full, restricted)
     ]
     if responses[0] is None or responses[0] != responses[1]:
-        raise ArgumentError("the two fits must have the same response")
+        raise ArgumentError("the two fits have different responses: compare two fits of the same response")
     if not set(fewer) < set(names):
         raise ArgumentError(
-            f"the other fit must be nested in this one: each of its columns, {', '.join(fewer)}, "
-            f"must be one of {', '.join(names)}. Call the method on the larger fit, and code "
+            f"the other fit must be nested in this fit, but its columns ({', '.join(fewer)}) are not a part "
+            f"of the columns of this fit ({', '.join(names)}). Call the method on the larger fit, and code "
             "factors alike in both"
         )
     return [place for place, name in enumerate(names) if name not in fewer]

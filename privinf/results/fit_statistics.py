@@ -100,7 +100,7 @@ class FitStatistics:
         try:
             return self.scale
         except NotAvailableError as reason:
-            return str(reason)
+            return f"they need the residual variance, and {reason}"
 
     @property
     def ssr(self) -> float:

@@ -139,9 +139,9 @@ def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return evidence of releases on values outside their bounds: shares by name, and means at an end."""
     shares = dict(settings.get("clipped", {}))
     ends = settings.get("at_an_end", ())
-    parts = [f"{float(share):.0%} of the values of {name}" for name, share in shares.items()]
+    parts = [f"{float(share):.0%} of the values of {name!r}" for name, share in shares.items()]
     named = f"about {', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}" if parts else ""
-    names_at_end = ", ".join(str(name) for name in ends if name not in shares)
+    names_at_end = ", ".join(repr(name) for name in ends if name not in shares)
     texts = [OUTSIDE.format(named)] if named else []
     return (*texts, *([AT_AN_END.format(names_at_end)] if names_at_end else []))
 

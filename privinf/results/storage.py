@@ -123,7 +123,7 @@ def load_results(
             if header["method"].startswith(method):
                 studied(module, f"the method of {path} ({method})")
         return result
-    raise StorageError(f"{path} is damaged, or is not a saved result: {reason}")
+    raise StorageError(f"{path} is damaged, or is not a saved result ({reason}); use an intact copy")
 
 
 def _to_parts(

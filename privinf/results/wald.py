@@ -318,8 +318,8 @@ class Inference:
         cov = self.context.sampling_cov
         if cov is None:
             raise NotAvailableError(
-                "bse_sampling is not available: this method does not estimate standard errors without "
-                "privacy noise, or the noise is too strong to estimate them"
+                "bse_sampling is not available, because this result has no estimate of the standard errors "
+                "without privacy noise; bse contains the standard errors with noise"
             )
         variances = np.where(np.diag(cov) < 0.0, np.nan, np.diag(cov))
         return self.labelled(np.sqrt(variances), "bse_sampling")

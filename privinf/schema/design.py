@@ -624,7 +624,10 @@ class Design:
         except PrivinfError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-            raise SchemaError("the content is not a stored privinf design") from None
+            raise SchemaError(
+                "the stored content does not describe a design, or is damaged: create the design again from "
+                "its formula"
+            ) from None
         _check_declared(design)
         return design
 

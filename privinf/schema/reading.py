@@ -16,7 +16,7 @@ from privinf.schema.intervals import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
 from privinf.typing import ColumnsLike, Floats, Integers, Missing, Names, Table
-from privinf.validation import blanks_alone, check_choice
+from privinf.validation import blanks_alone, check_choice, columns_phrase
 
 # What pandas may find in a column of objects that is read as numbers.
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
@@ -103,7 +103,7 @@ class Reader:
         absent = [name for name in names if name not in self._frame.columns]
         if absent:
             near = blanks_alone(absent, self._frame.columns)
-            raise SchemaError(f"the data lack the column(s) {', '.join(absent)}{near}")
+            raise SchemaError(f"the data lack {columns_phrase(absent)}{near}")
         if self._frame.columns.is_unique:
             return
         twice = [name for name in names if int((self._frame.columns == name).sum()) > 1]
@@ -249,7 +249,9 @@ def as_frame(table: Table) -> pd.DataFrame:
     if isinstance(table, Mapping):
         columns = {name: _one_dimensional(name, value) for name, value in table.items()}
         if len({len(value) for value in columns.values()}) > 1:
-            raise SchemaError("the columns of the data differ in length")
+            raise SchemaError(
+                "the columns of the data differ in length: each must have one value for every row"
+            )
         return pd.DataFrame(columns)
     if hasattr(table, "to_pandas"):
         return as_frame(table.to_pandas())
@@ -282,7 +284,7 @@ def require_columns(table: pd.DataFrame, names: Names) -> None:
     absent = [name for name in names if name not in table.columns]
     if absent:
         near = blanks_alone(absent, table.columns)
-        raise SchemaError(f"the new rows lack the column(s) {', '.join(absent)}{near}")
+        raise SchemaError(f"the new rows lack {columns_phrase(absent)}{near}")
     if not table.columns.is_unique:
         twice = [name for name in names if int((table.columns == name).sum()) > 1]
         if twice:

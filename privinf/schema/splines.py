@@ -65,7 +65,7 @@ class Basis:
         if not isinstance(self.include_intercept, bool):
             raise SchemaError("include_intercept must be True or False")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:
-            raise SchemaError("the degree of bs must be a whole number from 0 to 5")
+            raise SchemaError("degree= of bs() must be a whole number from 0 to 5")
 
     @property
     def size(self) -> int:

@@ -129,7 +129,7 @@ class Schema:
             raise SchemaError(
                 f"column {name!r} has blank {noun}: declare them with "
                 f"schema.fill({{{name!r}: {value}}}), or estimate them privately with pi.find_bounds. "
-                f"Blank columns are {listed(self.blank)}"
+                f"Columns with blanks: {listed(map(repr, self.blank))}"
             )
         return declaration
 

@@ -122,8 +122,8 @@ class Contrast(_OfColumn):
         declared = schema[self.column]
         if not isinstance(declared, Factor) or set(declared.levels) != set(self.levels):
             raise SchemaError(
-                f"the declared levels of column {self.column!r} differ from the levels of its coding: "
-                "declare the same levels in both"
+                f"the levels of column {self.column!r} in the schema differ from the levels of its coding in "
+                "the design: create the design again from its formula with this schema"
             )
         return Interval(min(self.weights), max(self.weights))
 
@@ -386,7 +386,7 @@ class Response:
         if self.bounds is None:
             raise SensitivityError(
                 f"response {self.column.name!r} is released without protection and therefore has no "
-                "sensitivity"
+                "sensitivity: declare its bounds, and omit response='public'"
             )
         return self.bounds
 

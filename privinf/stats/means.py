@@ -54,7 +54,7 @@ DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
     "clipping may have changed {} (of {} values); the interval extrapolates the tails. It does "
-    "not cover a few extreme values, which could move the mean by {}. Tighter bounds make "
+    "not cover a few extreme values, which could move the mean {}. Tighter bounds make "
     "the interval rely less on this extrapolation"
 )
 POPMEAN_BEYOND = (

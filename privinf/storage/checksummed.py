@@ -228,8 +228,10 @@ def reads(subject: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 failure = problem
                 own_error = isinstance(problem, (PrivinfError, PrivinfWarning))
                 if not own_error or isinstance(problem, UnforeseenError):
-                    words = "it is damaged, or was written by another version"
-                    failure = StorageError(f"the content does not describe {subject}: {words}")
+                    failure = StorageError(
+                        f"the stored content does not describe {subject}: it is damaged, or another version "
+                        "of privinf wrote it; use an intact copy, or that version"
+                    )
             failure.__context__ = failure.__cause__ = None
             raise failure
 

@@ -198,7 +198,7 @@ def _read_archive(
             return _read_arrays(archive, digests, path), manifest["header"]
     except DAMAGE:
         pass
-    raise StorageError(f"{path} is truncated, corrupted, or not a privinf file")
+    raise StorageError(f"{path} is not a privinf file, or it is damaged or incomplete; use an intact copy")
 
 
 def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
@@ -298,7 +298,9 @@ def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
         or match is None
         or match.end() != 10 + int.from_bytes(content[8:10], "little")
     ):
-        raise StorageError(f"{path}: array {name!r} is not in a format that privinf writes")
+        raise StorageError(
+            f"{path} is damaged, or another program wrote it: its array {name!r} has an unknown format"
+        )
     dtype = np.dtype(match[1].decode())
     shape = tuple(int(length) for length in match[2].decode().split(",") if length.strip())
     if match.end() + math.prod(shape) * dtype.itemsize != len(content):

@@ -98,10 +98,10 @@ def test_a_fit_warns_where_a_bought_clip_can_move_a_slope():
     x = np.exp(rng.standard_normal(60_000))
     rows = pd.DataFrame({"x": x, "calm": rng.uniform(-1, 1, len(x)), "y": x + rng.standard_normal(len(x))})
     schema = pi.find_bounds(rows, ["x", "y"], mu=0.5, rng=0).fill({"calm": (-1.0, 1.0)})
-    with pytest.warns(ChangedTargetWarning, match=r"coefficients x may be biased") as seen:
+    with pytest.warns(ChangedTargetWarning, match=r"coefficients of 'x' may be biased") as seen:
         fit = pi.OLS.from_formula("y ~ x + calm", rows, schema=schema).fit(mu=1.0, rng=1)
     assert len([one for one in seen if "clip the tails" in str(one.message)]) == 1
-    assert any("coefficients x may be biased" in note for note in fit.notes)
+    assert any("coefficients of 'x' may be biased" in note for note in fit.notes)
     assert "for clipped values" in fit.summary().as_text()
     assert "Bounds and levels were found" in fit.summary().as_text()
     known = schema.fill({"x": (0.0, 200.0), "y": (-10.0, 200.0)})

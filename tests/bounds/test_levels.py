@@ -163,7 +163,7 @@ def test_a_schema_of_names_refuses_what_is_blank():
     assert schema.blank == ("y", "g", "town")
     assert "blank levels" in repr(schema)
     assert Schema.from_dict(schema.to_dict()) == schema
-    with pytest.raises(SchemaError, match=r"'y' has blank bounds.*Blank columns are y, g, town"):
+    with pytest.raises(SchemaError, match=r"'y' has blank bounds.*Columns with blanks: 'y', 'g', 'town'"):
         pi.OLS.from_formula("y ~ g", ROWS, schema=schema)
     half = schema.fill({"y": (-4.0, 4.0)})
     with pytest.raises(SchemaError, match="'g' has blank levels"):

@@ -105,7 +105,7 @@ def test_a_check_asks_for_what_the_formula_needs(desk):
     assert done.exit_code == 0
     assert "the formula does not use them: extra" in done.output
     desk.refused(desk.run(*words, "--formula", "wage ~ extra"), "column 'extra' has blank bounds")
-    desk.refused(desk.run(*words), "fill in the bounds or levels of extra")
+    desk.refused(desk.run(*words), "fill in the bounds or levels of 'extra'")
 
 
 def test_undeclared_levels_are_listed_for_the_holder(desk):
@@ -138,9 +138,9 @@ def test_a_reader_that_has_gone_is_no_refusal(desk, monkeypatch):
 
 def test_a_suggested_schema_is_blank_or_bought(desk):
     done = desk.run("schema", "suggest", "rows.csv", "--column", "wage", "--column", "sex", "--out", "n.toml")
-    assert "fill in the bounds or levels of wage, sex" in done.output
+    assert "fill in the bounds or levels of 'wage', 'sex'" in done.output
     assert pi.load_schema("n.toml").blank == ("wage", "sex")
-    desk.refused(desk.run("schema", "check", "n.toml"), "fill in the bounds or levels of wage, sex")
+    desk.refused(desk.run("schema", "check", "n.toml"), "fill in the bounds or levels of 'wage', 'sex'")
     bought = desk.run(
         "schema",
         "suggest",
@@ -155,7 +155,7 @@ def test_a_suggested_schema_is_blank_or_bought(desk):
         "l.json",
     )
     assert bought.exit_code == 0, bought.output
-    assert "fill in the bounds or levels of sex" in bought.output
+    assert "fill in the bounds or levels of 'sex'" in bought.output
     schema = pi.load_schema("b.toml")
     assert isinstance(schema, pi.FoundSchema)
     assert 10 < schema["age"].low < 30

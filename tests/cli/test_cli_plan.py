@@ -107,7 +107,7 @@ def test_bad_column_files_are_refused(name, text, word, study):
         (["--n", "3000", "--kind", "fast"], "countsketch"),
         (["--n", "3000", "--label", "height"], "not a released column"),
         (["--n", "3000", "--roster", "a.npz"], "does not exist"),
-        (["--n", "3000", "--roster", "b.parquet", "--id", "person"], "lacks the column(s) person"),
+        (["--n", "3000", "--roster", "b.parquet", "--id", "person"], "lacks the column 'person'"),
         (["--n", "3000", "--out", "missing/plan.json"], "does not exist"),
         (["--n", "3000", "--out", "a.csv"], "--overwrite"),
     ],

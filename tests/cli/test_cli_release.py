@@ -109,10 +109,10 @@ def spoiled(frame: pd.DataFrame, how: str) -> pd.DataFrame:
         ("one too many", "3001 rows, but n=3000"),
         ("another person", "are not the ids of the plan"),
         ("no id", "missing values"),
-        ("a column too few", "lacks the column(s) age"),
+        ("a column too few", "lacks the column 'age'"),
         ("text for a number", "column 'age' must hold numbers"),
         ("unknown level", "column 'sex' has values outside its declared levels"),
-        ("no id column", "lacks the column(s) patient"),
+        ("no id column", "lacks the column 'patient'"),
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -138,7 +138,7 @@ def test_a_roster_tells_how_many_are_missing(planned):
     ("extra", "word"),
     [
         (["--party", "d"], "no party 'd'"),
-        (["--party", "b"], "lacks the column(s) bmi"),
+        (["--party", "b"], "lacks the column 'bmi'"),
         (["--data", "missing.csv"], "no such file"),
         (["--data", "plan.json"], "ends in .csv"),
         (["--plan", "a.csv"], "not valid JSON"),

@@ -234,7 +234,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"policy": "few.json"}, "min_sites"),
         ({"policy": "op.json"}, "operations must be a list with names from"),
         ({"schema": "policy.json"}, "not a stored privinf schema"),
-        ({"schema": "wide.json"}, "lacks the column(s) w"),
+        ({"schema": "wide.json"}, "lacks the column 'w'"),
         ({"name": "a=b"}, "name"),
     ],
 )

@@ -98,7 +98,7 @@ def test_each_policy_rule():
 @pytest.mark.parametrize(
     ("entry", "match"),
     [
-        (charge(sensitivity=0.9), "is too small for the statistic"),
+        (charge(sensitivity=0.9), "the statistic of the query needs at least"),
         (charge(mu=0.49), "is too small for its noise"),
         (charge(noise={"scale": 0.0}), "is too small for its noise"),
         (charge(mechanism="magic"), "magic"),
@@ -181,7 +181,10 @@ def test_a_site_takes_no_units_from_the_server():
             {"noise": {"factor": 1e-6}, "sensitivity": {"value": 1e-6 * record_sensitivity.linf}},
             "the unknown field 'factor'",
         ),
-        ({"sensitivity": {"value": 0.9 * record_sensitivity.linf}}, "is too small for the statistic"),
+        (
+            {"sensitivity": {"value": 0.9 * record_sensitivity.linf}},
+            "the statistic of the query needs at least",
+        ),
         ({"noise": {"picks": 0}}, "that 1 to 4 columns"),
         ({"noise": {"picks": 5}}, "that 1 to 4 columns"),
         ({"noise": {"picks": 1.0}}, "that 1 to 4 columns"),

@@ -449,7 +449,7 @@ def refusal(content, policy=OPEN, site=None):
 
 def test_designs_that_are_refused(monkeypatch):
     good = pi.Design.from_formula("y ~ age", SCHEMA).to_dict()
-    assert "not a stored privinf design" in refusal({})
+    assert "does not describe a design" in refusal({})
     many = good | {"columns": [good["columns"][1] | {"name": f"c{j}"} for j in range(1001)]}
     assert "at most 1000 columns" in refusal(many)
     knots = {

@@ -53,10 +53,10 @@ def test_a_site_recomputes_the_sensitivity():
     federation = secure_federation(policy=ALLOWED_SECURE)
     query = secure_query(federation, relation="zero-out")
     lie = federation.ask(changed(query, charge={"relation": "replace-one"}))
-    assert all("is too small for the statistic" in reply.error for reply in lie)
+    assert all("the statistic of the query needs at least" in reply.error for reply in lie)
     stated = dict(query.charges[0])["sensitivity"]
     lie = federation.ask(changed(query, charge={"sensitivity": stated | {"value": 0.99 * stated["value"]}}))
-    assert all("is too small for the statistic" in reply.error for reply in lie)
+    assert all("the statistic of the query needs at least" in reply.error for reply in lie)
     assert not any(reply.error for reply in federation.ask(query))
 
 

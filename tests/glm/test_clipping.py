@@ -87,7 +87,7 @@ def test_a_fit_without_noise_counts_exactly():
     with pytest.warns(ChangedTargetWarning):
         fit = fitted("y ~ age", bounds={"age": (18.0, 40.0)}, epsilon=math.inf)
     share = float((table().age > 40.0).mean())
-    assert f"about {share:.0%} of the values of age" in told(fit)[0]
+    assert f"about {share:.0%} of the values of 'age'" in told(fit)[0]
 
 
 def test_sites_are_not_asked_and_their_first_release_tells_of_ends():

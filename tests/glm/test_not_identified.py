@@ -92,7 +92,7 @@ def test_columns_that_almost_repeat_one_another_are_fitted():
         (
             "Logit",
             lambda rows: rows.assign(b=(rows.x > 0).astype(int)),
-            "infinite, because x separates the outcomes",
+            "infinite, because 'x' separates the outcomes",
         ),
         ("Poisson", lambda rows: rows.assign(c=0), "all counts are zero"),
     ],
@@ -107,9 +107,9 @@ def test_one_level_separates_some_outcomes():
     rows = people()
     rare = rows.z < 0.1
     rows["g"] = np.where(rare, "high", rows.g)
-    with pytest.raises(ConvergenceError, match=r"g\[T.high\] separates the outcomes"):
+    with pytest.raises(ConvergenceError, match=r"'g\[T.high\]' separates the outcomes"):
         fit("Logit", "g + x", rows.assign(b=np.where(rare, 1, rows.b)))
-    with pytest.raises(ConvergenceError, match=r"g\[T.high\] are zero"):
+    with pytest.raises(ConvergenceError, match=r"'g\[T.high\]' are zero"):
         fit("Poisson", "g + x", rows.assign(c=np.where(rare, 0, rows.c)))
 
 

@@ -664,7 +664,7 @@ def test_a_blank_column_claims_no_cause_that_it_does_not_have():
     fit = pi.IWPGLM(y, x, loss="logistic", bounds=[(-1, 1)]).fit(
         epsilon=40.0, delta=1e-6, correction="conditional", rng=1
     )
-    with pytest.raises(errors.NotAvailableError, match="this method does not estimate"):
+    with pytest.raises(errors.NotAvailableError, match="this result has no estimate of the standard errors"):
         _ = fit.bse_sampling
     text = " ".join(str(fit.summary()).split())
     assert "or the method does not estimate it" in text

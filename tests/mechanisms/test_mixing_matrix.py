@@ -309,7 +309,7 @@ def test_bad_matrix(changed, message):
 @pytest.mark.parametrize(
     ("rows", "position", "message"),
     [
-        (3, 8, "end after the last row number, n-1 = 9"),
+        (3, 8, "would get the numbers 8 to 10, but the largest row number is 9"),
         (3, -1, "position=-1 must be at least 0"),
         (3, 1.0, "position must be a whole number"),
         (3, [0, 1], "2 row number\\(s\\) were passed for 3 record\\(s\\)"),

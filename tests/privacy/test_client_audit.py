@@ -107,9 +107,9 @@ def test_a_site_checks_its_size_and_the_unit():
     record_sensitivity = op.record_sensitivity(ARGS, 2, site.size)
     assert len(POLICY.accept([line], record_sensitivity)) == 1
     for wrong in ("record", "person"):
-        with pytest.raises(ValueError, match=f"privacy unit {wrong}"):
+        with pytest.raises(ValueError, match=f"privacy unit {wrong!r}"):
             POLICY.accept([line | {"unit": wrong}], record_sensitivity)
-    with pytest.raises(ValueError, match="privacy unit client"):
+    with pytest.raises(ValueError, match="privacy unit 'client'"):
         POLICY.accept(
             [line], op.record_sensitivity({k: v for k, v in ARGS.items() if not k.startswith("client")}, 2)
         )

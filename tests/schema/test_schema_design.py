@@ -189,7 +189,7 @@ def test_a_design_that_arrives_must_follow_from_its_schema(schema, path, value):
 
 @pytest.mark.parametrize("content", [None, {}, [], {"format": 1}, "design"])
 def test_foreign_content(content):
-    with pytest.raises(SchemaError, match="not a stored privinf design"):
+    with pytest.raises(SchemaError, match="does not describe a design"):
         Design.from_dict(content)
 
 

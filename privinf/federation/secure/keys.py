@@ -88,7 +88,7 @@ class IdentityKey:
         elif isinstance(secret, bytes) and len(secret) == SITE_KEY_BYTES:
             self._secret = x25519.X25519PrivateKey.from_private_bytes(secret)
         else:
-            raise ArgumentError(f"secret must be a bytes object of length {SITE_KEY_BYTES}")
+            raise ArgumentError(f"secret= must be a bytes object of length {SITE_KEY_BYTES}")
         self.public: str = self._secret.public_key().public_bytes_raw().hex()
         self._signing: Any = None  # made when it is first needed: sites of one process sign nothing
 
@@ -332,7 +332,8 @@ class Roster:
             self.verifying and self.verifying.keys() != self.keys.keys()
         ):
             raise ArgumentError(
-                "verifying= must map each site of the roster to its key to verify signatures, or be omitted"
+                "verifying= must be omitted, or must map each site in keys=, and no other site, to the key "
+                "with which its signatures are verified"
             )
         for name, key in self.verifying.items():
             check_verifying(key, f"the key to verify signatures of site {name!r}")

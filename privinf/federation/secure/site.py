@@ -166,7 +166,10 @@ def check_terms(
             "SecureServer"
         )
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
-        raise ArgumentError("the query declares secure noise, but its noise is seeded or absent")
+        raise ArgumentError(
+            "the entry for the site's ledger declares secure noise (secure=True), but the noise of the query "
+            "is zero or has a seed: state secure=False"
+        )
     if terms.sigma == 0.0:
         return
     if not entry.secure and terms.seed is None:
@@ -192,7 +195,8 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
         or entry.sensitivity.norm != Norms.L2
     ):
         raise ArgumentError(
-            "the ledger entry of a secure sum must state Gaussian noise and a sensitivity in the l2 norm"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state Gaussian noise and a "
+            "sensitivity in the l2 norm, because the query is a secure sum"
         )
     if not set(entry.noise) <= NOISE_TERMS:
         raise ArgumentError(
@@ -201,8 +205,9 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
         )
     if not entry.sensitivity.value >= needed * (1.0 - TOLERANCE):
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger must state a sensitivity "
-            "that includes the rounding of the numbers"
+            f"the entry {readable(entry.label)!r} for the site's ledger states the sensitivity "
+            f"{entry.sensitivity.value:.6g}, but a secure sum, which rounds its numbers, needs at least "
+            f"{needed:.6g}"
         )
     fine = terms.sigma >= GAUSSIAN_SIGMA * (1.0 - TOLERANCE)
     if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):

@@ -301,7 +301,10 @@ def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | 
             )
         return Label(name, kind), design
     if kind == "response" and not design.outcome.column.plain:
-        raise SchemaError(f"label {name!r} must be a column of the data, not an expression")
+        raise SchemaError(
+            f"the label must be a column of the data, but {name!r} is an expression: add its values to the "
+            "data as a column"
+        )
     either = False
     if kind == "response" and declared is None:
         declared, either = _two_levels(design)

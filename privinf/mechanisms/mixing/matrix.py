@@ -233,8 +233,9 @@ class Mixer:
             start = check_count(position, "position", least=0)
             if start + count > self.matrix.n:
                 raise ArgumentError(
-                    "the rows, numbered from position=, end after the last row number, "
-                    f"n-1 = {self.matrix.n - 1}: pass a smaller position= or fewer rows"
+                    f"with position={start}, the {count} rows would get the numbers {start} to "
+                    f"{start + count - 1}, but the largest row number is {self.matrix.n - 1}: pass a smaller "
+                    "position= or fewer rows"
                 )
             return np.arange(start, start + count)
         positions = self.matrix._checked(position)

@@ -138,7 +138,7 @@ def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
             f"argument 'targets' of the statistic must contain {size} column numbers, one for each "
-            "column of its matrix transform"
+            "column of its argument 'transform'"
         )
     vector(args, "weights", size)
     for name in ("bound", "slope_clip", "average_clip"):
