@@ -28,7 +28,7 @@ from verify_lasso import BOUNDS, response
 
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
-from privinf.lasso import fits as debiased_lasso_fits
+from privinf.lasso import running
 from privinf.lasso import thresholding as hard_thresholding
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.radii import residual_moments
@@ -157,11 +157,11 @@ def _products(sums: SparseSums, support: list[int], beta: np.ndarray, bound: flo
 @contextmanager
 def picking(how: Callable[..., SparseFit]) -> Iterator[None]:
     """Let fits pick their columns in another way."""
-    original, debiased_lasso_fits.sparse_fit = debiased_lasso_fits.sparse_fit, how
+    original, running.sparse_fit = running.sparse_fit, how
     try:
         yield
     finally:
-        debiased_lasso_fits.sparse_fit = original
+        running.sparse_fit = original
 
 
 def one_fit(
@@ -174,7 +174,7 @@ def one_fit(
     labels = np.repeat(np.arange(design.machines), design.n)
     model = pi.DebiasedLasso(y, X, x_bound=bound, y_bounds=(-5.0, 5.0), sites=labels, trust=trust)
     options = {"iterations": int(method[-1])} if method[-1].isdigit() else {}
-    how = pursuit if method.startswith("thresholding") else debiased_lasso_fits.sparse_fit
+    how = pursuit if method.startswith("thresholding") else running.sparse_fit
     row: dict = {"method": method}
     with picking(how), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", WeakIdentificationWarning)

@@ -14,8 +14,8 @@ from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
-from privinf.lasso.binomial.fit import fit_logistic
-from privinf.lasso.fits import (
+from privinf.lasso.binomial.running import fit_logistic
+from privinf.lasso.running import (
     NO_ROW_COUNT,
     REFUSED,
     fit_by_paper,

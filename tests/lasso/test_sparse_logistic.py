@@ -19,7 +19,7 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.federation import TrustedServer
-from privinf.lasso.binomial.fit import LogisticShares
+from privinf.lasso.binomial.running import LogisticShares
 from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
 from privinf.lasso.binomial.thresholding import sparse_logistic

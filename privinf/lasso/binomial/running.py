@@ -30,7 +30,7 @@ from privinf.lasso.binomial.thresholding import (
 )
 from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.coordinates import HiddenByNoise
-from privinf.lasso.fits import plan_of
+from privinf.lasso.running import plan_of
 from privinf.lasso.omitted import (
     MissedColumnTest,
     OmittedCandidates,
