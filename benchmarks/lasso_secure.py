@@ -28,12 +28,12 @@ from verify_lasso import BOUNDS, response
 
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
+from privinf.lasso import fit as sparse_fits
 from privinf.lasso import running
-from privinf.lasso import thresholding as hard_thresholding
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit
 from studies.lasso import LassoDesign, lasso_design
 from studies.simulation import binomial_limits
 
@@ -114,14 +114,14 @@ def pursuit(
     keeps the largest of the sum, and refits; the last refit is that of the blocks. The same budget.
     """
     p, picks = len(sums.units.scale), sparsity + extra
-    scale_count = blocks + len(hard_thresholding.STEPS)
+    scale_count = blocks + len(sparse_fits.STEPS)
     support: list[int] = []
     beta = np.empty(0)
     scale = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
-    cheap = hard_thresholding.CHEAP_FITS * budget.refit / max(blocks - 1, 1)
+    cheap = sparse_fits.CHEAP_FITS * budget.refit / max(blocks - 1, 1)
     for number in range(blocks):
         if number:
-            beta, _ = hard_thresholding._cheap_fit(sums, support, beta, scale, clip, cheap)
+            beta, _ = sparse_fits._cheap_fit(sums, support, beta, scale, clip, cheap)
             scale = sums.residual_scale(support, beta, budget.scales / scale_count, "scale of residuals")
         seen = _products(sums, support, beta, clip * scale, budget.selection / blocks)
         whole = np.zeros(p)
@@ -129,12 +129,12 @@ def pursuit(
         support = [int(j) for j in np.argsort(-np.abs(whole + seen))[:picks]]
         sums.size_columns(support, budget.sizes / blocks)
         beta = whole[support]
-    left = budget.refit * (1.0 - hard_thresholding.CHEAP_FITS)
-    state = hard_thresholding.LinearState(
+    left = budget.refit * (1.0 - sparse_fits.CHEAP_FITS)
+    state = sparse_fits.LinearState(
         support=support, beta=beta, scale=scale, response_scale=scale, far=0.0, refit_price=left
     )
-    full = hard_thresholding._full_fit(sums, state, clip, budget.scales / scale_count)
-    return hard_thresholding._select_largest(full, sums.n, sparsity, threshold, 0)
+    full = sparse_fits._full_fit(sums, state, clip, budget.scales / scale_count)
+    return sparse_fits._select_largest(full, sums.n, sparsity, threshold, 0)
 
 
 def _products(sums: SparseSums, support: list[int], beta: np.ndarray, bound: float, rho: float) -> np.ndarray:

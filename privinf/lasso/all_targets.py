@@ -19,11 +19,11 @@ from privinf.lasso.coordinates import (
     steadied_sd,
 )
 from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, coordinates_above_noise, with_noise
+from privinf.lasso.fit import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import clip_radii, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, error_covariance, positions
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels, Statistics
 

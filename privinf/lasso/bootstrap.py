@@ -46,9 +46,9 @@ from scipy.special import expit, ndtri
 from privinf.errors import NotAvailableError
 from privinf.lasso.coordinates import steadied
 from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED, SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Floats, Multipliers
 from privinf.validation import check_fraction
 from privinf.wire import Labels, Statistics

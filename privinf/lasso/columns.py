@@ -22,6 +22,7 @@ import numpy as np
 
 from privinf.lasso.coordinates import score_correlation, steadied
 from privinf.lasso.diagnostics import NodewiseDiagnostics
+from privinf.lasso.fit import GRAM_ROOM, SparseFit, positions
 from privinf.lasso.nodewise import (
     ColumnRegression,
     column_regression,
@@ -33,7 +34,6 @@ from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.selection import detection_limit
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, SparseFit, positions
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 

@@ -27,11 +27,11 @@ from privinf.lasso.coordinates import (
     slopes_above_noise,
 )
 from privinf.lasso.diagnostics import NodewiseDiagnostics
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Flags, Floats, ScoreTarget
 from privinf.wire import Labels, Statistics
 

@@ -26,9 +26,9 @@ from typing import Any, cast
 import numpy as np
 
 from privinf.errors import NotAvailableError
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED, SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 

@@ -22,8 +22,8 @@ from privinf.lasso.eigenvalues import (
     noise_variance,
     restricted_eigenvalues,
 )
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.notebook import html_table
 from privinf.results.constraints import Constraints
 from privinf.results.rendering import SummaryColumn

@@ -45,8 +45,8 @@ import numpy as np
 from privinf.federation import NoisyGram
 from privinf.inference.tails import LOWER_THRESHOLD_RATIO, Clip, shrunk, tail_of, two_threshold_clip
 from privinf.lasso.coordinates import ScoreRelease
+from privinf.lasso.fit import SparseFit, positions
 from privinf.lasso.sums import ROOM, SparseSums
-from privinf.lasso.thresholding import SparseFit, positions
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats, PlainValue
 from privinf.wire import Labels, Statistics

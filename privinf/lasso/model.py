@@ -15,6 +15,10 @@ from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.lasso.binomial.running import fit_logistic
+from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.options import Accounting, Center, FitKind, LassoOptions, Targets, Variant
+from privinf.lasso.results import LassoResults
+from privinf.lasso.rows import LassoFamily, LassoRows, lasso_limits, lasso_rows
 from privinf.lasso.running import (
     NO_ROW_COUNT,
     REFUSED,
@@ -23,10 +27,6 @@ from privinf.lasso.running import (
     fit_jointly,
     fit_securely,
 )
-from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.options import Accounting, Center, FitKind, LassoOptions, Targets, Variant
-from privinf.lasso.results import LassoResults
-from privinf.lasso.rows import LassoFamily, LassoRows, lasso_limits, lasso_rows
 from privinf.schema import Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.typing import (
@@ -388,7 +388,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             cheaply, until fewer than three of a block are large relative to their errors, or at
             `max_sparsity`. It keeps those that differ from zero at 5% by Bonferroni's rule over all p in the
             full fit, which has the part of the budget that the selection did not use
-            (`privinf.lasso.thresholding`). "auto" is not for heterogeneous fits and the paper's variant. At
+            (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. At
             small n name one target: its interval is far narrower.
         targets : sequence of names or positions, "selected", or "all"
             Coefficients whose intervals are wanted. All of them share a joint budget: name few. "selected"

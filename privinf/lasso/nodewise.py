@@ -35,10 +35,10 @@ import numpy as np
 
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.coordinates import Score
+from privinf.lasso.fit import GRAM_ROOM, NOT_CONVERGED, PRODUCT_CLIP, SparseFit, step
 from privinf.lasso.precision import THRESHOLD, standing_out
 from privinf.lasso.radii import norm_moments, residual_moments
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM, NOT_CONVERGED, PRODUCT_CLIP, SparseFit, step
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics

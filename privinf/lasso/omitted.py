@@ -56,6 +56,18 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.columns import NEAR_CLIP, detectable_correlation
 from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.fit import (
+    CHEAP_GRAM_SHARE,
+    GRAM_ROOM,
+    NOT_CONVERGED,
+    ColumnStep,
+    SparseFit,
+    bordered,
+    error_covariance,
+    positions,
+    selection_gram,
+    step,
+)
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency
@@ -69,18 +81,6 @@ from privinf.lasso.selection import (
     sharpest,
 )
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import (
-    CHEAP_GRAM_SHARE,
-    GRAM_ROOM,
-    NOT_CONVERGED,
-    ColumnStep,
-    SparseFit,
-    bordered,
-    error_covariance,
-    positions,
-    selection_gram,
-    step,
-)
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.results.notes import Note
 from privinf.typing import Flags, Floats, NoteRank, PlainValue

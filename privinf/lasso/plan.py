@@ -10,15 +10,15 @@ from typing import Any
 from privinf.accounting.budget import ROUNDING
 from privinf.accounting.shares import check_shares, part_of_rho
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.lasso.options import Center, LassoOptions, Targets
-from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
-from privinf.lasso.thresholding import (
+from privinf.lasso.fit import (
     BLOCKS,
     CHEAP_FITS,
     GRAM_ROOM,
     GRAM_SHARE,
     PRODUCT_CLIP,
 )
+from privinf.lasso.options import Center, LassoOptions, Targets
+from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
 from privinf.validation import check_choice, check_count, check_positive, shown
 
 NEIGHBORS = 4  # of every target, by default, where sites have parts of their own

@@ -24,6 +24,7 @@ from privinf.lasso.all_targets import debias_all
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.debiasing import DebiasedFit, debias
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
+from privinf.lasso.fit import SparseFit, center_response, sparse_fit
 from privinf.lasso.heterogeneous.fit import (
     MachineResults,
     check_site_plan,
@@ -63,7 +64,6 @@ from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_notes, detection_of, secure_server, vector_server
 from privinf.lasso.selection import VectorServer
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit, center_response, sparse_fit
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.registry import studied
 from privinf.results.notes import Note, must_read

@@ -12,10 +12,10 @@ from privinf.accounting import Ledger
 from privinf.federation import SecureServer
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.selection import SelectionRelease, VectorServer, sharpest
-from privinf.lasso.thresholding import SparseFit
 from privinf.typing import RngLike
 from privinf.wire import Labels, readable
 

@@ -25,9 +25,9 @@ import numpy as np
 
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.lasso.coordinates import Debiased, Score
+from privinf.lasso.fit import GRAM_ROOM
 from privinf.lasso.precision import floored
 from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer, SparseSums
-from privinf.lasso.thresholding import GRAM_ROOM
 from privinf.typing import Flags, Floats
 
 Form = Literal["residual", "response"]

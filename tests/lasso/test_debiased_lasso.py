@@ -21,7 +21,7 @@ from privinf.errors import (
     SensitivityError,
     WeakIdentificationWarning,
 )
-from privinf.lasso import thresholding as hard_thresholding
+from privinf.lasso import fit as sparse_fits
 from studies.lasso import LassoDesign
 from studies.simulation import binomial_limits
 
@@ -563,9 +563,7 @@ def test_rare_levels_as_targets(share):
 def test_fits_whose_steps_did_not_settle_say_so(other, monkeypatch):
     # the noise of the Gram matrix is as large as its smallest eigenvalue, and these intervals miss; each of
     # the two signs of it is enough
-    monkeypatch.setattr(
-        hard_thresholding, other, {"MIN_CLEARANCE": -math.inf, "NOT_CONVERGED": math.inf}[other]
-    )
+    monkeypatch.setattr(sparse_fits, other, {"MIN_CLEARANCE": -math.inf, "NOT_CONVERGED": math.inf}[other])
     design, targets, held = LassoDesign(machines=5, n=2_000, p=200, sparsity=15), [0, 7, 14, 15, 100], []
     for seed in range(12):
         sample = design.draw(np.random.default_rng(seed))

@@ -14,12 +14,12 @@ from privinf.federation import TrustedServer
 from privinf.lasso.all_targets import debias_all
 from privinf.lasso.debiasing import debias
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
+from privinf.lasso.fit import center_response, sparse_fit
 from privinf.lasso.options import LassoOptions
 from privinf.lasso.plan import check_plan
 from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import center_response, sparse_fit
 from studies.simulation import binomial_limits
 
 P, N, TARGETS = 12, 3_000, [1, 4, 8]

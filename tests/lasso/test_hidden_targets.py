@@ -16,11 +16,11 @@ from privinf.errors import (
     SensitivityError,
     WeakIdentificationWarning,
 )
+from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.binomial.sums import Point, Spread, weights_of
-from privinf.lasso.binomial.thresholding import LogisticFit
 from privinf.lasso.coordinates import ScoreRelease, debiased_coordinates, slopes_above_noise
+from privinf.lasso.fit import ColumnStep
 from privinf.lasso.rows import SMALLEST_SHARE
-from privinf.lasso.thresholding import ColumnStep
 from studies.simulation import binomial_limits
 
 N, P, TARGETS = 1_500, 100, [0, 1, 2, 50]

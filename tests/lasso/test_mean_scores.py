@@ -11,11 +11,11 @@ from privinf.accounting import GaussianLoss, LedgerEntry
 from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning, NotAvailableError
 from privinf.federation import NoisySum, TrustedServer
 from privinf.inference.tails import Clip, shrunk
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ResidualSizes
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import CELLS_PER_OCTAVE, OCTAVES, SparseSums
-from privinf.lasso.thresholding import SparseFit
 from studies.simulation import binomial_limits
 
 P, TARGETS, BETA = 3, [0, 1], np.array([0.5, -0.3, 0.2])

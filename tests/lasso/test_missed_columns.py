@@ -9,8 +9,9 @@ import pytest
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
-from privinf.lasso import thresholding
+from privinf.lasso import fit as sparse_fits
 from privinf.lasso.columns import detectable_correlation
+from privinf.lasso.fit import part_above_noise, sparse_fit
 from privinf.lasso.omitted import (
     SELECTION_SHARE,
     LinearSearch,
@@ -23,7 +24,6 @@ from privinf.lasso.plan import check_plan, largest_sparsity
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.selection import selection_clip
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import part_above_noise, sparse_fit
 from studies.simulation import binomial_limits
 
 P = 40
@@ -295,7 +295,7 @@ def test_columns_that_hide_the_others_are_left_out_again_where_their_number_is_c
     for mutant in (False, True):
         if mutant:
             monkeypatch.setattr(
-                thresholding, "part_above_noise", lambda gram, sd, doubtful: list(range(len(gram)))
+                sparse_fits, "part_above_noise", lambda gram, sd, doubtful: list(range(len(gram)))
             )
         found = []
         for seed in range(3):

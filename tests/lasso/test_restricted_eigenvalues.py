@@ -14,10 +14,10 @@ from privinf.lasso.eigenvalues import (
     restricted_eigenvalues,
     sparse_directions,
 )
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.schema import Design
 from studies.simulation import binomial_limits
 

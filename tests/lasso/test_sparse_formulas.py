@@ -13,9 +13,9 @@ from privinf.lasso.coordinates import (
     score_correlation,
     steadied,
 )
+from privinf.lasso.fit import MIN_CLEARANCE
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import clip_radii, norm_moments, relative_variance, residual_moments
-from privinf.lasso.thresholding import MIN_CLEARANCE
 
 SQRT_HALF = math.sqrt(0.5)
 

@@ -19,10 +19,10 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.federation import TrustedServer
-from privinf.lasso.binomial.running import LogisticShares
+from privinf.lasso.binomial.fit import sparse_logistic
 from privinf.lasso.binomial.omitted import LogisticSearch
+from privinf.lasso.binomial.running import LogisticShares
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
-from privinf.lasso.binomial.thresholding import sparse_logistic
 from privinf.lasso.omitted import screen_omitted
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import SparseSums

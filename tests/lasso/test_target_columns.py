@@ -18,10 +18,10 @@ from privinf.lasso.columns import (
     target_columns,
 )
 from privinf.lasso.diagnostics import NodewiseDiagnostics
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
 from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
 from studies.simulation import binomial_limits

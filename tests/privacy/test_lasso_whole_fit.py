@@ -25,8 +25,8 @@ from privinf.accounting import Ledger, epsilon_to_rho
 from privinf.errors import UnchargedError
 from privinf.federation import TrustedServer
 from privinf.lasso import debiasing
+from privinf.lasso import fit as sparse_fits
 from privinf.lasso import rows as lasso_rows
-from privinf.lasso import thresholding as hard_thresholding
 from privinf.lasso.plan import LassoShares
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics.block import SiteBlock
@@ -305,8 +305,8 @@ def test_what_a_chosen_fit_leaves_out_again_is_a_function_of_the_releases(monkey
         left_out.append(len(gram) - len(kept))
         return kept
 
-    part_above_noise = hard_thresholding.part_above_noise
-    monkeypatch.setattr(hard_thresholding, "part_above_noise", watched)
+    part_above_noise = sparse_fits.part_above_noise
+    monkeypatch.setattr(sparse_fits, "part_above_noise", watched)
     chosen = {"sparsity": "auto", "max_sparsity": 8, "precision_sparsity": None, "shares": None}
     for seed in range(3):
         with served(Recorder, kept=[]) as made:
@@ -394,7 +394,7 @@ def op(name="clipped_score", **changes):
     return [(catalogue.SITE_OPS, name, replace(catalogue.SITE_OPS[name], **changes))]
 
 
-WHOLE = [(LassoShares, "from_options", classmethod(whole)), (hard_thresholding, "STEPS", (1.0,) * 4)]
+WHOLE = [(LassoShares, "from_options", classmethod(whole)), (sparse_fits, "STEPS", (1.0,) * 4)]
 # What is broken, options of the fits, draws that show it at `BROKEN`. The claim is the ledger's epsilon, but
 # never more than was asked for.
 MUTANTS = {

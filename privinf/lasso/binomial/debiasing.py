@@ -41,6 +41,7 @@ import numpy as np
 
 from privinf.inference.one_step import step_noise
 from privinf.inference.tails import shrunk
+from privinf.lasso.binomial.fit import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
 from privinf.lasso.binomial.sums import (
     MOST_ROWS,
     Directions,
@@ -49,11 +50,10 @@ from privinf.lasso.binomial.sums import (
     curvature_bound,
     weights_of,
 )
-from privinf.lasso.binomial.thresholding import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
 from privinf.lasso.coordinates import HiddenByNoise
+from privinf.lasso.fit import MIN_CLEARANCE, positions
 from privinf.lasso.precision import clearance, column_noise_variance, floored
 from privinf.lasso.prices import DebiasingPrices
-from privinf.lasso.thresholding import MIN_CLEARANCE, positions
 from privinf.typing import Floats
 from privinf.wire import Labels
 

@@ -23,13 +23,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.binomial.sums import (
     Directions,
     LogisticSums,
     curvature_bound,
     weights_of,
 )
-from privinf.lasso.binomial.thresholding import LogisticFit
+from privinf.lasso.fit import bordered
 from privinf.lasso.omitted import (
     CANDIDATE,
     GRAM,
@@ -43,7 +44,6 @@ from privinf.lasso.precision import column_noise_variance, floored
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.selection import DETECTION_PROBABILITY, detection_limit
 from privinf.lasso.sums import UNCLIPPED
-from privinf.lasso.thresholding import bordered
 from privinf.typing import Flags
 from privinf.wire import Labels
 

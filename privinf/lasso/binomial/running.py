@@ -18,9 +18,7 @@ from privinf.lasso.binomial.debiasing import (
     affordable_neighbors,
     debias_logistic,
 )
-from privinf.lasso.binomial.omitted import LogisticSearch
-from privinf.lasso.binomial.sums import LogisticSums, Spread
-from privinf.lasso.binomial.thresholding import (
+from privinf.lasso.binomial.fit import (
     PEELS,
     SPARE,
     LogisticFit,
@@ -28,9 +26,10 @@ from privinf.lasso.binomial.thresholding import (
     check_room,
     sparse_logistic,
 )
+from privinf.lasso.binomial.omitted import LogisticSearch
+from privinf.lasso.binomial.sums import LogisticSums, Spread
 from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.coordinates import HiddenByNoise
-from privinf.lasso.running import plan_of
 from privinf.lasso.omitted import (
     MissedColumnTest,
     OmittedCandidates,
@@ -52,6 +51,7 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
+from privinf.lasso.running import plan_of
 from privinf.lasso.secure import FALSE_SELECTION_RATE
 from privinf.lasso.sums import SparseSums
 from privinf.results.context import Context

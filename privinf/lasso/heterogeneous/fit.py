@@ -17,6 +17,7 @@ from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.coordinates import HIDDEN_SLOPES, joint_covariance, score_correlation
+from privinf.lasso.fit import center_response
 from privinf.lasso.heterogeneous.parts import (
     SIZES,
     RequestSize,
@@ -41,7 +42,6 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import center_response
 from privinf.notebook import html_frame
 from privinf.results.context import Context
 from privinf.results.export import PortableParts

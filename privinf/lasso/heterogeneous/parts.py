@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased
+from privinf.lasso.fit import PRODUCT_CLIP, clipped_step, largest_positions
 from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
@@ -30,7 +31,6 @@ from privinf.lasso.heterogeneous.site_effects import (
     site_grams,
 )
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import PRODUCT_CLIP, clipped_step, largest_positions
 from privinf.typing import Floats
 from privinf.wire import Labels
 

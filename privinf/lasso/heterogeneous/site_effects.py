@@ -14,10 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privinf.lasso.precision import correlations, whitening
-from privinf.lasso.radii import relative_variance, scale_of_squares
-from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import (
+from privinf.lasso.fit import (
     DIVERGED,
     GRAM_ROOM,
     MIN_CLEARANCE,
@@ -29,6 +26,9 @@ from privinf.lasso.thresholding import (
     fit_blocks,
     largest_positions,
 )
+from privinf.lasso.precision import correlations, whitening
+from privinf.lasso.radii import relative_variance, scale_of_squares
+from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -94,7 +94,7 @@ class SiteEffects:
 
 
 def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
-    """Return whether the steps of a fit diverged, by the criteria of a homogeneous fit (`thresholding`).
+    """Return whether the steps of a fit diverged, by the criteria of a homogeneous fit.
 
     One of three signs: the residuals are larger than the response; the last step is much longer than the
     noise of the previous step and the stated error of the fit explain; or the noise of the correlations that

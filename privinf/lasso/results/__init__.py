@@ -26,13 +26,13 @@ from privinf.lasso.coordinates import joint_covariance
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.diagnostics import EXPLAINED_NOTE, ScoreTail, tail_notes
 from privinf.lasso.extras import Extras, bias_column
+from privinf.lasso.fit import SparseFit
 from privinf.lasso.omitted import MissedColumnTest
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
 from privinf.lasso.secure import Detection, cost_notes
 from privinf.lasso.sums import SparseSums
-from privinf.lasso.thresholding import SparseFit
 from privinf.results.context import Context
 from privinf.results.export import caution_kind
 from privinf.results.fit_statistics import FitStatistics

@@ -38,10 +38,7 @@ from privinf.lasso.binomial.sums import (
     weights_of,
 )
 from privinf.lasso.coordinates import HiddenByNoise
-from privinf.lasso.precision import clearance, whitening
-from privinf.lasso.prices import SparseFitPrices
-from privinf.lasso.sums import UNCLIPPED
-from privinf.lasso.thresholding import (
+from privinf.lasso.fit import (
     MIN_CLEARANCE,
     NOT_CONVERGED,
     BlockedFit,
@@ -50,6 +47,9 @@ from privinf.lasso.thresholding import (
     fit_blocks,
     largest_positions,
 )
+from privinf.lasso.precision import clearance, whitening
+from privinf.lasso.prices import SparseFitPrices
+from privinf.lasso.sums import UNCLIPPED
 from privinf.typing import Floats
 from privinf.wire import Labels
 

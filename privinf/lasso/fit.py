@@ -1,4 +1,7 @@
-r"""Private hard thresholding: a sparse linear fit from blocks of selections and clipped preconditioned steps.
+r"""Private sparse fits: blocks of selections with cheap fits between them, then a full fit (`fit_blocks`).
+
+Linear fits (`LinearBlocks`), logistic fits (`privinf.lasso.binomial.fit`) and the effects of single sites
+(`privinf.lasso.heterogeneous.site_effects`) are such fits. A linear fit, by private hard thresholding:
 
 1. A block of columns is selected by peeling ``|sum clip(x_j r, B)|``, B = 1.5 sd(r): the clipped product has
    a sensitivity of 2 B whatever the bound of x_j, and ranks columns as the product does.
@@ -25,8 +28,8 @@ Fits are steps on the clipped score. With G~ = L L' the noisy Gram matrix and v 
 
     beta <- beta + L^-T mean[v psi_R(r)] / (A1(C) B1(R)),
 
-whose sum over records has the l2 sensitivity 2 C R before the preconditioner. The end point solves
-E[v psi_R(r)] = 0: the noise of G~ changes the path, not the solution. If a response has two values, no
+whose sum over records has the l2 sensitivity 2 C R before the preconditioner (`clipped_step`). The end point
+solves E[v psi_R(r)] = 0: the noise of G~ changes the path, not the solution. If a response has two values, no
 residual is clipped: clipping would affect the rarer value, whose rate depends on x, and shrink coefficients.
 """
 
