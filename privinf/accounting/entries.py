@@ -178,7 +178,7 @@ class LedgerEntry:
         if not (self.sensitivity is None or isinstance(self.sensitivity, Sensitivity)):
             raise ArgumentError("sensitivity must be a Sensitivity object or None")
         if isinstance(self.assumptions, str):
-            raise ArgumentError("assumptions must be a sequence of strings, not one string")
+            raise ArgumentError("assumptions= must be a sequence of strings, not one string")
         for assumption in self.assumptions:
             _check_text(assumption, "assumptions")
         _check_time(self.time)

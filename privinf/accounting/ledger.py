@@ -115,7 +115,7 @@ class Ledger:
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
                 raise ArgumentError(
-                    f"entries must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
+                    f"entries= must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
                 )
         placed = tuple(entry.within(self._scope) for entry in entries)
         self._account.record(placed)

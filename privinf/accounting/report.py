@@ -125,7 +125,7 @@ class PrivacyReport:
         for entry in lines:
             if not isinstance(entry, LedgerEntry):
                 raise ArgumentError(
-                    f"entries must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
+                    f"entries= must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
                 )
         check_joined(entry.relation for entry in lines)
         budget = None if ledger is None else ledger.budget

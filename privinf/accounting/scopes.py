@@ -30,8 +30,8 @@ def scope_component(name: str, disjoint: str | None = None) -> str:
     for text in (name,) if disjoint is None else (name, disjoint):
         if not isinstance(text, str) or not text.strip() or "=" in text:
             raise ArgumentError(
-                "the name of a ledger's scope, and of its partition if it has one (disjoint=), must be a "
-                "non-empty string without '='"
+                "the name of a scope of a ledger must be a non-empty string without '=', and so must "
+                "disjoint= if it is passed"
             )
     return name if disjoint is None else f"{disjoint}={name}"
 
@@ -40,7 +40,7 @@ def check_scope(scope: Iterable[str]) -> Scope:
     """Return `scope` as a tuple of valid path components."""
     if isinstance(scope, str):
         raise ArgumentError(
-            "scope, the part of a ledger to which an entry belongs, must be a sequence of strings, "
+            "scope= (the part of a ledger to which an entry belongs) must be a sequence of strings, "
             "not one string"
         )
     path = tuple(scope)

@@ -33,7 +33,7 @@ from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
 from privinf.typing import Calibration, ColumnKind, RngLike, SourceName, SpendingOptions, Table
-from privinf.validation import check_count, check_fraction
+from privinf.validation import check_count, check_fraction, columns_phrase
 from privinf.wire import Labels
 
 LEAST_SIGNAL = 100.0  # n mu of one column, below which no bound is worth its price
@@ -270,9 +270,7 @@ def _kinds(kinds: dict[str, ColumnKind], names: Sequence[str] | None) -> dict[st
             raise SchemaError("the table has no numeric column; list the columns to search in columns=")
         return kinds
     if absent := [name for name in names if name not in kinds]:
-        raise SchemaError(
-            f"columns= names column(s) {', '.join(map(repr, absent))}, which the table does not have"
-        )
+        raise SchemaError(f"the table lacks {columns_phrase(absent)}, which columns= lists")
     return {name: kinds[name] for name in names}
 
 

@@ -30,6 +30,7 @@ from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import DAYS, Blank, Factor
+from privinf.validation import columns_phrase
 
 # Share of rows that bounds may leave out, where a budget is spent on them and --clip is not given.
 CLIP = 0.01
@@ -276,8 +277,8 @@ def _check_kinds(schema: Schema, data: Path) -> None:
     wrong = [name for name in texts if not schema[name].categorical and schema[name].unit != DAYS]
     if wrong:
         raise SchemaError(
-            f"{source.name}: the column(s) {', '.join(wrong)} contain text or dates, but the schema declares "
-            "them as numbers"
+            f"{source.name}: text or dates are in {columns_phrase(wrong)}, but the schema declares numbers: "
+            "declare levels, or correct the table"
         )
     click.echo(f"{source.name} has all {len(names)} columns of the schema")
 

@@ -320,7 +320,7 @@ def log_line(facts: Mapping[str, Any]) -> str:
 
 def _accounts(uids: Collection[int]) -> frozenset[int]:
     if isinstance(uids, str) or not isinstance(uids, Collection):
-        raise ArgumentError("allow_uids must be a list of user ids, which are integers")
+        raise ArgumentError("allow_uids= must be a list of user ids, which are integers")
     return frozenset(check_count(uid, "allow_uids", least=0) for uid in uids)
 
 

@@ -116,7 +116,7 @@ class FlowerFederation(ReplyVerifier):
         heads: str | PathLike[str] | None = None,
     ) -> None:
         if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
-            raise ArgumentError("sites must be a list with the name of at least one site")
+            raise ArgumentError("sites= must be a list with the name of at least one site")
         if len(set(sites)) < len(sites):
             raise ArgumentError("sites has the same name twice; list each site once")
         self._grid = grid

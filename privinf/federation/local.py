@@ -63,7 +63,7 @@ class InProcessFederation:
         lost_replies: Mapping[str, Collection[int]] | None = None,
     ) -> None:
         if not isinstance(sites, Mapping) or not sites:
-            raise ArgumentError("sites must be a mapping of names to Site objects, with at least one site")
+            raise ArgumentError("sites= must be a mapping of names to Site objects, with at least one site")
         for name, site in sites.items():
             if not isinstance(name, str) or not name.strip() or "=" in name:
                 raise ArgumentError(NAME_RULE)

@@ -127,7 +127,7 @@ class SitePolicy:
             isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in self.designs
         ):
             raise ArgumentError(
-                "designs must be a list of design digests (Design.digest), each a text of 64 "
+                "designs= must be a list of design digests (Design.digest), each a text of 64 "
                 "hexadecimal digits"
             )
         object.__setattr__(self, "designs", tuple(self.designs))

@@ -47,7 +47,7 @@ from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.schema import Design, Schema
 from privinf.typing import Floats, Table
-from privinf.validation import check_flag
+from privinf.validation import check_flag, columns_phrase
 from privinf.version import __version__
 from privinf.wire import Requests
 
@@ -175,8 +175,8 @@ class Site:
         self._pairs = None if key is None and roster is None else PairKeys(key, roster)
         if isinstance(schema, Schema) and self.defects:
             text = (
-                f"the site's column(s) {', '.join(self.defects)} cannot be used; at the site, the "
-                "attribute Site.defects gives the reasons"
+                f"{columns_phrase(self.defects)} cannot be used at this site; the person who runs the site "
+                "can read the reasons in Site.defects"
             )
             warn(text, UnavailableColumnsWarning)
 

@@ -57,7 +57,7 @@ def check_full_rank(gram: Floats, names: Sequence[str]) -> None:
     null = values < RANK_TOLERANCE * p
     if not null.any():
         return
-    involved = columns_along(vectors[:, null] / unit[:, None], unit, names)
+    involved = list(map(repr, columns_along(vectors[:, null] / unit[:, None], unit, names)))
     rank = p - int(null.sum())
     if len(involved) == 1:
         problem = f"column {involved[0]} is 0 in all rows"

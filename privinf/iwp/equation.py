@@ -305,7 +305,9 @@ def _check_label(loss: str, label: LabelNoise | float) -> None:
             f"loss={loss!r} needs a label of two levels, sent without noise or by randomized response"
         )
     if loss == "multinomial" and levels is None:
-        raise ArgumentError("loss='multinomial' needs a label with declared levels: pass a LabelNoise")
+        raise ArgumentError(
+            "loss='multinomial' needs a label with declared levels: pass a LabelNoise as label="
+        )
 
 
 def _penalized(mask: ArrayLike | None, columns: int) -> Flags:

@@ -576,14 +576,14 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
     widest = int(np.argmax(ratio))
     if middle < WIDE and ratio[widest] < WIDEST:
         return ()
-    text = TIMES.format(middle, result.names[widest], float(ratio[widest]))
+    text = TIMES.format(middle, repr(result.names[widest]), float(ratio[widest]))
     return (text + RANGES.format(_causes(result, system, (design, released), widest)),)
 
 
 def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design], widest: int) -> str:
     """Return the causes that cost most, the dearest first; `designs` are of the fit and of the release."""
     design, released = designs
-    name = result.names[widest]
+    name = repr(result.names[widest])
     gram = system.A
     mean = 0.0 if design.constant is None else float(gram[design.constant, widest])
     spread = max(float(gram[widest, widest]) - mean**2, 0.0)

@@ -12,6 +12,11 @@ from privinf.inference.intervals import joint_distribution, joint_statistic
 from privinf.results.wald import Inference
 from privinf.typing import Floats
 
+NO_VARIANCE = (
+    "the noise is so strong that the corrected residual variance is not positive; use a larger budget or "
+    "more rows"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class FitStatistics:
@@ -45,10 +50,7 @@ class FitStatistics:
         """Residual variance without privacy noise, from corrected moments."""
         if self.inference.context.scale is None:
             reason = self.no_moments
-            raise NotAvailableError(
-                "scale is not available: "
-                f"{reason or 'the noise is so strong that the corrected residual variance is not positive'}"
-            )
+            raise NotAvailableError(f"scale is not available: {reason or NO_VARIANCE}")
         return self.inference.context.scale
 
     @property

@@ -142,7 +142,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, str) or not isinstance(self.levels, (Sequence, np.ndarray)):
-            raise SchemaError("levels must be a list or an array")
+            raise SchemaError("levels must be a list or an array, such as ['a', 'b']")
         levels = tuple(_level(level) for level in self.levels)
         if len({_kind(level) for level in levels}) > 1:
             raise SchemaError("levels must be all strings, all numbers or all booleans")

@@ -29,7 +29,13 @@ MAX_DEPTH = 250  # of nested operations
 NUMPY_NAMES = ("np", "numpy")  # under which formulas call numpy's functions
 IDENTITY = "I"
 QUOTE = "Q"
-NOT_AN_EXPRESSION = "{!r} is not a valid expression; if it is the name of a column, write Q('name')"
+
+
+def not_an_expression(source: str) -> str:
+    """Return the message on an invalid expression."""
+    if not source.strip():
+        return "the formula has an empty term: write the name of a column"
+    return f"{source!r} is not a valid expression; if it is the name of a column, write Q('name')"
 
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -107,7 +113,7 @@ def parse(source: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, SchemaError):
             raise
-        raise SchemaError(NOT_AN_EXPRESSION.format(source)) from None
+        raise SchemaError(not_an_expression(source)) from None
     return tree
 
 

@@ -342,7 +342,7 @@ def syntax(code: str) -> ast.expr:
             raise SchemaError(
                 "'.' is not supported as a shorthand for all columns: list them, as in a + b"
             ) from None
-        raise SchemaError(expressions.NOT_AN_EXPRESSION.format(code)) from None
+        raise SchemaError(expressions.not_an_expression(code)) from None
 
 
 def coded(

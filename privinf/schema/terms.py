@@ -363,7 +363,7 @@ class Response:
             raise SchemaError(
                 f"response column {unknown[0]!r} is not in the schema; {hint} "
                 "Otherwise declare its bounds. Design and ModulatedOLS also accept response='public', which "
-                "does not protect it"
+                "leaves the response without protection"
             )
         if public or column.is_public(schema):
             return cls(column, True, None)

@@ -103,7 +103,7 @@ def test_a_check_asks_for_what_the_formula_needs(desk):
     words = ("schema", "check", "b.toml", "--data", "rows.csv")
     done = desk.run(*words, "--formula", "wage ~ age")
     assert done.exit_code == 0
-    assert "the formula does not use them: extra" in done.output
+    assert "the formula does not use them: 'extra'" in done.output
     desk.refused(desk.run(*words, "--formula", "wage ~ extra"), "column 'extra' has blank bounds")
     desk.refused(desk.run(*words), "fill in the bounds or levels of 'extra'")
 
@@ -173,7 +173,7 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
     desk.refused(desk.run("schema", "check", "s.toml", "--formula", "wage ~ size"), "size")
     (desk.folder / "t.toml").write_text(SCHEMA.replace('levels = ["f", "m"]', "low = 0\nhigh = 1"))
     desk.refused(
-        desk.run("schema", "check", "t.toml", "--data", "rows.csv"), "column(s) sex contain text or dates"
+        desk.run("schema", "check", "t.toml", "--data", "rows.csv"), "text or dates are in the column 'sex'"
     )
 
 

@@ -490,7 +490,7 @@ def test_columns_that_cannot_be_read_are_refused_from_a_public_list():
         assert not site.handle(design_query(pi.Design.from_formula("y ~ age", SCHEMA)), "north").error
         assert str(value) not in str(site.description())
     assert len(errors) == 1
-    assert "the column(s) income cannot be used" in errors.pop()
+    assert "the column 'income' cannot be used" in errors.pop()
 
 
 def test_two_models_at_once_do_not_end_each_others_fits(monkeypatch):

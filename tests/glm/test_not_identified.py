@@ -50,7 +50,7 @@ def fit(model, right, rows, **options):
 @pytest.mark.parametrize("model", RESPONSES)
 @pytest.mark.parametrize("value", [0.0, 1.0, 3.0, 5.0])
 def test_a_column_that_does_not_vary(model, value):
-    with pytest.raises(NotPositiveDefiniteError, match="columns Intercept, k are linearly dependent"):
+    with pytest.raises(NotPositiveDefiniteError, match="columns 'Intercept', 'k' are linearly dependent"):
         fit(model, "k + z", people().assign(k=value))
 
 
@@ -58,10 +58,10 @@ def test_a_column_that_does_not_vary(model, value):
 @pytest.mark.parametrize(
     ("right", "columns"),
     [
-        ("g + x", r"column g\[T.high\] is 0 in all rows"),
-        ("x + x2 + z", "columns x, x2 are"),
-        ("age + smoker + C(smoker)", r"columns Intercept, C\(smoker\)\[T.1\], smoker are"),
-        (SPLINE, "columns Intercept, cr"),
+        ("g + x", r"column 'g\[T.high\]' is 0 in all rows"),
+        ("x + x2 + z", "columns 'x', 'x2' are"),
+        ("age + smoker + C(smoker)", r"columns 'Intercept', 'C\(smoker\)\[T.1\]', 'smoker' are"),
+        (SPLINE, "columns 'Intercept', 'cr"),
     ],
     ids=["a level without rows", "twice a column", "a factor and its number", "cr beside the constant"],
 )

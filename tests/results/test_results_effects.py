@@ -146,7 +146,7 @@ def test_a_wide_fit_of_totals_says_what_makes_it_wide(data):
     tight = pi.Schema({"y": (-1.0, 3.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0)})
     cases = {
         ("y ~ x + z", "bounds of the response 'y'"): (data, loose, 2.0),
-        ("y ~ x", "bounds of x, which are wide relative to its values"): (data, far, 6.0),
+        ("y ~ x", "bounds of 'x', which are wide relative to its values"): (data, far, 6.0),
         ("y ~ z + x", "with other columns"): (plain, tight, 1.0),
     }
     for (formula, words), (rows, schema, mu) in cases.items():
@@ -164,14 +164,14 @@ def test_a_release_for_many_fits_says_what_makes_one_wide(data):
     far = pi.Schema({"y": (-4.0, 6.0), "x": (-30.0, 30.0), "z": (-1.0, 1.0)})
     release = pi.Moments(far, columns=["z", "x", "y"]).release(data, mu=6.0, rng=1)
     (note,) = [note for note in release.regress("y ~ x").notes if "mainly because of" in note]
-    assert "bounds of x, which are wide relative to its values" in note
+    assert "bounds of 'x', which are wide relative to its values" in note
     quiet = pi.Moments(far, columns=["z", "x", "y"]).release(data, mu=2000.0, rng=1)
     assert not any("mainly because of" in note for note in quiet.regress("y ~ x").notes)
 
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.02, "small variation of C(g)[T.b]"), (0.5, "the variance of")],
+    [(0.02, "small variation of 'C(g)[T.b]'"), (0.5, "the variance of")],
 )
 def test_a_level_is_not_told_to_have_wide_bounds(share, words):
     """A factor has no bounds to be drawn tighter; what noise drowns is not told in numbers."""
@@ -181,7 +181,7 @@ def test_a_level_is_not_told_to_have_wide_bounds(share, words):
     model = pi.MomentOLS.from_formula("y ~ C(g)", rows, schema=pi.Schema({"y": (-1, 1), "g": ["a", "b"]}))
     notes = [note for seed in range(8) for note in model.fit(mu=0.05, rng=seed).notes]
     assert any(words in note for note in notes), notes
-    assert not any("bounds of C(g)" in note for note in notes)
+    assert not any("bounds of 'C(g)" in note for note in notes)
 
 
 @pytest.mark.audit
