@@ -7,7 +7,7 @@ the fly, 20 columns of doubles in row groups of 131,072, and deleted.
 
 - ours: `MomentOLS.from_formula("y ~ x0 + ... + x18", path, schema=...).fit(...)`, trust "central",
   nonrobust, secure noise, from the path to standard errors;
-- ours, lazy: the same of `polars.scan_parquet(path)`, which reads pages faster than pyarrow does;
+- ours, lazy: the same of `polars.scan_parquet(path)`;
 - OLS: `OLS.from_formula` of the same path, which reads it in passes, set against as many passes of the faster plain sums;
 - sums: polars' streaming engine sums the 210 products and the 20 columns;
 - batches: polars' `collect_batches`, X'X of each by numpy.

@@ -19,7 +19,6 @@ from typing import IO, Any, Literal, TypeAlias, TypeVar, cast
 import pandas as pd
 
 from privinf.errors import AlignmentError, FileMissingError, NotAvailableError, SchemaError, StorageError
-from privinf.mechanisms.decoding import by_polars
 from privinf.mechanisms.lines import CheckedLines
 from privinf.mechanisms.roster import MISSING
 from privinf.schema import Factor, Schema
@@ -199,8 +198,7 @@ class ParquetSource(_FileSource):
         """Yield Arrow batches."""
         with _opened_parquet(self.path) as table:
             chosen = {"batch_size": ROWS, "columns": list(columns), "use_threads": False}
-            begin = _parquet(self.name, lambda: by_polars(self.path, table, columns, ROWS))
-            batches = _parquet(self.name, begin or (lambda: table.iter_batches(**chosen)))
+            batches = _parquet(self.name, lambda: table.iter_batches(**chosen))
             while (batch := _parquet(self.name, lambda: next(batches, None))) is not None:
                 yield batch
 

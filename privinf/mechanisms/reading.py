@@ -23,7 +23,6 @@ from privinf.errors import (
     SchemaError,
     StorageError,
 )
-from privinf.mechanisms.decoding import ARROW_NUMBERS
 from privinf.mechanisms.files import ParquetSource, Source, Types, no_rows, require_columns
 from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
@@ -36,6 +35,8 @@ from privinf.validation import READ_ROWS, check_flag, check_path, even_parts
 MOST_MEMORY = 1 << 33
 # Seconds before a bar is shown.
 DELAY = 2.0
+# Arrow's types that become doubles as they do in a data frame.
+ARROW_NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 
 
 def checked_blocks(source: Source, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:

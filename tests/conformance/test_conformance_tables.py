@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from support.tables import FILES, KINDS, ORDERED, QUERIES, STREAMS
+from support.tables import FILES, FURTHER_KINDS, KINDS, ORDERED, QUERIES, STREAMS
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
@@ -232,6 +233,30 @@ def test_every_door_takes_every_kind_of_table(entry_point, kind, frame, tmp_path
 @pytest.mark.parametrize("kind", ["CSV file", "polars LazyFrame", "Arrow stream"])
 def test_a_column_of_any_table_names_the_machines(kind, frame, tmp_path):
     np.testing.assert_array_equal(by_machine(KINDS[kind](frame, tmp_path)), by_machine(frame))
+
+
+@cache
+def bits_of_frame():
+    return SUMS["MomentOLS"](made()).tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS | FURTHER_KINDS)
+def test_every_kind_of_table_gives_the_same_bits(kind, frame, tmp_path):
+    data = (KINDS | FURTHER_KINDS)[kind](frame, tmp_path)
+    assert SUMS["MomentOLS"](data).tobytes() == bits_of_frame()
+
+
+def test_every_kind_of_the_page_has_a_table():
+    """The first table of docs/tables.md lists kinds by their libraries; each is built by `support.tables`."""
+    text = Path(__file__).parents[2].joinpath("docs", "tables.md").read_text(encoding="utf-8")
+    rows = text.partition("|---|")[2].partition("\n\n")[0].splitlines()[1:]
+    kinds = {kind.partition(" ")[0].lower() for kind in KINDS | FURTHER_KINDS}
+    assert len(rows) >= 7
+    for row in rows:
+        first = row.split("|")[1].strip().split()[0]
+        assert first.lower() in kinds or first == "path", row
+    for suffix in (".parquet", ".csv", ".tsv", ".gz"):
+        assert suffix.strip(".") in " ".join(rows)
 
 
 @pytest.mark.parametrize("kind", QUERIES)

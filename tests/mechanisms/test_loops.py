@@ -1,7 +1,6 @@
 """Compiled loops give the bits of numpy's, whatever stands in a block and however it lies in memory."""
 
 import builtins
-import os
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 
 import privinf as pi
 from privinf.errors import StorageError
-from privinf.mechanisms import decoding
 from privinf.mechanisms.files import file_source
 from privinf.mechanisms.statistics import compiled as kernels
 from privinf.mechanisms.statistics import loops
@@ -282,45 +280,17 @@ def test_fits_have_the_same_bits(compiled, monkeypatch, tmp_path):
     assert one == other
 
 
-# ---- by polars
+# ---- Parquet files
 
 
-@pytest.fixture
-def decoded(monkeypatch):
-    """Count the files that polars decodes, of any size."""
-    polars = pytest.importorskip("polars", reason="polars decodes")
-    monkeypatch.setattr(decoding, "LARGE_FILE", 1)
-    honest, files = polars.scan_parquet, []
-    monkeypatch.setattr(
-        polars, "scan_parquet", lambda path, **told: files.append(path) or honest(path, **told)
-    )
-    return files
-
-
-@pytest.mark.audit
-def test_polars_decodes_the_same_numbers(decoded, monkeypatch, tmp_path):
-    table().to_parquet(path := tmp_path / "rows [1]*.parquet", row_group_size=900)
-    one = fits(path)
-    assert len(decoded) > 1
-    monkeypatch.setattr(decoding, "LARGE_FILE", 1 << 62)
-    assert fits(path) == one
-
-
-def test_small_row_groups_come_in_whole_blocks(decoded, tmp_path):
-    table().to_parquet(path := tmp_path / "rows.parquet", row_group_size=900)
-    assert [batch.num_rows for batch in file_source(path).batches(["y", "x0"])] == [40_000]
-
-
-@pytest.mark.audit
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_pages_with_checksums_are_read_by_what_compares_them(decoded, tmp_path, version):
-    path, told = tmp_path / "rows.parquet", {"write_page_checksum": True, "data_page_version": version}
-    table().to_parquet(path, compression=None, **told)
-    one = fits(path)
-    assert not decoded
-    table().to_parquet(other := tmp_path / "other.parquet")
-    assert fits(other) == one
-    assert decoded
+def test_checksums_of_pages_are_compared(tmp_path, version):
+    path = tmp_path / "rows.parquet"
+    frame = table(4000)
+    frame.to_parquet(path, compression=None, write_page_checksum=True, data_page_version=version)
+    expected = fits(path)
+    frame.to_parquet(other := tmp_path / "other.parquet")
+    assert fits(other) == expected
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
@@ -328,7 +298,12 @@ def test_pages_with_checksums_are_read_by_what_compares_them(decoded, tmp_path, 
         fits(path)
 
 
-def test_a_damaged_file_is_told_of_without_its_numbers(decoded, tmp_path):
+def test_small_row_groups_come_in_whole_blocks(tmp_path):
+    table().to_parquet(path := tmp_path / "rows.parquet", row_group_size=900)
+    assert [batch.num_rows for batch in file_source(path).batches(["y", "x0"])] == [40_000]
+
+
+def test_a_damaged_file_is_told_of_without_its_numbers(tmp_path):
     table().to_parquet(path := tmp_path / "rows.parquet")
     raw = bytearray(path.read_bytes())
     raw[4:-60000] = bytes(len(raw) - 60004)
@@ -338,28 +313,7 @@ def test_a_damaged_file_is_told_of_without_its_numbers(decoded, tmp_path):
     assert told.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
-    "reason", ["few numbers", "texts", "a forked process", "an older polars"], ids=lambda one: one[-8:]
-)
-def test_what_polars_does_not_decode(decoded, monkeypatch, tmp_path, reason):
-    import polars
-
-    frame, schema = table(2000), pi.Schema({"y": (-4, 4), "x0": (-1, 1), "k": (-3, 3)})
-    if reason == "few numbers":
-        monkeypatch.setattr(decoding, "LARGE_FILE", 6001)
-    elif reason == "texts":
-        frame["k"] = frame["k"].astype(str)
-        schema = pi.Schema({"y": (-4, 4), "x0": (-1, 1), "k": list(map(str, range(-3, 4)))})
-    elif reason == "a forked process":
-        monkeypatch.setattr(os, "getpid", lambda: decoding._LOADING_PROCESS + 1)
-    else:
-        monkeypatch.delattr(polars.LazyFrame, "collect_batches")
-    frame.to_parquet(path := tmp_path / "rows.parquet")
-    assert pi.MomentOLS.from_formula("y ~ x0 + k", path, schema=schema).fit(mu=1.0, rng=0).nobs == 2000
-    assert not decoded
-
-
-def test_gaps_and_whole_numbers_are_told_as_ever(decoded, tmp_path):
+def test_gaps_and_whole_numbers_are_told_as_ever(tmp_path):
     frame = table(2000).astype({"x1": np.float32})
     frame.loc[7, "x0"] = np.nan
     frame.to_parquet(path := tmp_path / "rows.parquet")
@@ -367,10 +321,9 @@ def test_gaps_and_whole_numbers_are_told_as_ever(decoded, tmp_path):
     with pytest.raises(pi.errors.SchemaError, match="x0"):
         pi.MomentOLS.from_formula("y ~ x0", path, schema=schema).fit(mu=1.0)
     assert pi.MomentOLS.from_formula("y ~ x1 + k", path, schema=schema).fit(mu=1.0, rng=0).nobs == 2000
-    assert len(decoded) > 1
 
 
-def test_names_that_are_patterns_to_polars_are_names(decoded, tmp_path):
+def test_names_that_are_patterns_are_names(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"secret": 0.9, "^s.*$": rng.uniform(-1, 1, 500), "*": rng.uniform(-1, 1, 500)})
     frame.to_parquet(path := tmp_path / "rows.parquet")
@@ -380,4 +333,3 @@ def test_names_that_are_patterns_to_polars_are_names(decoded, tmp_path):
             for data in (frame, path)
         ]
         assert found[0] == found[1]
-    assert not decoded

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import privinf as pi
+
 
 class Stream:
     """What a library that is not known here may give: an Arrow stream, and nothing else."""
@@ -15,6 +17,24 @@ class Stream:
 
     def __arrow_c_stream__(self, requested_schema=None):
         return self.table.__arrow_c_stream__(requested_schema)
+
+
+class WithToPandas:
+    """What a library that is not known here may give: a table in memory with ``to_pandas``."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __len__(self):
+        return len(self.frame)
+
+    def to_pandas(self):
+        return self.frame
+
+
+def separated(frame, path: Path, separator):
+    frame.to_csv(path, index=False, sep=separator)
+    return path
 
 
 def of_library(name):
@@ -86,6 +106,18 @@ QUERIES = {
 STREAMS = {
     "pyarrow RecordBatchReader": lambda frame, folder: arrow(frame).to_reader(max_chunksize=17),
     "Arrow stream": lambda frame, folder: Stream(arrow(frame)),
+}
+# Kinds that behave as one of these: tested for their bits alone.
+FURTHER_KINDS = {
+    "table with to_pandas": lambda frame, folder: WithToPandas(frame),
+    "CSV file, packed": lambda frame, folder: written(frame, folder / "t.csv.gz"),
+    "TSV file": lambda frame, folder: separated(frame, folder / "t.tsv", "\t"),
+    "TSV file, packed": lambda frame, folder: separated(frame, folder / "t.tsv.gz", "\t"),
+    "CSV file with semicolons": lambda frame, folder: separated(frame, folder / "t.csv", ";"),
+    "dask DataFrame": lambda frame, folder: of_library("dask.dataframe").from_pandas(frame, npartitions=2),
+    "spooled stream": lambda frame, folder: pi.open_rows(Stream(arrow(frame)), spool=folder),
+    "opened frame": lambda frame, folder: pi.open_rows(frame, progress=False),
+    "relation that sums": lambda frame, folder: pi.open_rows(relation(frame, folder), push_down=True),
 }
 KINDS = IN_MEMORY | FILES | QUERIES | STREAMS
 ORDERED = IN_MEMORY | FILES
