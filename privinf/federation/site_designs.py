@@ -217,7 +217,13 @@ def _design_of(content: Any) -> Design:
         return Design.from_dict(content)
     except Exception as error:
         is_public = isinstance(error, PrivinfError) and not isinstance(error, UnforeseenError)
-        problem = error if is_public else SchemaError("the content is not a stored privinf design")
+        problem = (
+            error
+            if is_public
+            else SchemaError(
+                "the stored content does not describe a design: create the design again from its formula"
+            )
+        )
     raise problem
 
 

@@ -408,7 +408,9 @@ class Schema:
             }
             return cls(columns, unit=content["unit"], max_rows=content["max_rows"])
         except (ArgumentError, KeyError, TypeError, AttributeError):
-            raise SchemaError("the content is not a stored privinf schema") from None
+            raise SchemaError(
+                "the stored content does not describe a schema, or is damaged: use an intact copy"
+            ) from None
 
     @property
     def digest(self) -> str:

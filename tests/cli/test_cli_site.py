@@ -233,7 +233,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"policy": "texts.json"}, "trusted_server must be true or false"),
         ({"policy": "few.json"}, "min_sites"),
         ({"policy": "op.json"}, "operations must be a list with names from"),
-        ({"schema": "policy.json"}, "not a stored privinf schema"),
+        ({"schema": "policy.json"}, "does not describe a schema"),
         ({"schema": "wide.json"}, "lacks the column 'w'"),
         ({"name": "a=b"}, "name"),
     ],

@@ -43,12 +43,12 @@ def told(fit) -> list[str]:
 @pytest.mark.parametrize(
     ("model", "formula", "bounds", "named"),
     [
-        (pi.OLS, "y ~ age", {"y": (1000.0, 2000.0)}, "of y"),
-        (pi.OLS, "y ~ age", {"age": (18.0, 40.0)}, "of age"),
-        (pi.OLS, "y ~ np.log(age) + k", {"age": (18.0, 40.0)}, "of age"),
-        (pi.OLS, "np.log(y) ~ age", {"y": (40.0, 100.0)}, "of y"),
-        (pi.Logit, "b ~ age", {"age": (18.0, 40.0)}, "of age"),
-        (pi.Poisson, "k ~ age", {"age": (18.0, 40.0)}, "of age"),
+        (pi.OLS, "y ~ age", {"y": (1000.0, 2000.0)}, "of 'y'"),
+        (pi.OLS, "y ~ age", {"age": (18.0, 40.0)}, "of 'age'"),
+        (pi.OLS, "y ~ np.log(age) + k", {"age": (18.0, 40.0)}, "of 'age'"),
+        (pi.OLS, "np.log(y) ~ age", {"y": (40.0, 100.0)}, "of 'y'"),
+        (pi.Logit, "b ~ age", {"age": (18.0, 40.0)}, "of 'age'"),
+        (pi.Poisson, "k ~ age", {"age": (18.0, 40.0)}, "of 'age'"),
     ],
 )
 def test_a_fit_names_the_column_that_its_bounds_cut(model, formula, bounds, named, tmp_path):
@@ -100,17 +100,17 @@ def test_sites_are_not_asked_and_their_first_release_tells_of_ends():
     with pytest.warns(ChangedTargetWarning, match="one end"):
         fit = pi.OLS.from_formula("y ~ age", federation, schema=schema).fit(**SPENT, rng=0)
     assert LABEL not in set(fit.privacy.releases["label"])
-    assert "of y lie at one end" in told(fit)[0]
+    assert "of 'y' lie at one end" in told(fit)[0]
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_moments_tell_of_means_at_an_end():
     fit = fitted("y ~ age", pi.MomentOLS, bounds={"y": (1000.0, 2000.0)})
-    assert "of y lie at one end" in told(fit)[0]
+    assert "of 'y' lie at one end" in told(fit)[0]
     assert told(fitted("y ~ age", pi.MomentOLS)) == []
     schema = pi.Schema(WIDE | {"y": (1000.0, 2000.0)})
     release = pi.Moments(schema, columns=["y", "age", "k"]).release(table(), **SPENT, rng=0)
-    assert "of y lie at one end" in told(release.regress("y ~ age"))[0]
+    assert "of 'y' lie at one end" in told(release.regress("y ~ age"))[0]
     pair = pi.stats.pearsonr("age", "y", data=table(), schema=schema, **SPENT, rng=0)
     assert "'y'" in pair.to_dict()["cautions"][0]["text"]
 

@@ -149,8 +149,8 @@ def test_spikes_are_counted_among_what_may_be_cut():
         assert f"{math.ceil(made.clip.most[1])} values above" in message
         assert f"at most {math.ceil(made.clip.most[1])} may be above the upper limit" in notes
         for text in (message, notes):
-            assert f"{up:.3g} up" in text
-            assert (f"{down:.3g} down or" in text) == (down > 0.0)
+            assert f"up by {up:.3g}" in text
+            assert (f"down by {down:.3g} or" in text) == (down > 0.0)
 
 
 def test_a_clip_that_cuts_nothing_is_not_warned_of():
