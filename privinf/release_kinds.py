@@ -371,7 +371,7 @@ def _check_lengths(
     if wrong:
         raise StorageError(
             f"the file is damaged or not a valid release: its entry {wrong[0]!r} does not fit its design or "
-            "its number of records"
+            "its number of records; use an intact copy"
         )
 
 

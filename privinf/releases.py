@@ -324,13 +324,15 @@ class Release(Released):
         absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
         if absent:
             raise StorageError(
-                f"the file is damaged or not a valid release: its header lacks {', '.join(absent)}"
+                f"the file is damaged or not a valid release: its header lacks {', '.join(absent)}; use "
+                "an intact copy"
             )
         kind = header["kind"]
         noise_model = header["law"]
         if not isinstance(kind, str) or not isinstance(noise_model, Mapping):
             raise StorageError(
-                "the file is damaged or not a valid release: its header lacks the kind or the noise model"
+                "the file is damaged or not a valid release: its header lacks the kind or the "
+                "noise model; use an intact copy"
             )
         design = Design.from_dict(header["design"])
         nobs = check_count(header["nobs"], "nobs")

@@ -163,7 +163,7 @@ class LedgerEntry:
 
     def __post_init__(self) -> None:
         for name in ("mechanism", "label", "unit", "source", "id"):
-            _check_text(getattr(self, name), name)
+            _check_text(getattr(self, name), f"{name}=")
         if not isinstance(self.party, str):
             raise ArgumentError("party must be a string")
         check_relation(self.relation)
@@ -174,13 +174,13 @@ class LedgerEntry:
                 f"{type(self.loss).__name__}"
             )
         if not isinstance(self.secure, (bool, np.bool_)):
-            raise ArgumentError("secure must be True or False")
+            raise ArgumentError("secure= must be True or False")
         if not (self.sensitivity is None or isinstance(self.sensitivity, Sensitivity)):
-            raise ArgumentError("sensitivity must be a Sensitivity object or None")
+            raise ArgumentError("sensitivity= must be a Sensitivity object or None")
         if isinstance(self.assumptions, str):
             raise ArgumentError("assumptions= must be a sequence of strings, not one string")
         for assumption in self.assumptions:
-            _check_text(assumption, "assumptions")
+            _check_text(assumption, "each of assumptions=")
         _check_time(self.time)
         object.__setattr__(self, "secure", bool(self.secure))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
@@ -355,7 +355,9 @@ def _check_time(value: str) -> None:
     except (TypeError, ValueError):
         aware = False
     if not aware:
-        raise ArgumentError("time= must be an ISO 8601 string with a time zone")
+        raise ArgumentError(
+            "time= must be an ISO 8601 string with a time zone, such as '2026-01-31T12:00:00+00:00'"
+        )
 
 
 def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:

@@ -261,7 +261,9 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     try:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"invalid {kind} loss: {error_text(error)}") from None
+        raise ArgumentError(
+            f"a stored privacy loss ({kind}) is not valid, because {error_text(error)}"
+        ) from None
 
 
 @error_boundary

@@ -309,5 +309,6 @@ def _check_plan(joined: Release, plan: MixingPlan) -> None:
     missing = [name for name in plan.parties if name not in joined.noise_model["parties"]]
     if missing:
         raise AlignmentError(
-            f"the releases of the plan's parties {', '.join(missing)} are missing; add their files"
+            "the plan has parties whose releases were not passed: "
+            f"{', '.join(map(repr, missing))}; pass their files too"
         )

@@ -248,8 +248,10 @@ class Ranking:
         factor = check_number(factor, "factor")
         shift = np.zeros(shape) if offset is None else np.asarray(offset, dtype=np.float64)
         allowed = np.broadcast_to(True if candidates is None else np.asarray(candidates, bool), shape)
-        if shift.shape != shape or not np.isfinite(shift).all() or factor == 0.0:
-            raise ArgumentError(f"offset= must be finite and of shape {shape}, and factor= must not be 0")
+        if factor == 0.0:
+            raise ArgumentError("factor= must not be 0")
+        if shift.shape != shape or not np.isfinite(shift).all():
+            raise ArgumentError(f"offset= must hold finite numbers and have shape {shape}")
         return cls(shift, factor, allowed)
 
     def check_count(self, k: int) -> None:

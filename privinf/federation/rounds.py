@@ -191,7 +191,7 @@ class Rounds:
         if not names:
             raise ArgumentError("sites= must list at least one site")
         if "bits" in args:
-            raise ArgumentError("args must not contain 'bits', which the server chooses; omit it")
+            raise ArgumentError("args= must not contain 'bits', which the server chooses; omit it")
         plain = Query(op, args=args).args  # refuses values that no transport carries
         sizes = [self._rows[name] for name in names]
         plain = {**plain, "bits": exact_bits(sum(sizes))}

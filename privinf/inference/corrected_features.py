@@ -358,7 +358,9 @@ def _noise_covariance(value: ArrayLike, p: int) -> Floats:
         raise ArgumentError(f"noise_cov must be a symmetric ({p}, {p}) matrix")
     S = (S + S.T) / 2
     if np.linalg.eigvalsh(S)[0] < -1e-10 * max(float(np.abs(S).max()), 1e-300):
-        raise NotPositiveDefiniteError("noise_cov is not positive semidefinite")
+        raise NotPositiveDefiniteError(
+            "noise_cov= must be a covariance matrix, but one of its eigenvalues is negative"
+        )
     return S
 
 

@@ -82,11 +82,11 @@ def _evaluate(function: Callable[[Floats], ArrayLike], point: Floats) -> Floats:
     with np.errstate(all="ignore"):
         value = np.atleast_1d(np.asarray(function(point.copy()), dtype=np.float64))
     if value.ndim != 1:
-        raise ArgumentError(f"function must return a number or a vector, got shape {value.shape}")
+        raise ArgumentError(f"function= must return a number or a vector, got shape {value.shape}")
     if not np.isfinite(value).all():
         raise ArgumentError(
-            "function must be finite and smooth near the estimate for the delta method, and it is "
-            "not finite there"
+            "function= must be finite near the estimate for the delta method, but it returned values "
+            "that are not finite"
         )
     return value
 

@@ -172,7 +172,7 @@ class Estimate:
                 raise ArgumentError(f"{name} must be positive, got {df}")
         if np.isfinite(self.df) and np.isfinite(self.df_resid):
             raise ArgumentError(
-                "df= (for all of cov) and df_resid= (for its sampling part) cannot both be finite: "
+                "df= (for cov=) and df_resid= (for the sampling part of cov=) cannot both be finite: "
                 "pass one of them"
             )
         if (self.cov is None) != bool(self.weak_reason):
@@ -380,7 +380,9 @@ def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Float
             "large: leave out collinear columns, or use a larger budget"
         )
     if not definite and not is_semidefinite(matrix):
-        raise NotPositiveDefiniteError(f"{name} is not positive semidefinite")
+        raise NotPositiveDefiniteError(
+            f"{name}= must be a covariance matrix, but one of its eigenvalues is negative"
+        )
     return _frozen(matrix)
 
 

@@ -113,7 +113,9 @@ def choose_truncation(
     3
     """
     if not candidates:
-        raise ArgumentError("candidates must contain at least one truncation")
+        raise ArgumentError(
+            "candidates= must contain at least one order at which to truncate the Taylor series"
+        )
     return min(candidates, key=lambda k: truncation_bias(f, s2, truncation=k, bound=bound))
 
 

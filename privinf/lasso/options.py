@@ -208,7 +208,7 @@ def check_logistic(refused: str, trust: Trust) -> None:
         )
     if trust == "secure-sum":
         raise NotAvailableError(
-            "family='binomial' requires a trusted curator or server, trust='central' or 'server', "
-            "which selects columns from sums without noise. For few columns, pi.Logit(..., "
+            "family='binomial' needs trust='central' or trust='server', because columns are selected from "
+            "sums without noise, which a trusted curator or server must hold. For few columns, pi.Logit(..., "
             "trust='secure-sum') needs no trusted server"
         )

@@ -228,10 +228,7 @@ def sparse_mean(
     samples = list(by_machine.values() if isinstance(by_machine, Mapping) else by_machine)
     labels = _labels(samples, names)
     if check_count(sparsity, "sparsity") > len(labels):
-        raise ArgumentError(
-            f"sparsity={sparsity} is too large for {len(labels)} coordinates: pass at most "
-            f"sparsity={len(labels)}"
-        )
+        raise ArgumentError(f"sparsity={sparsity} must be at most {len(labels)}, the number of coordinates")
     release = channel.release(samples, public_seed=public_seed, ledger=ledger, rng=rng, source=source)
     counts = SignCounts.from_answers(
         release.coordinates, release.answers, release.sizes, release.p, release.lie
@@ -282,9 +279,7 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
 def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
-        parts.append(
-            f"in {saturated} coordinate(s), the noisy signs do not rule out that all sites have the same sign"
-        )
+        parts.append(f"in {saturated} coordinate(s), all sites may have the same sign (the noise hides it)")
     if unknown:
         parts.append(f"no site released a sign for {unknown} coordinate(s)")
     warn(

@@ -305,7 +305,7 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
     try:
         y = np.asarray(rows.response, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise SchemaError(f"response {design.response!r} is not numeric") from None
+        raise SchemaError(f"response {design.response!r} is not numeric: convert it to numbers") from None
     if y.ndim != 1:
         raise ArgumentError(f"response {design.response!r} must have one dimension, got {y.ndim} dimensions")
     if np.isfinite(y.sum()) or np.isfinite(y).all():  # sums are quicker, and can overflow

@@ -236,7 +236,8 @@ class ProductSums:
         """Add rows of another accumulator; ArgumentError for groups of other sizes."""
         if other._sizes != self._sizes:
             raise ArgumentError(
-                "the two sums were made for different numbers of columns, so they cannot be merged"
+                "the two sums were made for different numbers of columns, so they cannot be merged: merge "
+                "sums over the same columns"
             )
         self.rows = added_rows(self.rows, other.rows)
         self._sum.merge(other.total)

@@ -227,8 +227,8 @@ class ModulatedOLSResults(Results):
     def _source_release(self) -> Any:
         if self.release is None:
             raise NotAvailableError(
-                "this quantity is computed from the release, and this result was saved without its "
-                "release: load the release and fit again"
+                "the result has no release, because it was saved without one, but this attribute or method "
+                "needs the release: load the release and fit again"
             )
         return self.release
 

@@ -333,7 +333,7 @@ def prediction_rows(
     else:
         rows = np.atleast_2d(check_array(exog, "exog", ndim=np.ndim(exog), finite=False))
     if np.isinf(rows).any():
-        raise ArgumentError("exog contains infinite values")
+        raise ArgumentError("exog= contains infinite values: replace them first, or leave these rows out")
     if rows.shape[1:] != (len(names),):
         raise ArgumentError(
             f"exog has shape {rows.shape}, but the model has {len(names)} coefficients: {', '.join(names)}"

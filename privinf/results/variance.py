@@ -281,8 +281,8 @@ def variance_formula(estimate: Estimate, context: Context) -> VarianceFormula:
     """Return the named terms of a result; NotAvailableError with the reason where there are none."""
     if estimate.terms is None:
         stored = "this result was stored or made without the terms of its variance"
-        reason = estimate.weak_reason or stored
-        raise NotAvailableError(f"variance_formula is not available. {reason[:1].upper()}{reason[1:]}")
+        reason = estimate.weak_reason.removeprefix("no intervals: ") or stored
+        raise NotAvailableError(f"variance_formula is not available, because {reason}")
     terms = attributed(estimate.terms, context.sampling_cov)
     at_hand = context.system is not None and hasattr(context.system, "leaving_out")
     at_hand = at_hand and estimate.bread is not None and not context.absorbed and context.point is None

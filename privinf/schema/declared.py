@@ -306,8 +306,10 @@ def _kind(level: Level) -> str:
 
 
 def _check_labels(public: object, unit: object) -> None:
-    if not isinstance(public, bool) or not isinstance(unit, str):
-        raise SchemaError("public must be True or False, and unit must be a string")
+    if not isinstance(public, bool):
+        raise SchemaError("public must be True or False")
+    if not isinstance(unit, str):
+        raise SchemaError("unit, the unit of measurement, must be a string")
 
 
 def checked_names(names: Iterable[str]) -> list[str]:

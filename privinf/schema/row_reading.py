@@ -51,8 +51,8 @@ class RowReading:
         if isinstance(table, np.ndarray):
             if self.schema is not None or table.ndim != 2 or table.shape[1] != len(self.columns):
                 raise SchemaError(
-                    f"an array of shape {table.shape} does not match the design; pass a table "
-                    f"with the columns {', '.join(inputs_of(self.columns))}"
+                    f"an array of shape {table.shape} does not fit the regression; pass a table "
+                    f"with these columns instead: {', '.join(map(repr, inputs_of(self.columns)))}"
                 )
             table = {column.name: values for column, values in zip(self.columns, table.T, strict=True)}
         middles = None

@@ -287,7 +287,7 @@ def quantile(
     numbers = (q,) if np.ndim(q) == 0 else q
     probabilities = tuple(check_fraction(number, "q") for number in numbers)  # type: ignore[union-attr]
     if not probabilities:
-        raise ArgumentError("q must contain at least one quantile")
+        raise ArgumentError("q= must contain at least one number between 0 and 1")
     request, (name,) = request_columns({"a": a}, {"a": public_pair(bounds)}, options)
     column = OpenedColumn.from_request(request, name)
     label = Labels.QUANTILES.format(name=name)

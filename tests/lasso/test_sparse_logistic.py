@@ -242,7 +242,7 @@ def test_secure_sums_and_other_responses_are_refused():
     secure = pi.DebiasedLasso(
         y, X, x_bound=4.0, family="binomial", sites=np.arange(N) % 3, trust="secure-sum"
     )
-    with pytest.raises(NotAvailableError, match="requires a trusted curator or server"):
+    with pytest.raises(NotAvailableError, match="needs trust='central' or trust='server'"):
         secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
 
 

@@ -72,8 +72,8 @@ OUTSIDE = (
     "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}, because the noise is too large to estimate the slope or the variance of the "
-    "score; in a new fit, pass fewer targets, a larger budget, or other shares="
+    "no interval for {}, because the noise is too large to estimate the target's score (its slope or "
+    "its variance); in a new fit, pass fewer targets, a larger budget, or other shares="
 )
 NONE_SELECTED = (
     "no column stands out from the noise, so none was selected and the budget for "

@@ -99,7 +99,7 @@ class LassoPredictions(Predictions):
         sparse = self.settings["sparse"]
         missing = [name for name in sparse["columns"] if name not in self.inference.names]
         if missing:
-            first = ", ".join(missing[:3])
+            first = ", ".join(map(repr, missing[:3]))
             return NOT_ALL.format(first + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""))
         if sparse.get("centred", True):
             return CENTRED

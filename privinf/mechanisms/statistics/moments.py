@@ -334,10 +334,14 @@ def _check(args: Args, columns: int) -> tuple[int, float]:
     """Check the common arguments of both statistics; return the result of `_public`."""
     positive(args, "response_factor")
     positive(args, "norm")
-    if "constant" in args and (whole_number(args, "constant") >= columns or columns < 2):
+    if "constant" in args and whole_number(args, "constant") >= columns:
         raise ArgumentError(
-            f"argument 'constant' of the statistic must be a column number below {columns}, and at "
-            "least one other column is needed"
+            f"argument 'constant' of the statistic must be a column number below {columns}, "
+            "the number of columns"
+        )
+    if "constant" in args and columns < 2:
+        raise ArgumentError(
+            "argument 'constant' of the statistic needs a regression with at least one other column"
         )
     if "public" in args:
         whole_number(args, "public")

@@ -243,7 +243,7 @@ class SiteOp:
         if refused := [name for name in unknown if name in self.own]:
             listed = ", ".join(map(repr, refused))
             raise ArgumentError(
-                f"statistic {self.name!r}: only the site that holds the rows may set {listed}"
+                f"statistic {self.name!r}: only the site that holds the rows may set {listed}; omit {listed}"
             )
         if unknown:
             raise ArgumentError(f"statistic {self.name!r} has no argument {' or '.join(map(repr, unknown))}")
