@@ -307,13 +307,14 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
     shapes = {**expected.arrays, **expected.more_arrays}
     if not expected.arrays.keys() <= arrays.keys() <= shapes.keys():
         raise StorageError(
-            "the file is damaged or not a valid release: it lacks an array, or has one array too many"
+            "the file is damaged or not a valid release: it lacks an array, or has one array too "
+            "many; use an intact copy"
         )
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf" or not _finite(array):
             raise StorageError(
                 f"the file is damaged or not a valid release: array {name!r} has entries "
-                "that are not finite numbers"
+                "that are not finite numbers; use an intact copy"
             )
         axes = next(
             (names for names in map(str.split, shapes[name].split("|")) if len(names) == array.ndim), []
@@ -323,7 +324,8 @@ def _check_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], expected: _Kind, s
             sizes.setdefault(axis, size) != size for axis, size in zip(axes, array.shape, strict=True)
         ):
             raise StorageError(
-                f"the file is damaged or not a valid release: array {name!r} has a wrong shape"
+                f"the file is damaged or not a valid release: array {name!r} has a wrong "
+                "shape; use an intact copy"
             )
 
 

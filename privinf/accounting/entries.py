@@ -286,7 +286,7 @@ class LedgerEntry:
             }
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"invalid ledger entry: {error_text(error)}") from None
+            raise ArgumentError(f"an entry of the ledger is not valid ({error_text(error)})") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record, since the read-only view of the noise model cannot be pickled."""

@@ -615,7 +615,7 @@ def read_account(text: str) -> MemoryAccount:
         reason = "the sum of the privacy losses of its entries differs from the recorded total"
     except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error)
-    raise StorageError(f"the text is not a valid ledger, and the ledger cannot be opened: {reason}")
+    raise StorageError(f"the text is not a valid ledger, and cannot be opened: {reason}; use an intact copy")
 
 
 def enlist(account: Account) -> Account:

@@ -394,7 +394,9 @@ class PrivacyReport:
                 elsewhere=elsewhere,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"invalid privacy report: {error_text(error)}") from None
+            raise ArgumentError(
+                f"the record is not a valid privacy report ({error_text(error)}); use an intact copy"
+            ) from None
 
     def __str__(self) -> str:
         return report_text(self)

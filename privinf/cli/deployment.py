@@ -83,7 +83,10 @@ def analysts_of(words: Iterable[str], delta: float | None = None) -> list[dict[s
 def _record(path: Path, noun: str, format: str, fields: tuple[str, ...]) -> dict[str, Any]:
     content = verified_record(parse_json(read_text(path, noun), str(path)), noun, fields)
     if (content["format"], content["version"]) != (format, KIT_VERSION):
-        raise StorageError(f"{path} is not {noun} in a format that this version of privinf reads")
+        raise StorageError(
+            f"{path} is not {noun} in a format that this version of privinf reads; "
+            "use an intact copy, or make it again with this version"
+        )
     return content
 
 

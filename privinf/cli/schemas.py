@@ -293,7 +293,7 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
     for name, undeclared in values.items():
         if undeclared:
             click.echo(
-                f"values of the column {name} that the schema does not declare: "
+                f"values of the column {name!r} that the schema does not declare: "
                 f"{', '.join(map(repr, undeclared))}"
             )
     if not any(values.values()):

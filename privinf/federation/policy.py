@@ -387,8 +387,8 @@ def _selections(entry: LedgerEntry, record_sensitivity: RecordSensitivity) -> in
         or not 1 <= selections <= record_sensitivity.shape[-1]
     ):
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger must state that 1 to "
-            f"{record_sensitivity.shape[-1]} columns are selected"
+            f"the entry {readable(entry.label)!r} for the site's ledger must state a number "
+            f"of selected columns from 1 to {record_sensitivity.shape[-1]}"
         )
     if entry.relation != "replace-one":
         raise ArgumentError(

@@ -297,8 +297,8 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
         )
     if not intervals_possible(len(block.columns), units, final):
         raise NotAvailableError(
-            f"the noise would hide the Hessian of the {len(block.columns)} columns of targets=, "
-            "nuisance= and the constant: pass fewer columns"
+            f"the noise would hide the Hessian of the {len(block.columns)} columns that targets= and "
+            "nuisance= name, together with the constant: pass fewer columns"
         )
 
 

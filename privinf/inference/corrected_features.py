@@ -118,7 +118,7 @@ response noise: t2 (A + S), with t2 the variance of the noise in y"""
         cross = np.zeros(p) if y_noise_cross is None else y_noise_cross
         self._cross: Floats = check_array(cross, "y_noise_cross", ndim=1)
         if self._cross.shape != (p,):
-            raise ArgumentError(f"y_noise_cross must have length {p}, got {len(self._cross)}")
+            raise ArgumentError(f"y_noise_cross= must have length {p}, got {len(self._cross)}")
         self.noise_free: Flags = np.diag(self.noise_cov) == 0.0
         directions, cumulants = _fourth_components(fourth_directions, fourth_cumulants, p)
         self._fourth = directions, _response_part(fourth_response, len(cumulants)), cumulants
@@ -368,7 +368,7 @@ def _fourth_components(
     directions: ArrayLike | None, cumulants: ArrayLike | None, p: int
 ) -> tuple[Floats, Floats]:
     if (directions is None) != (cumulants is None):
-        raise ArgumentError("fourth_directions and fourth_cumulants must be passed together")
+        raise ArgumentError("fourth_directions= and fourth_cumulants= must be passed together")
     if directions is None or cumulants is None:
         return np.zeros((0, p)), np.zeros(0)
     V = check_array(directions, "fourth_directions", ndim=2)

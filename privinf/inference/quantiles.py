@@ -42,7 +42,7 @@ FAR_VALUES = (
 NO_FAR_VALUES = (
     "The interval extrapolates no tails outside the limits, because both limits are public bounds."
 )
-CLIP_COUNTS = "By noisy counts, from which the limits were chosen, of {} values {}."
+CLIP_COUNTS = "Of {} values, {}, according to the noisy counts from which the limits were chosen."
 PUBLIC_LIMITS = "Both limits are public bounds, because noisy counts gave no reason for narrower limits."
 
 

@@ -100,7 +100,7 @@ def score_test(
     df = int(under_test.sum())
     values = np.zeros(df) if null is None else check_array(null, "null", ndim=1)
     if values.shape != (df,):
-        raise ArgumentError(f"null must have {df} values, one for each tested column, got {values.shape[0]}")
+        raise ArgumentError(f"null= must have {df} values, one for each tested column, got {values.shape[0]}")
     maps = concentrate(system.A, system.g, under_test)
     beta = maps.coefficients(values)
     psi = maps.projection @ (system.g - system.A @ beta)

@@ -110,7 +110,7 @@ def multiplier_max_t(
     units = unit_influence(influence, groups)
     if units.shape[1] != len(observed):
         raise ArgumentError(
-            f"statistics must have one entry for each of the {units.shape[1]} columns of influence, "
+            f"statistics= must have one entry for each of the {units.shape[1]} columns of influence=, "
             f"got {len(observed)}"
         )
     spread = np.sqrt(np.einsum("ij,ij->j", units, units))
@@ -182,11 +182,11 @@ def _gaussian_blocks(root: Floats, draws: int, df: float, rng: np.random.Generat
 def _correlation_root(cov: Floats, count: int) -> Floats:
     if cov.shape != (count, count):
         raise ArgumentError(
-            f"cov must have one row and one column for each of the {count} statistics, got shape {cov.shape}"
+            f"cov= must have one row and one column for each of the {count} statistics, got shape {cov.shape}"
         )
     variances = np.diag(cov)
     if (variances < 0.0).any():
-        raise ArgumentError("cov has a negative variance")
+        raise ArgumentError("cov= has a negative variance")
     spread = np.sqrt(variances)
     _check_spread(spread)
     root = covariance_root(cov / np.outer(spread, spread))

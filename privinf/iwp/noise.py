@@ -108,7 +108,7 @@ class ResponseColumns:
     def __post_init__(self) -> None:
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ArgumentError(
-                "the columns of a randomized response must be one or more distinct column indices"
+                "columns= of a randomized response must hold at least one column number, and none twice"
             )
         _check_response(self.levels, self.keep, self.other)
 

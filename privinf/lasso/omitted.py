@@ -138,8 +138,9 @@ DETECTABLE_EFFECT = (
     "limit, would have been detected with probability {:.1g}."
 )
 BIAS = (
-    "An omitted column with an effect below the detection limit, and a correlation below {:.2g} with the "
-    "residual of a target's nodewise regression, moves the target's interval by up to {:.2g} standard errors."
+    "If an omitted column's effect is below the detection limit and its correlation with the residual of a "
+    "target's nodewise regression is below {:.2g}, it moves this target's interval by up to {:.2g} standard "
+    "errors."
 )
 CORRELATIONS_NOT_TESTED = "Correlations of omitted columns with targets were not tested."
 

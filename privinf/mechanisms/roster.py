@@ -158,7 +158,9 @@ def _encoded(texts: list[str]) -> NDArray[np.bytes_]:
     try:
         return np.array([text.encode() for text in texts], dtype=np.bytes_)
     except UnicodeEncodeError:
-        raise AlignmentError("an id is not a valid Unicode text") from None
+        raise AlignmentError(
+            "an id is not a valid Unicode text: read the ids with the encoding in which they were written"
+        ) from None
 
 
 def _numbers(texts: NDArray[np.bytes_]) -> Ids:

@@ -26,7 +26,17 @@ from privinf.validation import check_flag, shown
 REGRESSION = "mixing-regression"
 # What the releases of all parties of a plan must have in common.
 AGREED = ("method", "n", "k", "kind", "public_seed", "share", "centred", "plan", "ids_sha256")
-WORDS = {"public_seed": "seed", "ids_sha256": "ids", "plan": "plan", "centred": "intercept"}
+WORDS = {
+    "public_seed": "seed",
+    "ids_sha256": "ids of people",
+    "n": "number of people (n=)",
+    "k": "k= (number of random linear combinations)",
+    "kind": "kind= of random linear combinations",
+    "method": "method=",
+    "share": "share= (weight of the intercept)",
+    "plan": "plan",
+    "centred": "intercept",
+}
 
 
 def party_noise_model(release: Release) -> RandomMixingNoiseModel:

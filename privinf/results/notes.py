@@ -20,8 +20,8 @@ IMPUTED_VALUE = "middle of bounds"
 CLIPPED = "Target: the regression on values clipped to their public bounds."
 CLIPPED_COLUMNS = "Target: the regression on private columns {} public {}; {} is not clipped."
 CLIPPED_RESPONSE = (
-    "Target: the regression of a response clipped to its public bounds on columns without bounds, which are "
-    "not clipped."
+    "Target: the regression with the response clipped to its public bounds; the columns have no bounds and "
+    "are not clipped."
 )
 TARGET = "Target: the regression "
 CLIPPED_PAIRS = "Correlations are between values clipped to their public bounds."

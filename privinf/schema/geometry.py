@@ -125,7 +125,10 @@ def check_geometry(
     for block in blocks:
         for position, index in enumerate(block):
             if not private[index]:
-                raise SchemaError("blocks= must contain indices of private columns only")
+                raise SchemaError(
+                    f"blocks= must contain indices of private columns only, but column "
+                    f"{columns[index].name!r} is public"
+                )
             if not all(_exclude(columns[index], columns[earlier]) for earlier in block[:position]):
                 raise SchemaError(
                     "each list in blocks= must contain indices of indicator columns of which at most one "

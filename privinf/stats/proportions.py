@@ -421,7 +421,10 @@ def _two_shares(
     request, (outcome, group) = request_and_names
     declared = [request.schema[name] for name in (group, outcome)]
     if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
-        raise SchemaError("the columns must be a group with two levels and an outcome with two levels")
+        raise SchemaError(
+            f"column {group!r} (the group) and column {outcome!r} (the outcome) must each be a factor with "
+            "two levels"
+        )
     release = request.release(
         SampleQuery(
             kind="cells", values=(), by=(group, outcome), label=Labels.BY.format(values=outcome, groups=group)

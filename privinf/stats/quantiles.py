@@ -54,8 +54,8 @@ CLIPPED_QUANTILES = (
     "Values are clipped to the public bounds [{:g}, {:g}]; quantiles are those of the clipped values."
 )
 CORE_NOTE = (
-    "The test compares means of values clipped to [{:.6g}, {:.6g}]; by noisy counts, from which these limits "
-    "were chosen, up to {:.1%} of the values may be outside."
+    "The test compares means of values clipped to [{:.6g}, {:.6g}]; up to {:.1%} of the values may be "
+    "outside, according to the noisy counts from which these limits were chosen."
 )
 CORE_TARGET = (
     "The test compares means of clipped values: it can reject if groups have equal means but different "

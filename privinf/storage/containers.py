@@ -356,7 +356,9 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(content, sort_keys=True, separators=(",", ":"), default=_jsonable).encode()
     except (TypeError, ValueError) as problem:
-        raise ArgumentError(f"the header cannot be stored as JSON: {problem}") from None
+        raise ArgumentError(
+            f"the header cannot be stored as JSON ({problem}); use numbers, texts, lists and mappings"
+        ) from None
 
 
 def _jsonable(value: Any) -> Any:
@@ -364,7 +366,7 @@ def _jsonable(value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a value of type {type(value).__name__} cannot be stored as JSON")
+    raise TypeError(f"JSON has no values of type {type(value).__name__}")
 
 
 def _member(name: str) -> zipfile.ZipInfo:

@@ -113,7 +113,7 @@ def test_undeclared_levels_are_listed_for_the_holder(desk):
     pi.Schema({"g": ["a", "b"], "x": (0, 5)}).save("levels.toml")
     words = ("schema", "check", "levels.toml")
     done = desk.run(*words, "--data", "levels.csv", "--undeclared")
-    assert "values of the column g that the schema does not declare: 'B'" in done.output
+    assert "values of the column 'g' that the schema does not declare: 'B'" in done.output
     assert "'B'" not in desk.run(*words, "--data", "levels.csv").output
     desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
 

@@ -736,7 +736,7 @@ def test_without_bounds_there_is_no_bound_and_nothing_is_called_clipped():
         r.variance_bound(beta_norm=1.0, response_norm=1.0)  # it was 9.7e196
     assert "clipped" not in str(r.summary())
     protected = pi.ModulatedOLS(y, X, adjacency="unit", y_bounds=(-3, 3))
-    assert "of a response clipped" in protected.fit(epsilon=30.0, delta=1e-6, rng=0).notes[0]
+    assert "with the response clipped" in protected.fit(epsilon=30.0, delta=1e-6, rng=0).notes[0]
     ball = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=30.0, delta=1e-6, rng=0)
     assert "projected into the ball of public radius; y is not clipped" in ball.notes[0]
     assert ball.variance_bound(beta_norm=1.0, response_norm=1.0) < 1e3

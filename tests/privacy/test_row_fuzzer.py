@@ -70,7 +70,7 @@ def test_every_public_model_and_test_is_fuzzed():
                 table().y > 0.0, groups=table().g, levels=["u", "v", "w"], mu=1.0, rng=0, ledger=ledger
             ),
             SchemaError,
-            "group with two levels",
+            r"\(the outcome\) must each be",
         ),
         (
             lambda ledger: MomentOLS.from_formula("y ~ a", table(), schema=SCHEMA, ledger=ledger).fit(

@@ -145,7 +145,7 @@ class IdentityKey:
             public_key = x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
             return bytes(self._secret.exchange(public_key))
         except (TypeError, ValueError):
-            raise ArgumentError("public must be a public X25519 key, a text of hexadecimal digits") from None
+            raise ArgumentError("public= must be a public X25519 key, a text of hexadecimal digits") from None
 
     def secret_bytes(self) -> bytes:
         """Return the secret key itself.

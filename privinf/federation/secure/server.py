@@ -425,7 +425,7 @@ class SecureServer(TrustedServer):
             planned = self.planned(query.op, args, label=planned.entry.label, mu=planned.mu, sites=remaining)
         raise AlignmentError(
             f"{self._retries + 1} attempts at one secure sum failed, because in each of them at "
-            "least one site did not answer"
+            "least one site did not answer; check that every site is running"
         )
 
     def _check_selections(self) -> None:
@@ -486,7 +486,8 @@ class SecureServer(TrustedServer):
         remaining = [name for name in names if name not in silent]
         if self._missing == "raise" or len(remaining) < 2:
             raise AlignmentError(
-                f"{'site' if len(silent) == 1 else 'sites'} {', '.join(map(repr, silent))} did not answer"
+                f"{'site' if len(silent) == 1 else 'sites'} {', '.join(map(repr, silent))} did not answer; "
+                "check that every site is running"
             )
         for name in silent:
             self._rows.pop(name, None)
