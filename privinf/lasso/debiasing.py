@@ -1,6 +1,6 @@
 """Debiasing named targets: the joint clipped score of their nodewise regressions, its slopes and variances.
 
-For targets j = 1, ..., k after a sparse fit `privinf.lasso.columns` gives the nodewise regressions; the
+For targets j = 1, ..., k after a sparse fit `privinf.lasso.nodewise` gives the nodewise regressions; the
 scores of all targets are clipped and released as one vector, with its slopes and variances: so that their
 root is the mean's (`privinf.lasso.mean_scores`), or clipped as narrowly as is best for normal errors
 ("robust", `privinf.lasso.coordinates`).
@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.inference.tails import Clip
-from privinf.lasso.columns import target_columns
 from privinf.lasso.coordinates import (
     HIDDEN_SLOPES,
     Debiased,
@@ -29,6 +28,7 @@ from privinf.lasso.coordinates import (
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.fit import SparseFit
 from privinf.lasso.mean_scores import mean_scores
+from privinf.lasso.nodewise import target_columns
 from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
@@ -135,7 +135,7 @@ def debias(
     budget : DebiasingPrices
     neighbors : int, optional
         Number selected for every target, in addition to the columns of the fit. Default:
-        `privinf.lasso.columns.neighbor_count`.
+        `privinf.lasso.nodewise.neighbor_count`.
     excluded : sequence of int
         Columns that may not be neighbors.
     target : {"mean", "robust"}

@@ -416,7 +416,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         precision_sparsity : int, optional
             Number of neighbors in each nodewise regression, in addition to the selected columns
             (double selection). By default as many, 4 to 40, as budget, rows and the number of targets allow
-            (`privinf.lasso.columns.neighbor_count`); 4 with ``heterogeneous=True``, none for all columns of
+            (`privinf.lasso.nodewise.neighbor_count`); 4 with ``heterogeneous=True``, none for all columns of
             a homogeneous fit. `LassoResults.explained_shares` reports the shares that they explain, and
             results warn if more are needed. For the paper's variant it is the number of entries of a column,
             5.

@@ -53,7 +53,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.columns import NEAR_CLIP, detectable_correlation
 from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.fit import (
@@ -68,6 +67,7 @@ from privinf.lasso.fit import (
     selection_gram,
     step,
 )
+from privinf.lasso.nodewise import NEAR_CLIP, detectable_correlation
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import product_moments, product_radius, step_efficiency

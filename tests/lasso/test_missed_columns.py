@@ -10,8 +10,8 @@ import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.federation import TrustedServer
 from privinf.lasso import fit as sparse_fits
-from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.fit import part_above_noise, sparse_fit
+from privinf.lasso.nodewise import detectable_correlation
 from privinf.lasso.omitted import (
     SELECTION_SHARE,
     LinearSearch,

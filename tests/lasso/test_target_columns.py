@@ -11,15 +11,17 @@ import pytest
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
-from privinf.lasso.columns import (
-    MAX_NEIGHBORS,
-    MIN_NEIGHBORS,
-    neighbor_count,
-    target_columns,
-)
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.nodewise import column_regression, noise_of_column, shrunk
+from privinf.lasso.nodewise import (
+    MAX_NEIGHBORS,
+    MIN_NEIGHBORS,
+    column_regression,
+    neighbor_count,
+    noise_of_column,
+    shrunk,
+    target_columns,
+)
 from privinf.lasso.prices import DebiasingPrices
 from privinf.lasso.sums import SparseSums
 from privinf.mechanisms.catalogue import SITE_OPS

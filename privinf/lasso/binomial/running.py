@@ -28,8 +28,8 @@ from privinf.lasso.binomial.fit import (
 )
 from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread
-from privinf.lasso.columns import detectable_correlation
 from privinf.lasso.coordinates import HiddenByNoise
+from privinf.lasso.nodewise import detectable_correlation
 from privinf.lasso.omitted import (
     MissedColumnTest,
     OmittedCandidates,

@@ -214,7 +214,7 @@ class LassoResults(JointResults):
         Columns ``neighbours`` (number selected for the target, in addition to the columns of the fit),
         ``explained`` with ``lower`` and ``upper`` end of an interval of level ``1 - alpha`` for its noise,
         and ``last_quarter``, the share that the smallest quarter of the neighbors adds: see
-        `privinf.lasso.columns`.
+        `privinf.lasso.nodewise`.
 
         Parameters
         ----------
