@@ -42,7 +42,7 @@ ALL_SHARES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LassoShares:
-    """Shares of rho; they sum to one.
+    """Shares of rho of a linear fit; they sum to one.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class LassoShares:
         checked = check_shares(shares, [*names, *extras])
         return cls(**{name: checked[name] for name in names}), {name: checked[name] for name in extras}
 
-    def thresholding(self, rho: float, *, all_targets: bool = False) -> SparseFitPrices:
+    def sparse_fit(self, rho: float, *, all_targets: bool = False) -> SparseFitPrices:
         """Return the prices of the sparse fit."""
         rho *= ROUNDING
         residuals = self.scales / (2.0 if all_targets else 3.0)
@@ -118,6 +118,72 @@ class LassoShares:
     def response(self, rho: float) -> float:
         """Return the price of the mean of the response, where not every column is a target."""
         return part_of_rho(rho, self.scales / 12.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogisticShares:
+    """Shares of rho of a logistic fit; they sum to one.
+
+    Attributes
+    ----------
+    rate : float
+        The rate of the response.
+    selection : float
+        Selections of columns.
+    refit : float
+        Matrices of the selection and steps.
+    sizes : float
+        Sizes of columns.
+    neighbours : float
+        Neighbors of the targets.
+    gram : float
+        Gram matrix of targets and neighbors, in two releases.
+    suspect : float
+        The column outside the fit that is most suspicious.
+    secant, meat : float
+        Slopes and squares of the scores.
+    score : float
+        Debiasing scores.
+    """
+
+    rate: float = 0.02
+    selection: float = 0.12
+    refit: float = 0.20
+    sizes: float = 0.02
+    neighbours: float = 0.07
+    gram: float = 0.15
+    suspect: float = 0.05
+    secant: float = 0.02
+    meat: float = 0.02
+    score: float = 0.33
+
+    @classmethod
+    def from_mapping(cls, shares: Mapping[str, float] | None) -> LogisticShares:
+        """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
+        return cls() if shares is None else cls(**check_shares(shares, [field.name for field in fields(cls)]))
+
+    def sparse_fit(self, rho: float) -> SparseFitPrices:
+        """Return the prices of the sparse fit."""
+        rho *= ROUNDING
+        return SparseFitPrices(
+            selection=self.selection * rho,
+            refit=self.refit * rho,
+            sizes=self.sizes * rho / 2.0,
+            rate=self.rate * rho,
+        )
+
+    def debiasing(self, rho: float) -> DebiasingPrices:
+        """Return the prices of the debiasing."""
+        rho *= ROUNDING
+        return DebiasingPrices(
+            neighbors=self.neighbours * rho,
+            gram=self.gram * rho,
+            sizes=self.sizes / 2.0 * rho,
+            candidate=self.suspect * rho,
+            slopes=self.secant * rho,
+            meat=self.meat * rho,
+            score=self.score * rho,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

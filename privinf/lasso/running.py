@@ -18,6 +18,7 @@ from privinf.accounting import (
     rho_to_epsilon,
 )
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.all_targets import debias_all
@@ -131,36 +132,43 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
         extra_shares=options.extra_shares,
     )
     full_plan = plan_of(rows, options)
-    plan = replace(full_plan, rho=requested.basic(full_plan.rho))
-    ledger.check(ConcentratedLoss(full_plan.rho))
-    before = len(ledger.entries)
+    price = ConcentratedLoss(full_plan.rho)
+    ledger.check(price)
     server = server_of(rows, ledger, rng)
-    sums = SparseSums(server=server, units=rows.units(), n=server.nobs)
-    check_price(server, len(rows.names), plan.rho)
-    with server.reserving([ConcentratedLoss(full_plan.rho)]):
-        joint = _fitted(sums, rows, plan, options.score_target)
-        extras = _extras(sums, joint, requested, full_plan.rho)
-    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return _joint_results(rows, plan, sums, joint, report, extras, options.score_target)
+    return _joint_fit(rows, full_plan, requested, price, server, options.score_target)
 
 
 def fit_securely(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of common coefficients by secure sums."""
     requested = check_extras(noise_variance=options.noise_variance, extra_shares=options.extra_shares)
     full_plan = plan_of(rows, options, gaussian=True)
-    plan = replace(full_plan, rho=requested.basic(full_plan.rho))
     price = GaussianLoss(math.sqrt(2.0 * full_plan.rho))
     ledger.check(price)
+    server = secure_server(rows, ledger, rng, options.max_colluding)
+    vectors = vector_server(server, rows, full_plan.clip)
+    return _joint_fit(rows, full_plan, requested, price, server, options.score_target, vectors)
+
+
+def _joint_fit(
+    rows: LassoRows,
+    full_plan: LassoPlan,
+    requested: ExtrasPlan,
+    price: ConcentratedLoss | GaussianLoss,
+    server: TrustedServer | SecureServer,
+    target: ScoreTarget,
+    vectors: VectorServer | None = None,
+) -> LassoResults:
+    """Return a joint fit with its extras, whose price is reserved; `vectors` releases sums of secure fits."""
+    ledger = server.ledger
+    plan = replace(full_plan, rho=requested.basic(full_plan.rho))
     before = len(ledger.entries)
-    secure = secure_server(rows, ledger, rng, options.max_colluding)
-    server = vector_server(secure, rows, plan.clip)
-    sums = SparseSums(server=server, units=rows.units(), n=secure.nobs)
-    check_price(secure, len(rows.names), plan.rho)
-    with secure.reserving([price]):
-        joint = _fitted(sums, rows, plan, options.score_target, server)
+    sums = SparseSums(server=vectors or server, units=rows.units(), n=server.nobs)
+    check_price(server, len(rows.names), plan.rho)
+    with server.reserving([price]):
+        joint = _fitted(sums, rows, plan, target, vectors)
         extras = _extras(sums, joint, requested, full_plan.rho)
     report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return _joint_results(rows, plan, sums, joint, report, extras, options.score_target, server)
+    return _joint_results(rows, plan, sums, joint, report, extras, target, vectors)
 
 
 def _extras(sums: SparseSums, joint: JointFit, requested: ExtrasPlan, rho: float) -> Extras:
@@ -254,7 +262,7 @@ def _fitted(
     fit = sparse_fit(
         sums,
         plan.sparsity,
-        plan.shares.thresholding(plan.rho, all_targets=plan.all_targets),
+        plan.shares.sparse_fit(plan.rho, all_targets=plan.all_targets),
         blocks=plan.blocks,
         clip=plan.clip,
         always=always,

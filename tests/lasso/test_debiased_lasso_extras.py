@@ -51,7 +51,7 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
     if not every:
         center_response(sums, plan.response_price)
     sums.centered = not every
-    fit = sparse_fit(sums, plan.sparsity, plan.shares.thresholding(plan.rho, all_targets=every))
+    fit = sparse_fit(sums, plan.sparsity, plan.shares.sparse_fit(plan.rho, all_targets=every))
     chosen = sorted(fit.support) if plan.targets is None else list(plan.targets)
     prices = plan.shares.debiasing(plan.rho, all_targets=every)
     if every:

@@ -65,7 +65,7 @@ def searched(seed, n=6_000, rho=0.3, effect=0.0, targets=(0, 10), **options):
     y, X = draw(seed, n, effect)
     sums = sums_of(y, X, seed)
     plan = planned(rho, list(targets), [f"x{j + 1}" for j in range(P)])
-    prices = plan.shares.thresholding(rho)
+    prices = plan.shares.sparse_fit(rho)
     fit = sparse_fit(sums, 2, prices, extra=0)
     assert set(fit.selected) == {0, 20}
     return screen_omitted(LinearSearch.from_plan(sums, fit, plan, None, **options), fit)

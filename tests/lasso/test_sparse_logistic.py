@@ -21,9 +21,9 @@ from privinf.errors import (
 from privinf.federation import TrustedServer
 from privinf.lasso.binomial.fit import sparse_logistic
 from privinf.lasso.binomial.omitted import LogisticSearch
-from privinf.lasso.binomial.running import LogisticShares
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
 from privinf.lasso.omitted import screen_omitted
+from privinf.lasso.plan import LogisticShares
 from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits
@@ -340,7 +340,7 @@ def test_weights_are_those_of_the_law_that_they_are_chosen_for(rate, sd):
 
 def test_shares_sum_to_one_and_prices_to_the_budget():
     shares = LogisticShares()
-    first, then = shares.thresholding(1.0), shares.debiasing(1.0)
+    first, then = shares.sparse_fit(1.0), shares.debiasing(1.0)
     spent = first.rate + first.selection + first.refit + first.sizes
     spent += then.neighbors + then.gram + then.sizes + then.candidate + then.slopes + then.meat + then.score
     assert spent == pytest.approx(1.0, abs=1e-9)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
-from privinf.accounting.budget import ROUNDING
-from privinf.accounting.shares import check_shares
 from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import (
@@ -38,8 +36,8 @@ from privinf.lasso.omitted import (
     screen_omitted,
 )
 from privinf.lasso.options import LassoOptions
-from privinf.lasso.plan import LassoPlan
-from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
+from privinf.lasso.plan import LassoPlan, LogisticShares
+from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.results import (
     NONE_SELECTED,
     SELECTED_NOTE,
@@ -80,72 +78,6 @@ WEIGHTED_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticShares:
-    """Shares of rho; they sum to one.
-
-    Attributes
-    ----------
-    rate : float
-        The rate of the response.
-    selection : float
-        Selections of columns.
-    refit : float
-        Matrices of the selection and steps.
-    sizes : float
-        Sizes of columns.
-    neighbours : float
-        Neighbors of the targets.
-    gram : float
-        Gram matrix of targets and neighbors, in two releases.
-    suspect : float
-        The column outside the fit that is most suspicious.
-    secant, meat : float
-        Slopes and squares of the scores.
-    score : float
-        Debiasing scores.
-    """
-
-    rate: float = 0.02
-    selection: float = 0.12
-    refit: float = 0.20
-    sizes: float = 0.02
-    neighbours: float = 0.07
-    gram: float = 0.15
-    suspect: float = 0.05
-    secant: float = 0.02
-    meat: float = 0.02
-    score: float = 0.33
-
-    @classmethod
-    def from_mapping(cls, shares: Mapping[str, float] | None) -> LogisticShares:
-        """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
-        return cls() if shares is None else cls(**check_shares(shares, [field.name for field in fields(cls)]))
-
-    def thresholding(self, rho: float) -> SparseFitPrices:
-        """Return the prices of the sparse fit."""
-        rho *= ROUNDING
-        return SparseFitPrices(
-            selection=self.selection * rho,
-            refit=self.refit * rho,
-            sizes=self.sizes * rho / 2.0,
-            rate=self.rate * rho,
-        )
-
-    def debiasing(self, rho: float) -> DebiasingPrices:
-        """Return the prices of the debiasing."""
-        rho *= ROUNDING
-        return DebiasingPrices(
-            neighbors=self.neighbours * rho,
-            gram=self.gram * rho,
-            sizes=self.sizes / 2.0 * rho,
-            candidate=self.suspect * rho,
-            slopes=self.secant * rho,
-            meat=self.meat * rho,
-            score=self.score * rho,
-        )
-
-
 def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
     """Return the fit of a logistic model.
 
@@ -158,7 +90,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     """
     plan = plan_of(rows, replace(options, shares=None))
     server = server_of(rows, ledger, rng)
-    budget = LogisticShares.from_mapping(options.shares).thresholding(plan.rho)
+    budget = LogisticShares.from_mapping(options.shares).sparse_fit(plan.rho)
     blocks = PEELS if options.iterations is None else options.iterations
     selections = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
     columns = selections + len(plan.targets or ())
