@@ -209,7 +209,7 @@ def test_the_bias_bound(full):
     assert np.allclose(wide[1] - plain[1], full.bias_bound)
     text = str(full.summary())
     assert "(bias bound)" in text
-    assert "Theorem 5" in text
+    assert "worst-case bound" in text
     assert f"{full.bias_bound['x2']:.4f}" in text or f"{full.bias_bound['x2']:.2e}" in text
     for render in ("as_html", "as_latex", "as_csv"):
         assert "bias bound" in getattr(full.summary(), render)()
