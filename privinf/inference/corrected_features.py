@@ -355,7 +355,7 @@ response noise: t2 (A + S), with t2 the variance of the noise in y"""
 def _noise_covariance(value: ArrayLike, p: int) -> Floats:
     S = check_array(value, "noise_cov", ndim=2)
     if S.shape != (p, p) or not np.allclose(S, S.T, rtol=1e-10, atol=0.0):
-        raise ArgumentError(f"noise_cov must be a symmetric ({p}, {p}) matrix")
+        raise ArgumentError(f"noise_cov= must be a symmetric ({p}, {p}) matrix")
     S = (S + S.T) / 2
     if np.linalg.eigvalsh(S)[0] < -1e-10 * max(float(np.abs(S).max()), 1e-300):
         raise NotPositiveDefiniteError(
@@ -374,7 +374,7 @@ def _fourth_components(
     V = check_array(directions, "fourth_directions", ndim=2)
     k = check_array(cumulants, "fourth_cumulants", ndim=1)
     if V.shape != (k.shape[0], p):
-        raise ArgumentError(f"fourth_directions must have shape ({k.shape[0]}, {p}), got {V.shape}")
+        raise ArgumentError(f"fourth_directions= must have shape ({k.shape[0]}, {p}), got {V.shape}")
     return V, k
 
 

@@ -114,8 +114,8 @@ FADING = (
     "{:.2g} standard errors and other columns with such effects were probably missed."
 )
 EXHAUSTED_SEARCH = (
-    "Not reliable: more than the {} kept columns matter; of the others, {} (z = {:.2f}, p = "
-    "{:.2g}), so raise sparsity= to {} or more."
+    "Not reliable: columns other than the {} kept columns matter, because {} (z = {:.2f}, p = {:.2g}); "
+    "raise sparsity= to {} or more."
 )
 TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
 NOT_SPARSE = (

@@ -44,7 +44,8 @@ def register(ops: Mapping[str, SiteOp]) -> None:
     """
     if duplicates := SHIPPED & ops.keys():
         raise ArgumentError(
-            f"several statistics of the package have the same name: {', '.join(sorted(duplicates))}"
+            f"statistics of the package already have the name(s) {', '.join(map(repr, sorted(duplicates)))}: "
+            "choose other names"
         )
     SITE_OPS.update(ops)
 

@@ -27,8 +27,8 @@ TRUTHS = "truth values"
 TEXTS = "texts"
 BYTES = "bytes"
 DATES = "dates"
-TIMES = "times"
-ZONED = "times with a time zone"
+TIMES = "timestamps"
+ZONED = "timestamps with a time zone"
 # Whole numbers that floats represent exactly, by the size of the float in bytes.
 EXACT = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
 _KINDS_OF_TYPES: Mapping[type, str] = {

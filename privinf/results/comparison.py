@@ -193,7 +193,8 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     for name, result in named.items():
         if not isinstance(getattr(result, "params", None), pd.Series):
             raise ArgumentError(
-                f"{name!r} must be a result of a fit, with params that are labeled by coefficient names"
+                f"in results=, {name!r} must be a result of a fit, whose params are labeled by "
+                "coefficient names"
             )
     return Comparison(MappingProxyType(dict(named)))
 

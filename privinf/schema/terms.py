@@ -348,7 +348,10 @@ class Response:
                 "a protected response must have bounds, and a public response must not have bounds"
             )
         if self.bounds is not None and not self.bounds.low < self.bounds.high:
-            raise SchemaError(f"response {self.column.name!r} is constant over the declared bounds")
+            raise SchemaError(
+                f"response {self.column.name!r} is constant over the declared bounds: "
+                "use another response, or declare wider bounds"
+            )
 
     @classmethod
     def declared(cls, schema: Schema, column: Column, *, public: bool) -> Response:

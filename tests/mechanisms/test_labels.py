@@ -32,8 +32,10 @@ MIXED = {
     "numbers and texts": column(17, "17"),
     "bytes and texts": column(b"17", "17"),
     "numbers and truth values": column(True, 1),
-    "dates and times": column(datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1)),
-    "times and times with a time zone": column(pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020")),
+    "dates and timestamps": column(datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1)),
+    "timestamps and timestamps with a time zone": column(
+        pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020")
+    ),
 }
 ONE_TYPE = {
     "whole numbers": (pd.Series([1, 1, 2]), [0, 0, 1]),
