@@ -151,7 +151,7 @@ def error_text(error: Exception) -> str:
         return str(error)
     if isinstance(error, KeyError) and error.args:
         return f"{shown(error.args[0])} is missing"
-    return "one of its entries has the wrong type"
+    return "one of its fields has a value of the wrong type"
 
 
 def real_number(value: object) -> float | None:

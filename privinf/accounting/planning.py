@@ -215,8 +215,8 @@ def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
     if set(fields) != set(names):
         received = ", ".join(map(repr, fields)) or "none"
         raise ArgumentError(
-            f"a planned release of this kind needs the fields {', '.join(map(repr, names))}, got "
-            f"only {received}"
+            "an item of releases= with this mechanism must have exactly the fields "
+            f"{', '.join(map(repr, names))}, in addition to 'mechanism', 'times' and 'label', got {received}"
         )
     return [fields[name] for name in names]
 

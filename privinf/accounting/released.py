@@ -141,8 +141,8 @@ def check_charged(entries: Sequence[LedgerEntry], noun: str) -> None:
     if not entries:
         raise UnchargedError(
             f"this {noun} has no entry in its ledger, so its privacy loss is unknown and nothing is "
-            "released. The ledger may be damaged, or may not record charges; check it with "
-            "'privinf ledger show'"
+            "released: check with 'privinf ledger show' that the ledger file is not damaged, and pass a "
+            "privinf.Ledger, which records every charge"
         )
 
 

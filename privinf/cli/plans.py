@@ -348,10 +348,10 @@ def _csv_lines(path: Path) -> Lines:
             continue
         place = f"{path}, line {number}"
         if not cells["party"] or not cells["column"]:
-            raise ArgumentError(f"{place}: the party or the column is missing")
+            raise ArgumentError(f"{place}: fill in both the party and the column; one of them is empty")
         levels, low, high = (cells.get(name, "") for name in ("levels", "low", "high"))
         if bool(levels) == bool(low or high):
-            raise ArgumentError(f"{place}: a column needs either low and high, or levels separated by |")
+            raise ArgumentError(f"{place}: fill in either both 'low' and 'high', or 'levels' separated by |")
         declared = _levels(levels.split("|"), place) if levels else _bounds(low, high, place)
         lines.append((cells["party"], cells["column"], declared))
     return lines

@@ -197,8 +197,8 @@ class Envelope:
         for name, shape in ENVELOPE_FIELDS.items():
             if not isinstance(plain[name], str) or not re.fullmatch(shape, plain[name]):
                 raise StorageError(
-                    f"the field {name!r} of the message, which is needed for signatures, is missing or "
-                    "invalid"
+                    f"the field {name!r} of the message is missing or invalid, so its signature cannot be "
+                    "checked; install the same version of privinf at the server and all sites"
                 )
         heads = heads_in(fields)
         if len(heads) > MOST_HEADS + 1:

@@ -101,9 +101,11 @@ class Query:
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
-            raise ArgumentError("op must be a string, the name of the statistic that the query requests")
+            raise ArgumentError(
+                "op= must be a non-empty string, the name of the statistic that the query requests"
+            )
         if not all(isinstance(text, str) for text in (self.design, self.session, self.reservation)):
-            raise ArgumentError("design, session and reservation of a query must be strings")
+            raise ArgumentError("design=, session= and reservation= of a query must be strings")
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
             raise ArgumentError("args and masking of a query must be mappings")
         lines = self.charges

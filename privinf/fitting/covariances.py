@@ -30,8 +30,8 @@ MIXED_ROWS = {
     )
 }
 DEPENDENT = (
-    "cov_type={!r} assumes independent rows, and several rows belong to one {!r}: pass "
-    "cov_type='cluster' for this release"
+    "cov_type={!r} assumes independent rows, but several rows have the same value of {!r}: "
+    "pass cov_type='cluster' for this release"
 )
 
 

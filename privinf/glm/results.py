@@ -59,7 +59,8 @@ FLOORED = (
     "intervals use that Hessian, and they can miss the true values of weakly identified coefficients."
 )
 NO_DISPERSION = (
-    "the fit is weighted, and the variance of a new count does not follow from its squared weighted scores"
+    "the fit uses weights, and its released dispersion, which is that of weighted scores, does not determine "
+    "the variance of a new count"
 )
 NO_MEANS = (
     "marginal effects need second moments of the columns, which this fit did not release: use the default "

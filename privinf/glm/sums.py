@@ -287,7 +287,7 @@ class Roles:
                 if family == "poisson"
                 else "add the logarithm of the exposure as a column of the table, and pass its name"
             )
-            raise SchemaError(f"{logged[0]}: offset() must be given the name of a column; {remedy}")
+            raise SchemaError(f"{logged[0]}: offset() needs the name of a column; {remedy}")
         if not offsets:
             return formula, self
         if len(offsets) > 1 or self.offset is not None:

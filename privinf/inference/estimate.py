@@ -350,7 +350,8 @@ def _checked_names(names: Sequence[str], p: int) -> tuple[str, ...]:
     if len(labels) != p:
         raise ArgumentError(f"names= must have {p} labels, one for each coefficient, got {len(labels)}")
     if len(set(labels)) != p:
-        raise ArgumentError(f"names= must not repeat a name: {', '.join(labels)}")
+        repeated = dict.fromkeys(repr(label) for label in labels if labels.count(label) > 1)
+        raise ArgumentError(f"names= must not repeat a name, but repeats {', '.join(repeated)}")
     return labels
 
 

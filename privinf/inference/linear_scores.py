@@ -205,8 +205,8 @@ def refuse_dependent_rows(units: Units) -> None:
     """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
     if units.count < units.n:
         raise NotAvailableError(
-            "the standard error without noise cannot be estimated: the noise is so large that this needs "
-            "independent rows, and rows of one unit are dependent"
+            "the standard error without noise cannot be estimated: with noise of this size, its estimate "
+            "assumes independent rows, but several rows belong to one unit"
         )
 
 

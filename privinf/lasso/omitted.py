@@ -142,7 +142,10 @@ BIAS = (
     "target's nodewise regression is below {:.2g}, it moves this target's interval by up to {:.2g} standard "
     "errors."
 )
-CORRELATIONS_NOT_TESTED = "Correlations of omitted columns with targets were not tested."
+CORRELATIONS_NOT_TESTED = (
+    "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "
+    "test the correlations of omitted columns with targets."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

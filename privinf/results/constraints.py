@@ -144,7 +144,7 @@ def _parsed(restrictions: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     try:
         constraint = patsy.DesignInfo(names).linear_constraint(text)
     except (patsy.PatsyError, ValueError, TypeError, IndexError) as problem:
-        reason = str(problem).partition("\n")[0]
+        reason = str(problem).partition("\n")[0].replace("a noun", "a coefficient or a number")
         raise ArgumentError(
             f"the restriction {shown(restrictions)} cannot be parsed ({reason}); the coefficients are "
             f"{', '.join(names)}"

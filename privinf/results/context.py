@@ -172,7 +172,10 @@ class Context:
         """Return the context itself if it fits the estimate, else raise ArgumentError."""
         p = len(estimate.params)
         if self.design is not None and self.reported != estimate.names:
-            raise ArgumentError("the columns of the design differ from the coefficients of the estimate")
+            raise ArgumentError(
+                "the columns of the design differ from the coefficients of the estimate: pass the design from "
+                "which the estimate was computed"
+            )
         if self.sampling_cov is not None and np.shape(self.sampling_cov) != (p, p):
             raise ArgumentError(f"sampling_cov must have shape {(p, p)}, got {np.shape(self.sampling_cov)}")
         if self.point is not None and np.shape(self.point) != (p,):

@@ -314,7 +314,10 @@ NO_LIKELIHOOD = (
     "wald_test or score_test"
 )
 ONE_RECORD = "it would show the influence of single records, which the noise protects"
-OTHER_COVARIANCE = "the covariance is released with the fit. For another type, fit again with cov_type="
+OTHER_COVARIANCE = (
+    "the fit released only the covariance that result.cov_type names. For another type, fit again with "
+    "cov_type="
+)
 NO_ROWS_HERE = "a result holds no rows to remove; save(records=False) leaves out the release"
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"

@@ -218,7 +218,7 @@ class ScoreTests:
         null = np.zeros(len(names)) if beta0 is None else check_array(beta0, "beta0", ndim=1)
         if null.shape != (len(names),):
             raise ArgumentError(
-                f"beta0 must contain {len(names)} values, one for each coefficient ({', '.join(names)})"
+                f"beta0= must contain {len(names)} values, one for each coefficient ({', '.join(names)})"
             )
         return self.restricted_test(Constraints(np.eye(len(names)), null, names))
 
@@ -315,7 +315,7 @@ def _private_slopes(beta0: Any, design: Design) -> Floats:
     values = check_array(beta0, "beta0", ndim=1)
     if values.shape != (len(names),):
         raise ArgumentError(
-            f"beta0 must contain {len(names)} values, one for each private column "
+            f"beta0= must contain {len(names)} values, one for each private column "
             f"({', '.join(names)}), got {len(values)}"
         )
     return values

@@ -232,7 +232,7 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
             _refuse_listed_bounds(value)
             return Factor(tuple(value))
         raise SchemaError(
-            "the declaration must be bounds (a tuple (low, high)), a list of levels, or a Numeric or Factor"
+            "its declaration must be a tuple of bounds (low, high), a list of levels, or a Numeric or Factor"
         )
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None
@@ -286,7 +286,7 @@ def finite_number(value: object, name: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise SchemaError(f"{name} must be finite")
+        raise SchemaError(f"{name} must be a finite number")
     return number + 0.0  # no negative zero: it would change the digest
 
 

@@ -179,8 +179,7 @@ def _parsed(formula: str) -> tuple[str, list[Any]]:
         raise SchemaError(f"formula must be a string, got {type(formula).__name__}")
     if "`" in formula:
         raise SchemaError(
-            f"formula {shown(formula)}: backticks are not supported; write Q('x y') for a column "
-            "whose name is not a Python identifier"
+            f"formula {shown(formula)}: backticks are not supported; write Q('x y') instead of `x y`"
         )
     if "|" in formula and len(parted(formula)) > 1:
         raise SchemaError(f"formula {shown(formula)}: {EFFECTS}")

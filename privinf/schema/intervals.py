@@ -55,7 +55,8 @@ class Interval:
             )
         if self.low > self.high:
             raise SchemaError(
-                f"the lower bound {self.low:g} of the expression exceeds its upper bound {self.high:g}"
+                f"the lower bound {self.low:g} of the expression exceeds its upper bound {self.high:g}: "
+                "exchange them"
             )
 
     @property

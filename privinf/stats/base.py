@@ -52,7 +52,7 @@ MOSTLY_AT_BOUND = (
     "width of the bounds). Clipping values beyond the bounds changes the mean: if there are such values, "
     "declare wider bounds"
 )
-NOT_A_SHARE = "column {!r} is not declared with two values: declare the bounds (0, 1), or two levels"
+NOT_A_SHARE = "column {!r} is not declared with two values: declare it with bounds (0, 1), or with two levels"
 NO_BOUNDS = (
     "{!r} has no public bounds: pass bounds= (levels= for groups), or names of columns with data= and schema="
 )

@@ -68,8 +68,8 @@ def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):
         raise StorageError(
-            f"the text, {subject}, was changed after it was written, because its checksum does not "
-            "match; use the original text"
+            f"the text is not {subject} as privinf wrote it, because its checksum does not match; use the "
+            "original text"
         )
     return content
 

@@ -299,12 +299,16 @@ def _parsed_array(content: bytes, name: str, path: Any) -> np.ndarray[Any, Any]:
         or match.end() != 10 + int.from_bytes(content[8:10], "little")
     ):
         raise StorageError(
-            f"{path} is damaged, or another program wrote it: its array {name!r} has an unknown format"
+            f"{path} is damaged, or another program wrote it: its array {name!r} has an unknown format; "
+            "use the original file"
         )
     dtype = np.dtype(match[1].decode())
     shape = tuple(int(length) for length in match[2].decode().split(",") if length.strip())
     if match.end() + math.prod(shape) * dtype.itemsize != len(content):
-        raise StorageError(f"{path}: array {name!r} does not have the size that its header declares")
+        raise StorageError(
+            f"{path} is damaged, because its array {name!r} does not have the size that the array's header "
+            "declares; use an intact copy"
+        )
     array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, content, match.end())
     if dtype.kind == "U":
         array.tolist()  # refuses characters that are none

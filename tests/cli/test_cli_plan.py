@@ -70,7 +70,7 @@ def test_columns_from_a_file(name, text, study):
         ("c.csv", "party,column,low,high\na,age,2,1\n", "line 2: bounds (2, 1) must be increasing"),
         ("c.csv", "party,column,low,high,levels\na,age,1,2,x|y\n", "either low and high, or levels"),
         ("c.csv", "party,column,low,high,levels\na,sex,,,f\n", "at least two levels"),
-        ("c.csv", "party,column,low,high\n,age,1,2\n", "the party or the column is missing"),
+        ("c.csv", "party,column,low,high\n,age,1,2\n", "fill in both the party and the column"),
         ("c.csv", "party,column,low,high\na,age,1,2\na,age,1,2\n", "declared twice"),
         ("c.csv", "party,column,low,high\na,age,1,2\nb,age,1,2\n", "belongs to party 'a' and to 'b'"),
         ("c.csv", "party,column\n", "the plan has no columns"),

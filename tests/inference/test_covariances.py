@@ -44,7 +44,7 @@ def test_clusters_need_a_unit_and_of_one_row_each_are_hc0():
     one, more = (pi.Schema(bounds, unit="id", max_rows=rows) for rows in (1, 3))
     assert requested_covariance("cluster", one) is COVARIANCES["HC0"]
     assert requested_covariance("cluster", more) is COVARIANCES["cluster"]
-    with pytest.raises(ArgumentError, match="several rows belong to one 'id'"):
+    with pytest.raises(ArgumentError, match="several rows have the same value of 'id'"):
         check_release_covariance(COVARIANCES["HC1"], "cluster", more)
     check_release_covariance(Covariance, "cluster", more)
 

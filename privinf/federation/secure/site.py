@@ -173,11 +173,13 @@ def check_terms(
     if terms.sigma == 0.0:
         return
     if not entry.secure and terms.seed is None:
-        raise ArgumentError("a secure sum with seeded noise (simulations only) must give its seed")
+        raise ArgumentError(
+            "a secure sum with seeded noise (simulations only) must state the seed of this noise"
+        )
     if entry.secure and not query.args.get("bits"):
         raise ArgumentError(
-            "the query of a secure sum must have the argument bits, the precision to which all "
-            "sites round their numbers"
+            "the query of a secure sum needs its argument 'bits', the precision to which all sites "
+            "round their numbers"
         )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
         raise ArgumentError(
