@@ -89,8 +89,8 @@ def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     for column, chosen in enumerate(members):
         if len(chosen) == 0 or len(set(chosen)) < len(chosen):
             raise ArgumentError(
-                f"members= must give, for target {column}, column indices without repeats, of which the first "
-                "is the index of the target itself"
+                f"members= must give, for target {column}, column indices without repeats, of which the "
+                "first is the index of the target itself"
             )
         first = np.zeros(len(chosen))
         first[0] = 1.0

@@ -181,7 +181,8 @@ class OpenColumns:
     def _check_size(self) -> None:
         if not 2 <= self.n <= MOST_ROWS:
             raise SchemaError(
-                f"a distribution function needs between 2 and 2**{MOST_ROWS.bit_length() - 1} rows, got {self.n:,}"
+                f"a distribution function needs between 2 and 2**{MOST_ROWS.bit_length() - 1} rows, "
+                f"got {self.n:,}"
             )
 
     def _count(self, edges: dict[str, Floats]) -> dict[str, Integers]:

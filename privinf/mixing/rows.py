@@ -177,8 +177,8 @@ def ones_means(
     row = check_array(ones_row, "ones_row", ndim=1)
     if row.shape != (p,) or ones_response is None:
         raise ArgumentError(
-            f"ones_row= must have {p} entries, the noisy sums of all columns, the constant included; "
-            "ones_response=, the noisy sum of the response, must be passed too"
+            "ones_row= (noisy sums of all columns, the constant included) must have one entry for each "
+            "column; ones_response=, the noisy sum of the response, must be passed too"
         )
     weight = float(row[constant])
     if not weight > 0.0:

@@ -173,8 +173,8 @@ class Context:
         p = len(estimate.params)
         if self.design is not None and self.reported != estimate.names:
             raise ArgumentError(
-                "the columns of the design differ from the coefficients of the estimate: pass the design from "
-                "which the estimate was computed"
+                "the columns of the design differ from the coefficients of the estimate: pass the design "
+                "from which the estimate was computed"
             )
         if self.sampling_cov is not None and np.shape(self.sampling_cov) != (p, p):
             raise ArgumentError(f"sampling_cov must have shape {(p, p)}, got {np.shape(self.sampling_cov)}")

@@ -68,7 +68,11 @@ def test_columns_from_a_file(name, text, study):
         ("c.csv", "party,name,low,high\na,age,1,2\n", "must be the header"),
         ("c.csv", "party,column,low,high\na,age,1,\n", "line 2: the bounds low and high must be numbers"),
         ("c.csv", "party,column,low,high\na,age,2,1\n", "line 2: bounds (2, 1) must be increasing"),
-        ("c.csv", "party,column,low,high,levels\na,age,1,2,x|y\n", "either low and high, or levels"),
+        (
+            "c.csv",
+            "party,column,low,high,levels\na,age,1,2,x|y\n",
+            "either both 'low' and 'high', or 'levels'",
+        ),
         ("c.csv", "party,column,low,high,levels\na,sex,,,f\n", "at least two levels"),
         ("c.csv", "party,column,low,high\n,age,1,2\n", "fill in both the party and the column"),
         ("c.csv", "party,column,low,high\na,age,1,2\na,age,1,2\n", "declared twice"),

@@ -266,7 +266,8 @@ class SparseResults(Results):
         """
         if self.family == "binomial":
             raise NotAvailableError(
-                "a logistic fit releases no residual scale, because the mean of a 0/1 response determines its variance"
+                "a logistic fit releases no residual scale, because the mean of a 0/1 response determines "
+                "its variance"
             )
         return float(self._sparse["scale"])
 
