@@ -82,9 +82,8 @@ Trust = Literal["central", "server", "secure-sum", "local"]
 SklearnModel = Literal["ols", "moments", "poisson"]
 ReportSubject = Literal["fit", "earlier release", "release", "party", "ledger"]
 Which = Literal["mean", "linear"]
-# Trust model in a ledger line: whom a model trusts, or that each party protects its own release;
-# "distributed" is what older lines call a secure sum.
-TrustModel = Literal["central", "server", "secure-sum", "local", "per-party", "distributed"]
+# Trust model in a ledger line: whom a model trusts, or that each party protects its own release.
+TrustModel = Literal["central", "server", "secure-sum", "local", "per-party"]
 
 
 class SpendingWords(TypedDict, total=False):

@@ -265,9 +265,9 @@ class Assumptions:
     PUBLIC_COORDINATE: Final = "which coordinate a machine is asked about does not depend on data"
 
 
-# What version 0.1 wrote as trust on lines of servers and of secure sums: digests of questions keep it.
+# Words of digests of queries for the trust of a ledger line.
 TRUST_IN_DIGESTS: Final[Mapping[str, str]] = {"server": "central", "secure-sum": "distributed"}
-# Assumptions that version 0.1 did not write: digests of questions leave them out.
+# Assumptions that digests of queries leave out.
 ASSUMED_LATER: Final = (Assumptions.PUBLIC_SITES, Assumptions.PUBLIC_PLACES)
 
 

@@ -100,7 +100,7 @@ class LedgerEntry:
     relation : {"replace-one", "metric", "zero-out"}
         The neighboring relation of the guarantee. n is public throughout, so add/remove is refused; under
         "zero-out" a unit is replaced by one that contributes nothing, a weaker guarantee (`check_joined`).
-    trust : {"central", "server", "secure-sum", "local", "per-party", "distributed"}
+    trust : {"central", "server", "secure-sum", "local", "per-party"}
         Who sees the rows.
     loss : Loss
         Privacy loss of the release.

@@ -44,7 +44,7 @@ class LedgerFile(Ledger):
     ------
     StorageError
         There is no ledger at `path` and no budget for a new one, its folder is missing, or the file is
-        damaged, not a ledger, one with another limit or of version 1 (``privinf ledger upgrade``); it was
+        damaged, not a ledger, one with another limit or of version 1; it was
         cut, put back to an older copy, replaced, moved (``privinf ledger anchor``) or has a second name.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.

@@ -158,7 +158,8 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
     old = f'"{kind}"'.encode() in content[:400] and b'"version": 1' in content[:400]
     if old:
         raise StorageError(
-            f"the ledger {path} has the old format 1; convert it once with 'privinf ledger upgrade {path}'"
+            f"the ledger {path} has version 1, which this version of privinf does not read; create a new "
+            "ledger with 'privinf ledger create', and lower its limit by what the old releases spent"
         )
     raise StorageError(
         f"the ledger {path} is damaged, or is not a privinf ledger of the expected kind (with "

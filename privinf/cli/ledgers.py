@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from filelock import FileLock, Timeout
 
 from privinf.accounting import Budget, Ledger, PrivacyReport, compose
 from privinf.accounting.budget import DEFAULT_DELTA
 from privinf.accounting.chains import record_anchor
 from privinf.accounting.entries import stamp_of
 from privinf.accounting.files import LedgerFile
-from privinf.accounting.journal import CHAINED_VERSION, Anchor, Head, encoded
+from privinf.accounting.journal import Anchor
 from privinf.accounting.ledger import FORMAT as CURATOR
-from privinf.accounting.ledger import read_account
 from privinf.accounting.released import appended
 from privinf.cli.outputs import DELTA_HELP, FILE, NEW_FILE, check_free, json_option, say
-from privinf.errors import ArgumentError, StorageError
+from privinf.errors import ArgumentError
 from privinf.federation import SiteLedger
 from privinf.federation.envelope import Analyst
 from privinf.federation.sessions import Journal
 from privinf.federation.site_ledger import FORMAT, read_pins, read_site_ledger
-from privinf.secret_files import FORBIDDEN, check_folder, open_secret, own_path
-from privinf.storage.checksummed import parse_json, read_bytes, read_text, written_whole
+from privinf.secret_files import own_path
+from privinf.storage.checksummed import read_bytes
 from privinf.wire import readable
 
 anchor_option = click.option(
@@ -294,154 +288,9 @@ def anchor_command(path: Path, anchor: Path | None, as_json: bool) -> None:
     )
 
 
-@ledger_group.command("upgrade")
-@click.argument("path", type=FILE)
-@anchor_option
-@json_option
-def upgrade_command(path: Path, anchor: Path | None, as_json: bool) -> None:
-    """Upgrade a ledger from version 1 to version 2, which detects replacement by an older copy.
-
-    All charges are kept. The old file is kept in the same folder, under a name that ends in .version-1. Both
-    files become readable by their owner only (mode 0600). If the ledger already has version 2, only its
-    mode is changed.
-
-    \b
-    Example: privinf ledger upgrade north.ledger
-    """  # noqa: D301
-    place = own_path(path)
-    old_file = upgraded(place, Anchor.for_journal(place, anchor))
-    facts = {
-        "ledger": str(path),
-        "version": CHAINED_VERSION,
-        "kept": None if old_file is None else str(old_file),
-    }
-    outcome = (
-        "from now on, only its owner can read it"
-        if old_file is None
-        else f"the old file was saved as {old_file}"
-    )
-    say(facts, as_json, f"the ledger {path} has version 2; {outcome}")
-
-
-def _tightened(path: Path) -> bool:
-    """Restrict a ledger to its owner (mode 0600); return whether others could read it."""
-    handle = open_secret(path, "a ledger", "ledger")
-    try:
-        open_to_others = bool(os.fstat(handle).st_mode & FORBIDDEN["key"])
-        if open_to_others:
-            os.fchmod(handle, 0o600)
-        return open_to_others
-    finally:
-        os.close(handle)
-
-
-def upgraded(path: Path, anchor: Anchor) -> Path | None:
-    """Upgrade a ledger of version 1, and return where the old file is; None if others could only read it.
-
-    Raises
-    ------
-    StorageError
-        It is open elsewhere or damaged; it is not a ledger of version 1, and only its owner could read it.
-    """
-    check_folder(path.parent, "a ledger")
-    try:
-        with FileLock(f"{path}.lock", timeout=0):
-            _end_stopped_upgrade(path)
-            if f'"version": {CHAINED_VERSION}'.encode() in _beginning(path):
-                if _tightened(path):
-                    return None
-                raise StorageError(f"the ledger {path} already has version 2 and needs no upgrade")
-            kind, read_lines = (FORMAT, _old_lines) if _is_site(path) else (CURATOR, _old_account)
-            header, *lines = read_lines(path)
-            if (header.get("format"), header.get("version")) != (kind, 1):
-                raise StorageError(f"{path} is not a ledger of version 1, so it cannot be upgraded")
-            first = {name: header.get(name) for name in ("id", "name", "budget")}
-            return written_anew(path, kind, anchor, first, lines)
-    except Timeout:
-        raise StorageError(f"another process is using the ledger {path}; stop that process first") from None
-
-
-def written_anew(
-    path: Path, kind: str, anchor: Anchor, header: Mapping[str, Any], lines: list[dict[str, Any]]
-) -> Path:
-    """Put a journal of these lines in the place of a file, which is kept under a name of its own.
-
-    Returns that name. Raises StorageError if it cannot be done; the file is in its place then.
-    """
-    old_file = _path_of_old_file(path)
-    first = {"format": kind, "version": CHAINED_VERSION, "secret": secrets.token_hex(32), **header}
-    content = b""
-    tag = ""
-    for line in (first, *lines):
-        written, tag = encoded(first["secret"], tag, line)
-        content += written
-    try:
-        if os.path.lexists(old_file):
-            raise StorageError(
-                f"the backup file {old_file} already exists, but it is not a copy of this ledger; move "
-                "it to another folder first"
-            )
-        os.link(path, old_file)
-        anchor.record(first["id"], Head(1 + len(lines), tag))
-        with written_whole(path, private=True, lasting=True) as stream:
-            stream.write(content)
-        _tightened(old_file)
-    except OSError as problem:
-        if isinstance(problem, StorageError):
-            raise
-        raise StorageError(f"the ledger {path} cannot be upgraded ({problem.strerror})") from None
-    return old_file
-
-
-def _old_account(path: Path) -> list[dict[str, Any]]:
-    """Return the lines that a file of version 1, one JSON object, becomes."""
-    account = read_account(read_text(path, "a ledger", secret="ledger"))
-    record = account.to_dict()
-    return [record, {"charge": record["entries"]}] if record["entries"] else [record]
-
-
-def _path_of_old_file(path: Path) -> Path:
-    """Return the name under which an upgrade keeps the old file."""
-    return path.with_name(f"{path.name}.version-1")
-
-
-def _end_stopped_upgrade(path: Path) -> None:
-    """Remove the second name of a ledger whose upgrade was stopped after it had made it."""
-    with suppress(FileNotFoundError):
-        if os.path.samestat(os.lstat(path), os.lstat(_path_of_old_file(path))):
-            _path_of_old_file(path).unlink()
-
-
 def _beginning(path: Path) -> bytes:
     return read_bytes(path, "a ledger", most=None, secret="ledger")[:400]
 
 
 def _is_site(path: Path) -> bool:
     return f'"{FORMAT}"'.encode() in _beginning(path)
-
-
-def _old_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file of version 1; a torn last line is left out."""
-    content = read_bytes(path, "a site's ledger", most=None, secret="ledger")
-    complete = content[: content.rfind(b"\n") + 1]
-    torn = content[content.rfind(b"\n") + 1 :]
-    lines = [_old_line(line) for line in complete.split(b"\n")[:-1]]
-    # A line that is whole but for the byte that ends it was not torn: its end was changed.
-    if not lines or any(line is None for line in lines) or _old_line(torn[:-1]) is not None:
-        raise StorageError(
-            f"the ledger {path} is damaged, or is not a site's ledger of version 1; restore it from "
-            "a copy of its latest state"
-        )
-    return [line for line in lines if line is not None]
-
-
-def _old_line(text: bytes) -> dict[str, Any] | None:
-    """Return the record of a line, None if it is invalid or does not match its checksum."""
-    seal, _, content = text.decode(errors="replace").partition(" ")
-    if seal != hashlib.sha256(content.encode()).hexdigest()[:16]:
-        return None
-    try:
-        line = parse_json(content, "a line")
-    except StorageError:
-        return None
-    return line if isinstance(line, dict) else None

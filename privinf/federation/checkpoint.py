@@ -18,7 +18,7 @@ from privinf.accounting import Ledger, LedgerEntry, Loss
 from privinf.accounting.scopes import total_of
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
-from privinf.federation.noise_memory import NoiseFile, query_digests
+from privinf.federation.noise_memory import NoiseFile, digest_in_folder
 from privinf.federation.rounds import PlannedQuery
 from privinf.schema import Design
 from privinf.secret_files import check_folder
@@ -39,7 +39,10 @@ CHARGES_STAND = (
     "Charges made so far are kept; when {} can be written again, repeat the call to resume without paying "
     "again"
 )
-OTHER_FIT = "{} belongs to another fit; use a separate checkpoint folder for each fit"
+OTHER_FIT = (
+    "{} belongs to another fit, or to a version that plans this fit differently; use a separate checkpoint "
+    "folder for each fit"
+)
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
 
@@ -148,16 +151,21 @@ class FitFolder:
     def reservation(self) -> tuple[str, int]:
         """Return the name of the fit's reservation, and which run of it this is, from 0; it is counted.
 
-        The name is empty where an earlier version began the fit, and reserved nothing.
+        Raises StorageError if the fit has releases and no reservation.
         """
         if self.has(RESERVATION):
             header, _ = self.read_file(RESERVATION)
             name = str(header["name"])
             run = check_count(header["run"], "run", least=0) + 1
+        elif self._lines:
+            raise StorageError(
+                f"the file {self.path / RESERVATION} is missing, or a version of privinf that this one does "
+                "not read began the fit; restore the file, or start the fit again in an empty folder"
+            )
         else:
-            name, run = ("", 0) if self._lines else (str(uuid4()), 0)
-        if name:
-            self.write(RESERVATION, {"name": name, "run": run}, {})
+            name = str(uuid4())
+            run = 0
+        self.write(RESERVATION, {"name": name, "run": run}, {})
         return name, run
 
     def _reserved_before(self) -> dict[str, Any] | None:
@@ -261,9 +269,9 @@ class CheckpointedServer:
         self._server.give_back(self._position + 1)
 
     def _reserve(self) -> None:
-        """Reserve once in this run; a folder of an earlier version, that goes on, does without."""
+        """Reserve once in this run."""
         name, run = self._folder.reservation()
-        if name and self._price:
+        if self._price:
             self._position = 2 * run + 1
             self._server.reserve(self._price, name, self._position)
         self._price = ()
@@ -272,23 +280,23 @@ class CheckpointedServer:
         """Return a release, from the folder if it is there; as for the server."""
         name, under_way = (f"{self._query_count:05d}{kind}.npz" for kind in ("", "-asked"))
         self._query_count += 1
-        digests = query_digests(
+        digest = digest_in_folder(
             Query(op, args=args),
             Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms),
         )
         if self._folder.has(name):
             self._server.skip()
-            return self._stored_release(name, digests, self._server.shape(op, args))
+            return self._stored_release(name, digest, self._server.shape(op, args))
         with self._lasting():
             self._reserve()
             if self._folder.has(under_way):
-                planned = _planned(self._folder, under_way, digests)
+                planned = _planned(self._folder, under_way, digest)
             else:
                 planned = self._server.planned(op, args, label=label, mu=mu)
-                _write_plan(self._folder, under_way, digests, planned)
+                _write_plan(self._folder, under_way, digest, planned)
             noisy = self._server.release(planned)
             self.entries += noisy.entries
-            _write_release(self._folder, name, digests, noisy)
+            _write_release(self._folder, name, digest, noisy)
             (self._folder.path / under_way).unlink()
         return noisy
 
@@ -309,8 +317,8 @@ class CheckpointedServer:
         """Return a symmetric release, from the folder if it is there; as for the server."""
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
-    def _stored_release(self, name: str, digests: tuple[str, str], shape: tuple[int, ...]) -> NoisySum:
-        header, arrays = _of_query(self._folder, name, digests)
+    def _stored_release(self, name: str, digest: str, shape: tuple[int, ...]) -> NoisySum:
+        header, arrays = _of_query(self._folder, name, digest)
         entries = _lines_of(self._folder.path / name, header)
         noisy = _released(header, arrays, entries, shape)
         for entry in entries:
@@ -343,9 +351,9 @@ def _released(
     )
 
 
-def _write_release(folder: FitFolder, name: str, digests: tuple[str, str], released: NoisySum) -> None:
+def _write_release(folder: FitFolder, name: str, digest: str, released: NoisySum) -> None:
     header = {
-        "question": digests[0],
+        "question": digest,
         "rows": released.rows,
         "sites": list(released.sites),
         "scale": released.scale,
@@ -355,10 +363,10 @@ def _write_release(folder: FitFolder, name: str, digests: tuple[str, str], relea
     folder.write(name, header, {"values": released.values})
 
 
-def _write_plan(folder: FitFolder, name: str, digests: tuple[str, str], planned: PlannedQuery) -> None:
+def _write_plan(folder: FitFolder, name: str, digest: str, planned: PlannedQuery) -> None:
     text, arrays = planned.query.pack()
     header = {
-        "question": digests[0],
+        "question": digest,
         "query": text,
         "asked": list(planned.sites),
         "scale": planned.scale,
@@ -368,8 +376,8 @@ def _write_plan(folder: FitFolder, name: str, digests: tuple[str, str], planned:
     folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 
-def _planned(folder: FitFolder, name: str, digests: tuple[str, str]) -> PlannedQuery:
-    header, arrays = _of_query(folder, name, digests)
+def _planned(folder: FitFolder, name: str, digest: str) -> PlannedQuery:
+    header, arrays = _of_query(folder, name, digest)
     try:
         return _unpacked(header, arrays)
     except PrivinfError:
@@ -384,12 +392,10 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Planne
     return PlannedQuery(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 
-def _of_query(
-    folder: FitFolder, name: str, digests: tuple[str, str]
-) -> tuple[dict[str, Any], dict[str, Floats]]:
+def _of_query(folder: FitFolder, name: str, digest: str) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Return a file's header and arrays if they belong to this query."""
     header, arrays = folder.read_file(name)
-    if header.get("question") not in digests:
+    if header.get("question") != digest:
         raise StorageError(OTHER_FIT.format(folder.path / name))
     return header, arrays
 

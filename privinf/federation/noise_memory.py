@@ -31,12 +31,12 @@ KEY_FILE_VERSION = 1  # of the file of a noise key
 NOISE_KEY = "a noise key"
 
 
-def query_digests(query: Query, words: str) -> tuple[str, str]:
-    """Return the digests of a query in a fit's folder: with six digits, and with all bits.
+def digest_in_folder(query: Query, words: str) -> str:
+    """Return the digest of a query in a fit's folder, of its arguments in six digits.
 
     The linear algebra of the resuming machine can give other last bits in results of earlier
     releases; all else that distinguishes fits, design and settings, is in the folder's own digest, to the bit
-    (`fit_digest`). Folders of earlier versions have the second.
+    (`fit_digest`).
 
     Parameters
     ----------
@@ -49,11 +49,8 @@ def query_digests(query: Query, words: str) -> tuple[str, str]:
     **Privacy.** Of public queries; stored answers are read back and never computed again.
     """
     rounded = {name: in_digits(value) for name, value in query.args.items()}
-    first, second = (
-        hashlib.sha256(Places.KNOWN_AS.format(digest=version.digest, words=words).encode()).hexdigest()
-        for version in (Query(query.op, args=rounded), query)
-    )
-    return first, second
+    digest = Query(query.op, args=rounded).digest
+    return hashlib.sha256(Places.KNOWN_AS.format(digest=digest, words=words).encode()).hexdigest()
 
 
 class NoiseMemory:

@@ -53,7 +53,7 @@ class SiteLedger(Ledger):
     ------
     StorageError
         Another process (or another object of this one) has the ledger open, by any name; the file is
-        damaged, cut, an older copy, another ledger, gone or of version 1 (``privinf ledger upgrade``), has
+        damaged, cut, an older copy, another ledger, gone or of version 1, has
         no anchor (``privinf ledger anchor``), or has another limit; its folder is missing.
 
     Notes

@@ -55,8 +55,8 @@ def checksummed_json(record: Mapping[str, Any], *, indent: int | None = None) ->
 def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict[str, Any]:
     """Return a record that was read without its checksum, once that is right.
 
-    A record without a checksum passes: it was written by an earlier version of the package. One that has
-    other fields does not: a checksum whose name is damaged is none.
+    A record without a checksum passes, because people who edit a text by hand delete its checksum. A record
+    with other fields does not pass, so a checksum whose name is damaged is an error.
 
     Raises StorageError if it is not a JSON object with these fields, or its checksum does not match.
     """

@@ -408,7 +408,7 @@ def test_damaged_files_give_a_clear_error(damage, make_entry):
     ledger = Ledger(Budget(mu=1.0))
     ledger.spend(make_entry())
     record = json.loads(ledger.to_json())
-    del record["sha256"]  # by somebody who can write a checksum, or a text of an earlier version
+    del record["sha256"]  # by somebody who can write a checksum
     del ledger
     gc.collect()
     if damage == "format":

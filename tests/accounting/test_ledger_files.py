@@ -16,8 +16,6 @@ from support.disks import small_files
 
 from privinf.accounting import Budget, GaussianLoss, Ledger
 from privinf.accounting.files import LedgerFile
-from privinf.accounting.journal import Anchor
-from privinf.cli.ledgers import upgraded
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.mechanisms.gaussian import Spending
 
@@ -195,19 +193,13 @@ def test_an_older_copy_is_refused_and_by_a_living_process_even_with_its_anchor(p
         LedgerFile(tmp_path / "place" / "moved")
 
 
-def test_a_ledger_of_version_1_is_upgraded_once(path, make_entry):
+def test_a_ledger_of_version_1_is_refused(path, make_entry):
     former = Ledger(LIMIT, name="patient")
     former.spend(make_entry(GaussianLoss(0.6)))
     path.write_text(former.to_json())
-    with pytest.raises(StorageError, match="privinf ledger upgrade"):
+    with pytest.raises(StorageError, match=r"has version 1.*privinf ledger create.*lower its limit"):
         LedgerFile(path)
-    kept = upgraded(path, Anchor.for_journal(path.resolve()))
-    assert kept.read_text() == former.to_json()
-    ledger = LedgerFile(path, LIMIT)
-    assert (ledger.entries, ledger.name) == (former.entries, "patient")
-    ledger.spend(make_entry(GaussianLoss(0.8)))
-    with pytest.raises(BudgetExceededError):
-        LedgerFile(path).spend(make_entry(GaussianLoss(0.1)))
+    assert path.read_text() == former.to_json()
 
 
 def test_pickles_copies_and_texts_are_doors_to_the_file(path, make_entry):
@@ -265,8 +257,6 @@ import sys, time
 from pathlib import Path
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry
 from privinf.accounting.files import LedgerFile
-from privinf.accounting.journal import Anchor
-from privinf.cli.ledgers import upgraded
 from privinf.errors import BudgetExceededError
 folder, me = Path(sys.argv[1]), sys.argv[2]
 ledger = LedgerFile(folder / "clinic.ledger", Budget(mu=1.0))

@@ -2,9 +2,9 @@
 
     PYTHONPATH=TREE:TREE/benchmarks python tests/architecture/make_saved.py ARCHIVE "WHAT MADE IT"
 
-`saved.tar.xz` was made by version 0.1.0 at commit 32e4d2d, by an earlier form of this script without schemas
-and stopped fits; `saved_2.tar.xz` by the commit that its `told.json` names. Rows, keys and passwords are made
-up. `test_saved` reads the files with the code of its own tree; what they must say is in `told.json`.
+`saved.tar.xz` was made by commit 6e70edc, whose files are the oldest that must stay readable, without
+"coefficients_alone"; `saved_2.tar.xz` by the commit that its `told.json` names. Rows, keys and passwords are
+simulated. `test_saved` reads the files with the code of its own tree; what they must say is in `told.json`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import pandas as pd
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.accounting.journal import Anchor, Head
-from privinf.cli.ledgers import upgraded
 from privinf.errors import PrivinfError
 from privinf.federation import IdentityKey, InProcessFederation, Roster, Site, SiteLedger, SitePolicy
 from privinf.mechanisms import Rows
@@ -106,11 +105,9 @@ def ledgers_say(folder: Path) -> dict[str, Any]:
 
 
 def _readied(folder: Path, name: str, path: Path | None = None) -> None:
-    """Ready a ledger of an archive: upgraded where it is of the first version, else with its anchor."""
+    """Ready a ledger of an archive: with its anchor."""
     place = (folder / name).resolve()
-    if b'"version": 1' in place.read_bytes()[:300]:
-        upgraded(place, Anchor.for_journal(place, path))
-    elif not Anchor.for_journal(place, path).path.exists():
+    if not Anchor.for_journal(place, path).path.exists():
         restore_anchor(folder, name, path)
 
 

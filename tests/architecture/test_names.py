@@ -53,7 +53,7 @@ REPLACED = {
     "CheckingEnds": "ReplyVerifier",
     "Remembering": "ReplayMemory",
     "SiteEnd": "SiteEnvelope",
-    "known_as": "query_digests",
+    "known_as": "digest_in_folder",
     "PickRelease": "SelectionRelease",
     "BLOCK_LOOKS": "BLOCK_SCALE_SHARE",
     "POOLED_LOOKS": "POOLED_SCALE_SHARE",

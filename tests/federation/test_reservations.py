@@ -15,7 +15,7 @@ from signed_sites import ANALYST, ROSTER, SCORE, World, asked, charged
 import privinf as pi
 from privinf.accounting import Budget, ConcentratedLoss, GaussianLoss, Ledger, LedgerEntry
 from privinf.cli import main
-from privinf.errors import AlignmentError, BudgetExceededError
+from privinf.errors import AlignmentError, BudgetExceededError, StorageError
 from privinf.federation import (
     IdentityKey,
     InProcessFederation,
@@ -548,15 +548,16 @@ def seal_of(key):
     return NoiseFile(key).key.seal() if key.exists() else None
 
 
-def test_a_folder_of_an_earlier_version_goes_on_without_a_reservation(tmp_path):
+def test_a_folder_without_its_reservation_is_refused(tmp_path):
     sites = sites_of(THREE, ledgers={name: Ledger(MU) for name in THREE})
     killed_fit(sites, after=2, checkpoint=tmp_path / "fit")
-    for site in sites.values():
-        site.journal.free(site.journal.reservations[0])
     (tmp_path / "fit" / "reservation.npz").unlink()
     federation = Rival(sites, mu=1e9)
-    model_of(federation, "secure-sum").fit(**{**LEVEL, "rng": None}, checkpoint=tmp_path / "fit")
+    spent = [len(site.ledger) for site in sites.values()]
+    with pytest.raises(StorageError, match=r"reservation\.npz is missing.*start the fit again"):
+        model_of(federation, "secure-sum").fit(**{**LEVEL, "rng": None}, checkpoint=tmp_path / "fit")
     assert "reserve" not in federation.ops
+    assert [len(site.ledger) for site in sites.values()] == spent
 
 
 # ---- budgets of analysts

@@ -253,8 +253,8 @@ def test_releases_are_what_their_kind_says(kinds, tmp_path):
             pi.load_release(path)
 
 
-def test_files_of_the_last_version_are_read(kinds, tmp_path):
-    """Plans, rosters, ledgers and keys had no checksum."""
+def test_texts_whose_checksum_was_deleted_are_read(kinds, tmp_path):
+    """People who edit a plan, a roster or a ledger's text by hand delete its checksum; a key has one."""
     for name in ("plan", "roster", "ledger text"):
         kind = kinds[name]
         record = json.loads(kind.content)
@@ -268,7 +268,7 @@ def test_files_of_the_last_version_are_read(kinds, tmp_path):
     edited = by_hand.replace('"high": 250.0', '"high": 260.0')
     assert pi.MixingPlan.from_json(edited).party("lab").schema["glucose"].high == 260.0
     key = kinds["identity key"]
-    assert judge(key, Damage("as it was", key.content[:65]), tmp_path).outcome == "same"
+    assert judge(key, Damage("no checksum", key.content[:65]), tmp_path).outcome == "refused"
 
 
 def test_nothing_reads_pickles():

@@ -64,8 +64,7 @@ class IdentityKey:
     **Privacy.** Its owner can remove the masks of all sums that the site ever sent, and sign in the
     owner's name: protect its file as you protect the rows. Not shown and not pickled.
 
-    The Ed25519 secret is derived from the secret by HKDF-SHA256, so that a file of an earlier version has
-    both.
+    The Ed25519 secret is derived from the secret by HKDF-SHA256.
 
     Examples
     --------
@@ -230,8 +229,7 @@ class IdentityKey:
         Parameters
         ----------
         content : bytes
-            Content of the file that `save` wrote. A file of an earlier version has no second line, the
-            checksum.
+            Content of the file that `save` wrote: the secret and its checksum, a line each.
 
         Returns
         -------
@@ -249,9 +247,14 @@ class IdentityKey:
 
         Examples
         --------
+        >>> import tempfile
+        >>> from pathlib import Path
         >>> from privinf.federation import IdentityKey
-        >>> content = b"11" * 32
-        >>> IdentityKey.from_bytes(content).public == IdentityKey(bytes([0x11]) * 32).public
+        >>> key = IdentityKey()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     key.save(f"{folder}/north.key")
+        ...     mounted = IdentityKey.from_bytes(Path(folder, "north.key").read_bytes())
+        >>> mounted.public == key.public
         True
         """
         if not isinstance(content, bytes):
@@ -260,12 +263,17 @@ class IdentityKey:
 
     @classmethod
     def _parsed(cls, content: bytes, place: str) -> IdentityKey:
-        """Return the key in the content of a file; a file of an earlier version has no checksum."""
+        """Return the key in the content of a file."""
         lines = content.decode("ascii", errors="replace").splitlines()
         if len(lines) not in (1, 2) or len(lines[0]) != 2 * SITE_KEY_BYTES or not _is_hex(lines[0]):
             raise StorageError(f"{place} is not the key file of a site or an analyst")
+        if len(lines) == 1:
+            raise StorageError(
+                f"{place} has no checksum in a second line, so it is incomplete, or of a version that this "
+                "one does not read; use the original file, or make a new key with 'privinf site key'"
+            )
         secret = bytes.fromhex(lines[0])
-        if len(lines) == 2 and lines[1] != _seal(secret):
+        if lines[1] != _seal(secret):
             raise StorageError(f"{place} is damaged, because the key does not match its checksum")
         return cls(secret)
 

@@ -291,6 +291,8 @@ class LassoResults(JointResults):
 
     def _check_settings(self) -> None:
         settings = self._settings
+        if not SparseSettings.__required_keys__ <= settings["sparse"].keys():
+            raise ArgumentError("the sparse fit of a result must have a constant and an intercept")
         texts = [settings["response"], settings.get("sight", {}).get("missed") or "", *self.selected]
         texts += [settings.get("marks", {}).get("warning", ""), settings.get("doubt", "")]
         texts += settings.get("hidden", [])

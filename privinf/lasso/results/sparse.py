@@ -43,15 +43,15 @@ NO_LEVEL_OF_ODDS = (
 
 
 class SparseSettings(TypedDict):
-    """The sparse fit in the user's units; files of version 0.1 lack the last three keys."""
+    """The sparse fit in the user's units."""
 
     columns: list[str]
     positions: list[int]
     values: list[float]
     scale: float
-    constant: NotRequired[str | None]
-    intercept: NotRequired[float]
-    centred: NotRequired[bool]
+    constant: str | None
+    intercept: float
+    centred: bool
 
 
 class LassoSettings(TypedDict):
@@ -101,7 +101,7 @@ class LassoPredictions(Predictions):
         if missing:
             first = ", ".join(map(repr, missing[:3]))
             return NOT_ALL.format(first + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""))
-        if sparse.get("centred", True):
+        if sparse["centred"]:
             return CENTRED
         robust = self.settings.get("target", "robust") == "robust"
         noise = self.inference.estimate.noise_cov
@@ -185,11 +185,6 @@ class SparseResults(Results):
         -------
         Series named ``sparse_mean``. The sparse fit was selected on the rows and has no intervals.
 
-        Raises
-        ------
-        NotAvailableError
-            The result was stored without what the columns were centered at.
-
         Notes
         -----
         Without a constant the fit centers columns and response at c and m, and predicts
@@ -198,8 +193,6 @@ class SparseResults(Results):
         **Privacy.** Post-processing.
         """
         sparse = self._sparse
-        if "intercept" not in sparse:
-            raise NotAvailableError("predict_sparse: this result was saved without its intercept; fit again")
         design = self._predictions.design if transform else None
         rows, index = prediction_rows(
             exog, tuple(sparse["columns"]), design, transform=transform, constant=sparse["constant"]
@@ -212,7 +205,7 @@ class SparseResults(Results):
         refused = super()._refused_methods()
         if self.family != "binomial" or self._estimate.cov is None:
             refused |= {"odds_ratios"}
-        return refused | {"predict_sparse"} if "intercept" not in self._sparse else refused
+        return refused
 
     @cached_property
     def _predictions(self) -> LassoPredictions:
