@@ -137,6 +137,8 @@ class OLS(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
+        argument is invalid. No message contains a value of a row.
 
     Notes
     -----
@@ -422,6 +424,8 @@ class Logit(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
+        argument is invalid. No message contains a value of a row.
 
     Notes
     -----
@@ -631,6 +635,8 @@ class Poisson(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
+        argument is invalid. No message contains a value of a row.
 
     Notes
     -----

@@ -209,6 +209,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
+        argument is invalid. No message contains a value of a row.
     NotAvailableError
         With `from_formula` and `from_release` for a label that the loss does not accept.
 

@@ -139,6 +139,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
+        argument is invalid. No message contains a value of a row.
 
     Notes
     -----

@@ -97,6 +97,7 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         Summary of statsmodels
+            It prints as text; `as_html` and `as_latex` give other formats.
         """
         options = SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         return summarize(self, options)
@@ -173,6 +174,7 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         str
+            The table as HTML text.
 
         Raises
         ------
@@ -256,6 +258,7 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         matplotlib Axes
+            The axes with the plot.
 
         Raises
         ------
@@ -337,6 +340,7 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         Results
+            The saved result.
 
         Raises
         ------

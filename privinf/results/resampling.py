@@ -119,6 +119,7 @@ class BootstrapResults:
         Returns
         -------
         xarray Dataset
+            Its variable `params` has the dimensions chain, draw and coefficient.
         """
         return draws_dataset(self.replicates.draws, self.names, distribution=f"{self.method} bootstrap")
 
@@ -347,6 +348,7 @@ class Resampling:
         Returns
         -------
         xarray Dataset
+            Its variable `params` has the dimensions chain, draw and coefficient.
         """
         distribution, values = self.inference.sampled(check_count(n, "n", least=2), as_generator(rng))
         attributes: dict[str, str | float] = {

@@ -71,6 +71,7 @@ class ScoreTests:
         Returns
         -------
         bool
+            True if the intervals take well below a second.
         """
         return True
 

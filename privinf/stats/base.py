@@ -339,6 +339,7 @@ class StatResult(PortableTest):
         Returns
         -------
         Summary of statsmodels
+            It prints as text; `as_html` and `as_latex` give other formats.
 
         Notes
         -----

@@ -178,6 +178,8 @@ def describe(
     Raises
     ------
     ArgumentError, SchemaError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column does not match its declaration, the request is not available for
+        these rows, or the ledger's limit does not allow the release.
 
     Notes
     -----

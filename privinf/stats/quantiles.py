@@ -248,6 +248,8 @@ def quantile(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column or its bounds do not match the declaration, the request is not
+        available for these rows, or the ledger's limit does not allow the release.
 
     Notes
     -----

@@ -70,6 +70,8 @@ class GaussianRows(PartyMechanism):
     Raises
     ------
     SchemaError, ArgumentError
+        A column does not match its declaration, or an argument is invalid. No message contains a value of a
+        row.
 
     Notes
     -----
@@ -199,6 +201,8 @@ class RandomMixing(PartyMechanism):
     Raises
     ------
     SchemaError, ArgumentError
+        A column does not match its declaration, or an argument is invalid. No message contains a value of a
+        row.
 
     Notes
     -----
@@ -340,6 +344,7 @@ class RandomMixing(PartyMechanism):
         SchemaError
             A column is missing or not as declared.
         BudgetExceededError
+            The ledger's limit does not allow the release.
         """
         options = SpendingOptions(
             epsilon=epsilon,
