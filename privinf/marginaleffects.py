@@ -78,7 +78,7 @@ def model_of(result: Results, rows: Table) -> Any:
     **Privacy.** Post-processing: `rows` are not those of the fit, and nothing is charged.
     """
     if not isinstance(result, Results):
-        raise ArgumentError(f"result must be the result of a fit of privinf, got {type(result).__name__}")
+        raise ArgumentError(f"result= must be the result of a fit of privinf, got {type(result).__name__}")
     design: Design | None = result._context.design or getattr(result._predictions, "design", None)
     if design is None or design.schema is None:
         raise NotAvailableError(NO_FORMULA)

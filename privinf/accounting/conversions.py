@@ -187,7 +187,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     delta = check_fraction(delta, "delta")
     if delta < _SMALLEST_DELTA:  # no bracket is found among numbers that have lost their digits
-        raise ArgumentError(f"delta must be at least {_SMALLEST_DELTA:g}")
+        raise ArgumentError(f"delta= must be at least {_SMALLEST_DELTA:g}")
     if math.isinf(epsilon):
         return math.inf
     if epsilon > _LARGEST_EPSILON:

@@ -165,12 +165,12 @@ class LedgerEntry:
         for name in ("mechanism", "label", "unit", "source", "id"):
             _check_text(getattr(self, name), f"{name}=")
         if not isinstance(self.party, str):
-            raise ArgumentError("party must be a string")
+            raise ArgumentError("party= must be a string")
         check_relation(self.relation)
         check_choice(self.trust, TrustModel, "trust")
         if not isinstance(self.loss, Loss):
             raise ArgumentError(
-                "loss must be a privacy loss object, such as GaussianLoss(mu=1.0), got "
+                "loss= must be a privacy loss object, such as GaussianLoss(mu=1.0), got "
                 f"{type(self.loss).__name__}"
             )
         if not isinstance(self.secure, (bool, np.bool_)):

@@ -163,7 +163,7 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
         )
     raise StorageError(
         f"the ledger {path} is damaged, or is not a privinf ledger of the expected kind (with "
-        "or without 'privinf ledger create --site')"
+        "or without 'privinf ledger create --site'); restore its latest copy, or pass another file"
     )
 
 

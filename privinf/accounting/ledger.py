@@ -312,7 +312,7 @@ def check_budget(budget: object) -> None:
 def check_ledger(ledger: Ledger | None) -> Ledger:
     """Return the account to charge, one without a limit by default (ArgumentError if it is none)."""
     if ledger is not None and not isinstance(ledger, Ledger):
-        raise ArgumentError(f"ledger must be a privinf.Ledger, got {type(ledger).__name__}")
+        raise ArgumentError(f"ledger= must be a privinf.Ledger, got {type(ledger).__name__}")
     return Ledger() if ledger is None else ledger
 
 

@@ -46,7 +46,7 @@ def check_scope(scope: Iterable[str]) -> Scope:
     path = tuple(scope)
     for component in path:
         if not isinstance(component, str):
-            raise ArgumentError("scope must contain only strings")
+            raise ArgumentError("scope= must contain only strings")
         partition, equals, name = component.rpartition("=")
         scope_component(name, partition if equals else None)
     return path

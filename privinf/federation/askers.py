@@ -217,10 +217,10 @@ class ClientEnvelope:
     ) -> None:
         if roster is not None and not isinstance(roster, Roster):
             raise ArgumentError(
-                f"roster must be a Roster object (the public keys of all sites), got {type(roster).__name__}"
+                f"roster= must be a Roster object (the public keys of all sites), got {type(roster).__name__}"
             )
         if key is not None and not isinstance(key, IdentityKey):
-            raise ArgumentError(f"key must be an IdentityKey, got {type(key).__name__}")
+            raise ArgumentError(f"key= must be an IdentityKey, got {type(key).__name__}")
         if roster is not None and not roster.signed:
             raise ArgumentError(
                 "roster= has no keys to verify signatures, so replies of the sites cannot be checked; make a "

@@ -154,7 +154,7 @@ class Site:
         rebase: bool = False,
     ) -> None:
         if not isinstance(schema, (Design, Schema)):
-            raise ArgumentError(f"schema must be a Schema or a Design object, got {type(schema).__name__}")
+            raise ArgumentError(f"schema= must be a Schema or a Design object, got {type(schema).__name__}")
         self.size = len(opened := as_rows(rows))
         if self.size == 0:
             raise no_rows()

@@ -302,7 +302,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         if schema is not None and release.design.schema != schema:
             raise AlignmentError(
                 "the release was made with another schema: its bounds, levels or public columns "
-                "differ from those of schema="
+                "differ from those of schema=; pass the schema of the release, or leave schema= out"
             )
         model = cls._from_release(release.require(cls.kind, cls.__name__), ledger)
         model.mechanism = None

@@ -109,7 +109,7 @@ response noise: t2 (A + S), with t2 the variance of the noise in y"""
         n, p = features.shape
         if n == 0 or p == 0 or response.shape != (n,):
             raise ArgumentError(
-                f"y must have one entry for each row of X, got X of shape {features.shape} and y of "
+                f"y= must have one entry for each row of X, got X of shape {features.shape} and y of "
                 f"shape {response.shape}"
             )
         self.n = n
@@ -384,6 +384,6 @@ def _response_part(response: ArrayLike | None, count: int) -> Floats:
     parts = check_array(response, "fourth_response", ndim=1)
     if parts.shape != (count,):
         raise ArgumentError(
-            f"fourth_response must have length {count}, one entry for each fourth cumulant, got {len(parts)}"
+            f"fourth_response= must have length {count}, one entry for each fourth cumulant, got {len(parts)}"
         )
     return parts

@@ -150,7 +150,7 @@ def check_method(method: SolvingMethod, passes: Mapping[str, Any]) -> None:
         return
     checked_radius(passes.get("theta_radius"))
     if not isinstance(passes.get("average", False), bool):
-        raise ArgumentError("average must be True or False")
+        raise ArgumentError("average= must be True or False")
     if "public_seed" in passes:
         as_generator(passes["public_seed"], "public_seed")
     scheduled = {name: value for name, value in passes.items() if name not in ("theta_radius", "public_seed")}

@@ -266,7 +266,7 @@ def sparse_mean(
 def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
     """Return the names of the coordinates."""
     if not samples or np.ndim(samples[0]) != 2:
-        raise ArgumentError("samples_by_machine must hold one array of shape (n_i, p) for each site")
+        raise ArgumentError("samples_by_machine= must hold one array of shape (n_i, p) for each site")
     p = np.shape(samples[0])[1]
     if names is None:
         return pd.RangeIndex(p)

@@ -299,7 +299,7 @@ class MixingResults(Results):
     def _check_settings(self) -> None:
         bias = mixing_settings(self._context)["bias"]
         if bias is not None and len(check_array(bias, "bias", ndim=1)) != len(self.names):
-            raise ArgumentError("bias must have one entry for each coefficient")
+            raise ArgumentError("bias= must have one entry for each coefficient")
 
 
 def rebuilt_system(release: Release, settings: MixingSettings) -> Any:

@@ -240,6 +240,6 @@ class ModulatedOLSResults(Results):
         user = check_array(self.params if beta is None else beta, "beta", ndim=1)
         if user.shape != shift.shape:
             raise ArgumentError(
-                f"beta must have {len(shift)} entries, one for each coefficient, got {len(user)}"
+                f"beta= must have {len(shift)} entries, one for each coefficient, got {len(user)}"
             )
         return np.asarray(np.linalg.solve(transform, user - shift), dtype=np.float64)

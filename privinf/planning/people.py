@@ -343,7 +343,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
     if (trust == "per-party") != (parties is not None):
         raise ArgumentError(NO_PARTIES if parties is None else NOT_PER_PARTY)
     if not isinstance(guesses, Guesses):
-        raise ArgumentError(f"guesses must be a privinf.Guesses object, got {type(guesses).__name__}")
+        raise ArgumentError(f"guesses= must be a privinf.Guesses object, got {type(guesses).__name__}")
     budget = SpendingOptions(epsilon=options.epsilon, delta=options.delta, mu=options.mu, rho=options.rho)
     spending = budget.spending()
     seed = check_count(0 if options.rng is None else options.rng, "rng", least=0)

@@ -177,7 +177,7 @@ class Context:
                 "from which the estimate was computed"
             )
         if self.sampling_cov is not None and np.shape(self.sampling_cov) != (p, p):
-            raise ArgumentError(f"sampling_cov must have shape {(p, p)}, got {np.shape(self.sampling_cov)}")
+            raise ArgumentError(f"sampling_cov= must have shape {(p, p)}, got {np.shape(self.sampling_cov)}")
         if self.point is not None and np.shape(self.point) != (p,):
-            raise ArgumentError(f"point must have shape {(p,)}, got {np.shape(self.point)}")
+            raise ArgumentError(f"point= must have shape {(p,)}, got {np.shape(self.point)}")
         return self

@@ -278,7 +278,7 @@ class LinearTests:
                 raise ArgumentError("cov_p= and invcov= cannot both be passed: use one of them")
             invcov = check_array(np.atleast_2d(np.asarray(invcov)), "invcov", ndim=2)
             if invcov.shape != (k, k):
-                raise ArgumentError(f"invcov must have shape {(k, k)}, got {invcov.shape}")
+                raise ArgumentError(f"invcov= must have shape {(k, k)}, got {invcov.shape}")
         return self._with_covariance(cov_p).wald_test(
             (restrictions.R, restrictions.q), invcov=invcov, **options
         )
@@ -293,7 +293,7 @@ class LinearTests:
         shape = estimate.covariance.shape  # NotAvailableError where the release leaves none
         covariance: Floats = check_array(np.asarray(cov_p), "cov_p", ndim=2)
         if covariance.shape != shape:
-            raise ArgumentError(f"cov_p must have shape {shape}, got {covariance.shape}")
+            raise ArgumentError(f"cov_p= must have shape {shape}, got {covariance.shape}")
         return SchemaResults(
             estimate.with_cov(covariance, cov_type="given"), self.inference.df_model, self.inference.df_resid
         )

@@ -134,7 +134,7 @@ class SummaryOptions:
             return names
         renamed = () if isinstance(self.xname, str) else tuple(self.xname)
         if len(renamed) != len(names) or not all(isinstance(name, str) for name in renamed):
-            raise ArgumentError(f"xname must name all {len(names)} coefficients: {', '.join(names)}")
+            raise ArgumentError(f"xname= must name all {len(names)} coefficients: {', '.join(names)}")
         return renamed
 
     def title_of(self, result: FittedResult) -> str:
@@ -147,7 +147,7 @@ class SummaryOptions:
         check_flag(self.slim, "slim")
         check_choice(self.notes, SummaryNotes, "notes")
         if not isinstance(self.yname, (str, type(None))):
-            raise ArgumentError(f"yname must be a string, got {type(self.yname).__name__}")
+            raise ArgumentError(f"yname= must be a string, got {type(self.yname).__name__}")
         return self
 
 

@@ -60,10 +60,10 @@ class Basis:
         closest = max(CLOSEST * (self.upper - self.lower), 1.0 / FARTHEST)
         if not (np.diff(ladder) > closest).all():
             raise SchemaError(
-                "knots must be in increasing order, without repeats, between lower_bound and upper_bound"
+                "knots= must be in increasing order, without repeats, between lower_bound and upper_bound"
             )
         if not isinstance(self.include_intercept, bool):
-            raise SchemaError("include_intercept must be True or False")
+            raise SchemaError("include_intercept= must be True or False")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 0 <= self.degree <= 5:
             raise SchemaError("degree= of bs() must be a whole number from 0 to 5")
 

@@ -453,7 +453,7 @@ def check_schema(schema: object, expected: str = "a privinf.Schema") -> Schema:
     if isinstance(schema, Schema):
         return schema
     remedy = ": write privinf.Schema({...})" if isinstance(schema, Mapping) else ""
-    raise ArgumentError(f"schema must be {expected}, got {type(schema).__name__}{remedy}")
+    raise ArgumentError(f"schema= must be {expected}, got {type(schema).__name__}{remedy}")
 
 
 def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:

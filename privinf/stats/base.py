@@ -168,7 +168,7 @@ def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
     if bounds is None:
         return None
     if isinstance(bounds, str) or np.shape(bounds) != (2,):
-        raise SchemaError("bounds must be a pair of public numbers, (low, high)")
+        raise SchemaError("bounds= must be a pair of public numbers, (low, high)")
     low, high = bounds
     return low, high
 

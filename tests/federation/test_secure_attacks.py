@@ -306,7 +306,7 @@ def test_a_tampered_question_gives_garbage_not_a_sum():
         ({"charge": {"relation": "metric"}}, "replace-one"),
         ({"charge": {"mechanism": "laplace"}}, "cannot have"),
         ({"masking": {"grid": 2.0**-10}}, "needs at least|zCDP|4 to"),
-        ({"masking": {"grid": 2.0**-60}}, "4 to 2"),
+        ({"masking": {"grid": 2.0**-60}}, "4 times and 2"),
         ({"masking": {"seed": 1}, "charge": {"secure": False}}, "seeded noise"),
         ({"charge": {"secure": False}}, "seeded noise"),
         ({"charges": ()}, "states no privacy loss"),

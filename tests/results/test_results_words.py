@@ -198,13 +198,13 @@ def test_what_does_not_fit_is_refused(pair):
             report=ours.privacy,
         ),
     )
-    with pytest.raises(ArgumentError, match="cov_p must have shape"):
+    with pytest.raises(ArgumentError, match="cov_p= must have shape"):
         ours.t_test("x1", np.eye(2))
     with pytest.raises(NotPositiveDefiniteError):
         ours.t_test("x1", np.zeros((6, 6)))
     with pytest.raises(ArgumentError, match="cannot both be passed"):
         ours.wald_test("x1", np.eye(6), np.eye(1))
-    with pytest.raises(ArgumentError, match="invcov must have shape"):
+    with pytest.raises(ArgumentError, match="invcov= must have shape"):
         ours.wald_test("x1", invcov=np.eye(2))
     for words in ({"use_f": 1}, {"scalar": "yes"}, {"df_constraints": 0}):
         with pytest.raises(ArgumentError, match=next(iter(words))):

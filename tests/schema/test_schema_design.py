@@ -68,7 +68,7 @@ def test_a_design_is_made_of_a_formulas_columns(schema):
 
 @pytest.mark.parametrize("wrong", [{"y": (-3, 7), "x": (1, 4)}, "y ~ x", None])
 def test_a_formula_needs_a_schema(wrong):
-    with pytest.raises(ArgumentError, match=r"schema must be a privinf\.Schema"):
+    with pytest.raises(ArgumentError, match=r"schema= must be a privinf\.Schema"):
         Design.from_formula("y ~ x", wrong)
 
 

@@ -258,7 +258,7 @@ class IdentityKey:
         True
         """
         if not isinstance(content, bytes):
-            raise ArgumentError("content must be the bytes of a key file")
+            raise ArgumentError("content= must be the bytes of a key file")
         return cls._parsed(content, "the content")
 
     @classmethod
@@ -274,7 +274,9 @@ class IdentityKey:
             )
         secret = bytes.fromhex(lines[0])
         if lines[1] != _seal(secret):
-            raise StorageError(f"{place} is damaged, because the key does not match its checksum")
+            raise StorageError(
+                f"{place} is damaged, because the key does not match its checksum; use an intact copy"
+            )
         return cls(secret)
 
     def __repr__(self) -> str:

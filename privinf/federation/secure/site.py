@@ -183,7 +183,8 @@ def check_terms(
         )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
         raise ArgumentError(
-            "the noise of one site must have a scale of 4 to 2^50 times the step to which numbers are rounded"
+            "the noise of one site must have a standard deviation between 4 times and 2^50 times the step "
+            "to which the site rounds its numbers"
         )
     check_price(terms, entry, record_sensitivity)
 

@@ -225,7 +225,7 @@ def _check(args: Args, columns: int) -> None:
             f"argument 'whitening' of the statistic must be a matrix of shape ({columns}, {columns})"
         )
     if not isinstance(args.get("row_weights", False), (bool, np.bool_)):
-        raise ArgumentError("row_weights must be True or False")
+        raise ArgumentError("row_weights= must be True or False")
     if "constant" in args and whole_number(args, "constant") >= columns:
         raise ArgumentError(f"argument 'constant' of the statistic must be a column number below {columns}")
     if args.get("quantity", "score") == "score":
