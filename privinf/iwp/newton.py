@@ -17,8 +17,8 @@ _HALVINGS = 12  # of a step, before the search for a shorter one ends without a 
 _RUNAWAY = 1e4  # coefficients larger than this, relative to 1 + the start, are taken to be infinite
 
 NO_ROOT = (
-    "no root of the corrected score was found, which happens if the noise is too strong or if columns "
-    "separate the levels of the label: use score_test() and conf_int(method='score'), a ridge, or less noise"
+    "no root of the corrected score was found, which happens if the noise is too strong or columns "
+    "separate the levels: use score_test() and conf_int(method='score'), a ridge, or less noise"
 )
 SEPARATED = (
     "the coefficients go to infinity: the columns separate the levels, or the noise leaves no solution; use "
