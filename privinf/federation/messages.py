@@ -43,8 +43,8 @@ LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
 NO_QUERY = "the message is not a valid query"
 # Of a reply whose shape or number of rows is wrong.
 WRONG_ANSWER = (
-    "site {!r} sent a reply with another size or number of rows than the query needs; check that its rows "
-    "did not change and that it has the same version of privinf"
+    "site {!r} sent a reply that does not match the query (another size, another number of rows, or numbers "
+    "that are not finite); check that its rows did not change and that it has the same version of privinf"
 )
 # Pattern of a site's name.
 NAME_RULE = "a site's name must be a non-empty string without '='"

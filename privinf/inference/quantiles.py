@@ -36,8 +36,8 @@ NO_CLIP_SHIFT = (
     "values."
 )
 FAR_VALUES = (
-    "The interval does not allow for extreme values that the noise hides; if all values that may be outside "
-    "the limits were at the public bounds, the mean would shift {}."
+    "The interval does not allow for extreme values that the noise hides; if all values outside the limits "
+    "were at the public bounds, the mean would shift {}."
 )
 NO_FAR_VALUES = (
     "The interval extrapolates no tails outside the limits, because both limits are public bounds."

@@ -365,8 +365,8 @@ class Response:
             hint += "" if hint.endswith("?") else "."
             raise SchemaError(
                 f"response column {unknown[0]!r} is not in the schema; {hint} "
-                "Otherwise declare its bounds. Design and ModulatedOLS also accept response='public', which "
-                "leaves the response without protection"
+                "Otherwise declare its bounds, or pass response='public' (Design, ModulatedOLS), "
+                "which leaves it unprotected"
             )
         if public or column.is_public(schema):
             return cls(column, True, None)

@@ -342,8 +342,8 @@ def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: t
     if isinstance(weights, Mapping):
         if unknown := [level for level in weights if level not in groups]:
             raise ArgumentError(
-                f"a contrast can name only declared levels, but in this contrast the number of other "
-                f"names is {len(unknown)}: correct or remove these names"
+                f"the contrast names levels that are not declared: {', '.join(map(repr, unknown))}; "
+                f"the declared levels are {', '.join(map(repr, groups))}"
             )
         weights = [weights.get(level, 0.0) for level in groups]
     c = check_array(weights, "weights", ndim=1)

@@ -118,7 +118,7 @@ def test_the_plan_is_insisted_on(released):
     assert released.plan("--roster", "ids.csv", "--seed", "4", out="other.json").exit_code == 0
     files = ["a.npz", "b.npz", "--out", "joined.npz"]
     released.refused(released.run("join", *files, "--plan", "other.json"), "a plan that differs")
-    released.refused(released.run("join", *files, "--plan", "plan.json"), "parties c are missing")
+    released.refused(released.run("join", *files, "--plan", "plan.json"), "releases were not passed: 'c'")
     assert "joined.npz" not in released.files()
 
 

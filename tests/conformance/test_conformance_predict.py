@@ -232,7 +232,7 @@ def test_no_kind_of_results_is_left_out():
 
 def test_what_does_not_fit_is_refused_with_what_to_pass():
     r = fitted("moments-central")
-    with pytest.raises(SchemaError, match=r"lack the column.* b, c"):
+    with pytest.raises(SchemaError, match="lack the columns 'b', 'c'"):
         r.predict(pd.DataFrame({"a": [0.0], "g": ["u"]}))
     with pytest.raises(SchemaError, match="transform=False"):
         r.predict(np.zeros((2, 6)))

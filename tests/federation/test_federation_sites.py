@@ -185,9 +185,9 @@ def test_a_site_takes_no_units_from_the_server():
             {"sensitivity": {"value": 0.9 * record_sensitivity.linf}},
             "the statistic of the query needs at least",
         ),
-        ({"noise": {"picks": 0}}, "that 1 to 4 columns"),
-        ({"noise": {"picks": 5}}, "that 1 to 4 columns"),
-        ({"noise": {"picks": 1.0}}, "that 1 to 4 columns"),
+        ({"noise": {"picks": 0}}, "selected columns from 1 to 4"),
+        ({"noise": {"picks": 5}}, "selected columns from 1 to 4"),
+        ({"noise": {"picks": 1.0}}, "selected columns from 1 to 4"),
     ):
         with pytest.raises(ArgumentError, match=reason):
             site.answer(replace(peeled(**lie), session="another"), "north")

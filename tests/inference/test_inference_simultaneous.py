@@ -112,5 +112,5 @@ def test_bad_arguments():
         gaussian_max_t([1.0], np.eye(2))
     with pytest.raises(ArgumentError, match="too few"):
         gaussian_max_t([1.0], np.eye(1), draws=10)
-    with pytest.raises(ArgumentError, match="one entry for each of the 3 columns of influence, got 2"):
+    with pytest.raises(ArgumentError, match="one entry for each of the 3 columns of influence=, got 2"):
         multiplier_max_t([1.0, 1.0], np.ones((4, 3)))

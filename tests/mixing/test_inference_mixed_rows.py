@@ -167,7 +167,7 @@ def test_law_of_the_statistic():
         ({"share": 1.0}, "share"),
         ({"X": np.zeros((2, 2)), "y": np.zeros(2)}, "release at least 3"),
         ({"constant": 0, "ones_row": [1.0]}, "one entry for each column"),
-        ({"constant": 0, "ones_row": [0.0, 1.0], "ones_response": 1.0}, "must be a positive number"),
+        ({"constant": 0, "ones_row": [0.0, 1.0], "ones_response": 1.0}, "must have a positive number"),
     ],
 )
 def test_bad_arguments(change, words):

@@ -417,7 +417,7 @@ def test_mixed_rows_are_drawn_again(target, tmp_path):
 
 def test_rows_of_a_penalized_fit_are_not_drawn_again():
     r = model(k=150).fit(epsilon=30.0, delta=1e-5, rng=0, ridge=0.2, target="penalized")
-    with pytest.raises(errors.NotAvailableError, match="penalized"):
+    with pytest.raises(errors.NotAvailableError, match="has a penalty"):
         r.bootstrap(method="multiplier")
     assert r.bootstrap(20).method == "parametric"
     assert model(k=150).fit(epsilon=30.0, delta=1e-5, rng=0).bootstrap(20).method == "multiplier"

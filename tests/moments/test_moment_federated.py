@@ -327,13 +327,13 @@ def test_a_bad_table_is_told_to_its_holder_and_its_columns_are_named_to_who_asks
     frame = table()
     fed = federation(frame)
     pairs = fed._sites["south"]._pairs
-    with pytest.warns(pi.errors.UnavailableColumnsWarning, match=f"column.* {name} cannot be used"):
+    with pytest.warns(pi.errors.UnavailableColumnsWarning, match=f"column {name!r} cannot be used"):
         bad = Site(Rows(change(frame.iloc[1::3])), SCHEMA, policy=POLICY)
     bad._pairs = pairs
     fed._sites["south"] = bad
     assert why in bad.defects[name]
     asked = pi.MomentOLS.from_formula(FORMULA, fed, schema=SCHEMA)
-    with pytest.raises(pi.errors.SchemaError, match=f"site 'south'.* {name} cannot be used") as caught:
+    with pytest.raises(pi.errors.SchemaError, match=f"site 'south'.*{name!r} cannot be used") as caught:
         asked.fit(mu=1.0, rng=0)
     assert "elsewhere" not in str(caught.value)
     assert why not in str(caught.value)

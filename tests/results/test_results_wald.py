@@ -136,7 +136,7 @@ def test_prediction_from_a_design_matrix_is_matched_by_name(results, ols):
     expected = ols.fittedvalues[:4]
     same(results.predict(rows[rows.columns[::-1]], transform=False), expected)
     same(results.predict(rows.to_numpy(), transform=False), expected)
-    with pytest.raises(SchemaError, match=r"lack the column.* x1"):
+    with pytest.raises(SchemaError, match="lack the column 'x1'"):
         results.predict(rows.drop(columns="x1"), transform=False)
     with pytest.raises(ArgumentError, match="but the model has 6 coefficients"):
         results.predict(np.ones((2, 3)), transform=False)
