@@ -11,9 +11,8 @@ from typing import Any, Self
 from uuid import uuid4
 
 from privinf.accounting.budget import Budget
-from privinf.accounting.chains import Chain, refuse_lost
 from privinf.accounting.entries import LedgerEntry
-from privinf.accounting.journal import Anchor, Head
+from privinf.accounting.journal import Anchor, Head, OpenJournal, refuse_lost
 from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
 from privinf.accounting.scopes import Part, Scope
 from privinf.error_boundary import error_boundaries
@@ -187,13 +186,15 @@ class FileAccount(RereadAccount):
             return account
 
     @contextmanager
-    def _opened(self, *, making: bool = False) -> Iterator[tuple[Chain, MemoryAccount]]:
+    def _opened(self, *, making: bool = False) -> Iterator[tuple[OpenJournal, MemoryAccount]]:
         """Have the file to oneself for a block: its lines, and the account that they make."""
         header = None
         if making and not self._exists:
             limit = None if self.budget is None else self.budget.to_dict()
             header = {"id": self.identity, "name": self.name, "budget": limit}
-        chain = Chain(path=self.path, kind=FORMAT, anchor=self.anchor, header=header, patience=LONGEST_SPEND)
+        chain = OpenJournal(
+            path=self.path, kind=FORMAT, anchor=self.anchor, header=header, patience=LONGEST_SPEND
+        )
         try:
             account = _account_of(chain.lines, self.path)
             if self._latest is not None and not chain.knows(self._latest):
@@ -215,7 +216,7 @@ class FileAccount(RereadAccount):
         finally:
             chain.close()
 
-    def _write(self, chain: Chain, entries: tuple[LedgerEntry, ...]) -> None:
+    def _write(self, chain: OpenJournal, entries: tuple[LedgerEntry, ...]) -> None:
         if entries:
             chain.append({"charge": [entry.to_dict() for entry in entries]})
             self._latest = chain.head

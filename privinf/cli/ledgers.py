@@ -12,10 +12,9 @@ import click
 
 from privinf.accounting import Budget, Ledger, PrivacyReport, compose
 from privinf.accounting.budget import DEFAULT_DELTA
-from privinf.accounting.chains import record_anchor
 from privinf.accounting.entries import stamp_of
 from privinf.accounting.files import LedgerFile
-from privinf.accounting.journal import Anchor
+from privinf.accounting.journal import Anchor, record_anchor
 from privinf.accounting.ledger import FORMAT as CURATOR
 from privinf.accounting.released import appended
 from privinf.cli.outputs import DELTA_HELP, FILE, NEW_FILE, check_free, json_option, say

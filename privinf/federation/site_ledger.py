@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
-from privinf.accounting.chains import Chain
-from privinf.accounting.journal import Anchor, Head, verified_lines
+from privinf.accounting.journal import Anchor, Head, OpenJournal, verified_lines
 from privinf.accounting.ledger import MemoryAccount, check_budget, enlist, ledger_of
 from privinf.accounting.scopes import Part
 from privinf.error_boundary import error_boundaries
@@ -203,7 +202,7 @@ class FileJournal(Journal):
         self.rebases = 0
         self.latest_change = tuple[str, ...]()
         self.orders = 1  # how many orders of rows there were: batches are disjoint within one of them
-        self._chain = Chain(path, FORMAT, anchor, header)
+        self._chain = OpenJournal(path, FORMAT, anchor, header)
         try:
             self._open(budget, clock)
         except BaseException:

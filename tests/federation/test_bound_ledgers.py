@@ -308,7 +308,7 @@ def test_a_fit_does_not_go_on_with_rows_in_another_order(table, tmp_path, monkey
 def same_secrets(monkeypatch):
     """Everything that is drawn for a ledger is the same each time."""
     monkeypatch.setattr(secrets, "token_hex", lambda size: "5a" * size)
-    monkeypatch.setattr("privinf.accounting.chains.uuid4", lambda: UUID(int=1))
+    monkeypatch.setattr("privinf.accounting.journal.uuid4", lambda: UUID(int=1))
 
 
 def heads_of_neighbours(table, tmp_path):

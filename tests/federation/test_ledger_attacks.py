@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privinf.accounting import Budget, GaussianLoss, LedgerEntry, chains, journal
+from privinf.accounting import Budget, GaussianLoss, LedgerEntry, journal
 from privinf.accounting.journal import Head
 from privinf.errors import FileMissingError, StorageError
 from privinf.federation import Query, Site, SiteLedger
@@ -90,7 +90,7 @@ def test_no_truncation_opens(place, make_entry):
 
 
 def test_without_the_anchor_every_cut_at_a_line_opens(place, make_entry, monkeypatch):
-    monkeypatch.setattr(chains.Chain, "_after_anchor", lambda *words, **torn: False)
+    monkeypatch.setattr(journal.OpenJournal, "_after_anchor", lambda *words, **torn: False)
     assert cuts_that_open(place, make_entry) > 0
 
 
@@ -232,7 +232,7 @@ def test_opening_makes_none(place):
 
 def test_a_ledger_killed_while_it_was_made_is_made_again(place, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr(chains, "_write", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(journal, "_write", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             opened(place, Budget(mu=1.0))
     with opened(place, Budget(mu=1.0)) as ledger:
@@ -256,7 +256,7 @@ def test_attacks_of_every_kind_are_noticed(quietly):
 
 @pytest.mark.audit
 def test_mutant_anchors_remember_nothing(quietly, monkeypatch):
-    monkeypatch.setattr(chains.Chain, "_after_anchor", lambda *words, **torn: False)
+    monkeypatch.setattr(journal.OpenJournal, "_after_anchor", lambda *words, **torn: False)
     assert any("LedgerFile" in told for told in ledger_attacks.attack(60)[1])
 
 
