@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "privacy"))
 import redraws  # noqa: E402
 
 from privinf.accounting.ledger import MemoryAccount  # noqa: E402
-from privinf.federation.noise_memory import NoiseMemory  # noqa: E402
+from privinf.federation.server_noise import NoiseMemory  # noqa: E402
 from privinf.noise import LatticeNoise, NoiseKey  # noqa: E402
 
 TARGET = ROOT / "benchmarks" / "results" / "redraws.md"

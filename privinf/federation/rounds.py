@@ -23,7 +23,14 @@ from privinf.errors import (
     SiteConnectionError,
     UnforeseenError,
 )
-from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike, plain_args
+from privinf.federation.messages import (
+    LONGEST_ERROR,
+    Federation,
+    Query,
+    Reply,
+    check_alike,
+    plain_args,
+)
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
@@ -418,27 +425,19 @@ def with_query_digest(query: Query, **extra: PlainValue) -> Query:
 
     Its id follows from the session and the place in it.
     """
-    return naming(query, query_digest_of(query, **extra))
-
-
-def naming(query: Query, digest: str) -> Query:
-    """Return a query whose one line names it by its digest."""
     (charge,) = query.charges
-    noise = {**charge["noise"], "question": digest[:QUERY_DIGITS]}
+    noise = {**charge["noise"], "question": query_digest_of(query, **extra)[:QUERY_DIGITS]}
     return query.charged({**charge, "id": _line_id(query), "noise": noise})
 
 
-def named(entry: LedgerEntry, query: Query, digest: str) -> LedgerEntry:
-    """Return a line as `naming` writes it into its query."""
-    return entry.filed(_line_id(query), entry.scope, {**entry.noise, "question": digest[:QUERY_DIGITS]})
-
-
-def check_query_digest(planned: PlannedQuery, **extra: PlainValue) -> None:
-    """Raise ArgumentError unless the one line of a plan names its query, and `extra`."""
+def verified_digest(planned: PlannedQuery, **extra: PlainValue) -> str:
+    """Return the digest of a planned query; ArgumentError unless its one line names it, and `extra`."""
     query = planned.query
+    digest = query_digest_of(query, **extra)
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
-    if named != (_line_id(query), query_digest_of(query, **extra)[:QUERY_DIGITS]):
+    if named != (_line_id(query), digest[:QUERY_DIGITS]):
         raise ArgumentError("the planned release was made for another query; plan the release again")
+    return digest
 
 
 def _line_id(query: Query) -> str:

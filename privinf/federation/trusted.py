@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,16 @@ from uuid import uuid4
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
+from privinf.accounting.losses import noise_free
 from privinf.error_boundary import error_boundaries
 from privinf.errors import (
+    AlignmentError,
     ArgumentError,
     NotAvailableError,
     PrivinfError,
 )
 from privinf.federation.local import LocalSites
-from privinf.federation.messages import Federation, Query
-from privinf.federation.noise_memory import bind_rows
+from privinf.federation.messages import WRONG_ANSWER, Federation, Query, Reply
 from privinf.federation.noisy import (
     NoisyGram,
     NoisySum,
@@ -32,19 +33,17 @@ from privinf.federation.noisy import (
     of_the_sum,
     sum_line,
 )
-from privinf.federation.replies import collected
-from privinf.federation.reservation import FitReservation
+from privinf.federation.policy import TOLERANCE
 from privinf.federation.rounds import (
     Args,
     MissingSites,
     PlannedQuery,
     Rounds,
-    named,
-    naming,
-    query_digest_of,
+    replies_of,
+    with_query_digest,
     without_digits,
 )
-from privinf.federation.server_noise import ServerNoise, perturbed
+from privinf.federation.server_noise import ServerNoise, bind_rows, perturbed
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
@@ -53,20 +52,43 @@ from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
-from privinf.wire import Derivations, Statistics
+from privinf.wire import Derivations, Requests, Statistics
 
 if TYPE_CHECKING:
     from privinf.federation.askers import HeadMemory
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ValidatedQuery:
-    """A planned query that was checked, with its ledger line, its digest and the sensitivity of its sum."""
+class FitReservation:
+    """The reservation of one fit at all sites: at most one at a time.
 
-    planned: PlannedQuery
-    entry: LedgerEntry
-    query_digest: str
-    record_sensitivity: RecordSensitivity
+    Parameters
+    ----------
+    federation : Federation
+        The sites. The caller's own rows have no limit set by others: nothing is reserved for them.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self.name = ""
+
+    def query(self, losses: Sequence[Loss], name: str, position: int) -> Query | None:
+        """Begin a reservation and return the query that makes it; None where nothing is to be reserved.
+
+        Releases without noise fit no limit and are not reserved.
+        """
+        if isinstance(self._federation, LocalSites) or any(map(noise_free, losses)):
+            return None
+        self.name = name
+        lines = tuple(loss.to_dict() for loss in losses)
+        return Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
+
+    def give_back(self, position: int, sites: Sequence[str]) -> None:
+        """Return the uncharged amounts of the sites' reservations; sites that do not answer keep them."""
+        if self.name:
+            query = Query(Requests.END, session=self.name, sequence=position)
+            with suppress(PrivinfError):
+                replies_of(self._federation, query, sites)
+        self.name = ""
 
 
 @error_boundaries
@@ -308,6 +330,9 @@ class TrustedServer(Rounds):
 
         Raises
         ------
+        AlignmentError
+            Of a secure sum: the total is impossible for any rows, or sites failed more often than `retries`
+            allows. The charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
@@ -317,9 +342,9 @@ class TrustedServer(Rounds):
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is queried.
+        **Privacy.** The price is charged before any site is queried; of a secure sum, again by every attempt.
         """
-        return self._charge_and_release(self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites))
+        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
     def planned(
         self,
@@ -358,19 +383,6 @@ class TrustedServer(Rounds):
         -----
         **Privacy.** Reads no rows.
         """
-        return self._ready(op, args, label=label, mu=mu, rho=rho, sites=sites).planned
-
-    def _ready(
-        self,
-        op: str,
-        args: Args,
-        *,
-        label: str,
-        mu: float | None = None,
-        rho: float | None = None,
-        sites: Sequence[str] | None = None,
-    ) -> ValidatedQuery:
-        """Plan a release."""
         statistic, record_sensitivity, names = self._prepare(op, args, sites)
         line = sum_line(
             op,
@@ -387,11 +399,7 @@ class TrustedServer(Rounds):
         self._noise.check_room(largest, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
         entry = self._noise.marked(entry)
         query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
-        digest = query_digest_of(query)
-        query, entry = naming(query, digest), named(entry, query, digest)
-        return ValidatedQuery(
-            PlannedQuery(query, tuple(names), scale, line.mu), entry, digest, record_sensitivity
-        )
+        return PlannedQuery(with_query_digest(query), tuple(names), scale, line.mu)
 
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
@@ -446,35 +454,22 @@ class TrustedServer(Rounds):
         -----
         **Privacy.** The price is charged before any site is queried.
         """
-        self._noise.check_plan(planned)
-        self.skip(planned.query.sequence)
+        query_digest = self._noise.check_plan(planned)
         query = planned.query
-        _, record_sensitivity, _ = self._prepare(
-            query.op, without_digits(query.args), self._available_sites(planned)
-        )
-        return self._charge_and_release(
-            ValidatedQuery(planned, planned.entry, query_digest_of(query), record_sensitivity)
-        )
-
-    def _available_sites(self, planned: PlannedQuery) -> list[str]:
-        """Return the sites that a plan queries and those that may answer."""
-        return [name for name in planned.sites if self._missing == "raise" or name in self._rows]
-
-    def _charge_and_release(self, ready: ValidatedQuery) -> NoisySum:
-        """Charge a plan, unless its line is in the ledger, query the sites, and add the noise."""
-        planned = ready.planned
-        query = planned.query
+        self.skip(query.sequence)
+        available = [name for name in planned.sites if self._missing == "raise" or name in self._rows]
+        _, record_sensitivity, _ = self._prepare(query.op, without_digits(query.args), available)
         lines = self._standing(planned)
         if lines and planned.scale > 0.0:
             self._noise.check_repeatable()
-        lines = lines or self._spend((ready.entry,), planned.sites, query.session)
-        total, answered = self._total(query, ready.record_sensitivity, self._available_sites(planned))
+        lines = lines or self._spend((planned.entry,), planned.sites, query.session)
+        total, answered = self._total(query, record_sensitivity, available)
         if planned.scale > 0.0:
-            if not self._noise.fits(ready.query_digest, answered, total):
+            if not self._noise.fits(query_digest, answered, total):
                 del total
                 return self._new_release(planned, answered)
-            source = self._noise.source_for(query, ready.query_digest, answered, total)
-            largest = ready.record_sensitivity.largest_sum(self._rows[name] for name in answered)
+            source = self._noise.source_for(query, query_digest, answered, total)
+            largest = record_sensitivity.largest_sum(self._rows[name] for name in answered)
             total = perturbed(total, planned.scale, largest, source)
         return NoisySum(
             values=total,
@@ -777,3 +772,48 @@ class TrustedServer(Rounds):
 
     def __repr__(self) -> str:
         return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
+
+
+def collected(
+    replies: Sequence[Reply], record_sensitivity: RecordSensitivity, rows: Mapping[str, int]
+) -> Floats:
+    """Return the sum of the replies to one query, added in the order of the sites' names.
+
+    Parameters
+    ----------
+    replies : sequence of Reply
+        One of each site that answered.
+    record_sensitivity : RecordSensitivity
+        Shape of the sum, and the largest entry of one record.
+    rows : mapping of str to int
+        Number of rows of each site.
+
+    Returns
+    -------
+    ndarray
+        The un-noised sum.
+
+    Raises
+    ------
+    AlignmentError
+        A reply has another shape or number of rows, or a sum that its rows cannot have; the message names
+        the site.
+
+    Notes
+    -----
+    **Privacy.** Un-noised: it must not leave the server that calls.
+    """
+    for reply in replies:
+        good = reply.sums.dtype == np.float64 and reply.sums.shape == record_sensitivity.shape
+        if not good or not np.isfinite(reply.sums).all() or reply.rows != rows[reply.site]:
+            raise AlignmentError(WRONG_ANSWER.format(reply.site))
+        limit = record_sensitivity.largest_sum([reply.rows]) * (1.0 + TOLERANCE) + TOLERANCE
+        if np.abs(reply.sums).max(initial=0.0) > limit:
+            raise AlignmentError(
+                f"site {reply.site!r} sent a sum that is impossible for its {reply.rows} rows; the sum "
+                "is not used, and the charge is kept"
+            )
+    total = np.zeros(record_sensitivity.shape)
+    for reply in sorted(replies, key=lambda reply: reply.site):
+        total += reply.sums
+    return total

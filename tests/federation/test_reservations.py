@@ -27,7 +27,7 @@ from privinf.federation import (
     TrustedServer,
 )
 from privinf.federation.envelope import Analyst
-from privinf.federation.noise_memory import NoiseFile
+from privinf.federation.server_noise import NoiseFile
 from privinf.federation.sessions import LASTING, MOST_OPEN, Journal
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.mechanisms.statistics.ops import SiteOp

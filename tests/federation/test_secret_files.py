@@ -29,7 +29,7 @@ from privinf.cli.deployment import private_text
 from privinf.cli.pending import _tag, finish
 from privinf.errors import StorageError, UnprotectedFilesWarning
 from privinf.federation import IdentityKey, SiteLedger
-from privinf.federation.noise_memory import NoiseFile
+from privinf.federation.server_noise import NoiseFile
 from privinf.noise import NoiseKey
 
 

@@ -14,8 +14,8 @@ from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.federation import Query, TrustedServer
 from privinf.federation.checkpoint import CheckpointedServer
 from privinf.federation.local import LocalSites
-from privinf.federation.noise_memory import digest_in_folder
 from privinf.federation.secure.server import add_words
+from privinf.federation.server_noise import digest_in_folder
 
 DP = pi.DPSGD(epochs=2, batches=4, step=8.0)
 BUDGET = pi.Budget(epsilon=2.0, delta=1e-6)

@@ -78,7 +78,7 @@ def answers_of_changed_rows():
 
 def z_of(key, federation, *, label="sums", mu=0.5, missing="raise", questions=1):
     """Return the last question's noise over its scale, from a server of a key that remembers nothing."""
-    from privinf.federation.noise_memory import NoiseMemory  # not in the code before, which is audited too
+    from privinf.federation.server_noise import NoiseMemory  # not in the code before, which is audited too
 
     server = TrustedServer(federation, missing=missing)
     server._noise.memory = NoiseMemory(key, secure=True)

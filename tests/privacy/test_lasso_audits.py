@@ -376,7 +376,7 @@ def score_mutant_scores(name, args, count=None):
             patched.setattr(*patch)
         if far > 1.0:
             # the server's check of the range would stop it before
-            patched.setattr("privinf.federation.replies.TOLERANCE", 9.0)
+            patched.setattr("privinf.federation.trusted.TOLERANCE", 9.0)
         return score_scores(args, SEEDED, far=far, count=count)
 
 

@@ -925,7 +925,7 @@ MUTANTS = {
     # secret files
     "a key that was found is used though nothing was drawn": (
         Mutant(
-            "federation.noise_memory",
+            "federation.server_noise",
             "NoiseFile.__init__",
             "(begun is None and len(memory) > 0)",
             "len(memory) == 0",

@@ -38,8 +38,8 @@ from privinf.federation import (
     TrustedServer,
     server_noise,
 )
-from privinf.federation.noise_memory import NoiseFile, NoiseMemory
 from privinf.federation.rounds import at_site, with_query_digest
+from privinf.federation.server_noise import NoiseFile, NoiseMemory
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
 
 KEY = NoiseKey(bytes(range(32)))

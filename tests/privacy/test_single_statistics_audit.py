@@ -114,6 +114,6 @@ def test_mutants_are_caught(name, monkeypatch):
         monkeypatch.setattr(*patch)
     if far > 1.0:
         # the server's check of the range would stop it before
-        monkeypatch.setattr("privinf.federation.replies.TOLERANCE", FAR**2)
+        monkeypatch.setattr("privinf.federation.trusted.TOLERANCE", FAR**2)
     result = audit(scores("seeded", 600, far))
     assert result.exceeded, result

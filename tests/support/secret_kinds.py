@@ -19,7 +19,7 @@ from privinf.cli.holders import _node
 from privinf.errors import StorageError
 from privinf.federation import IdentityKey, SiteLedger
 from privinf.federation.askers import HeadMemory
-from privinf.federation.noise_memory import NoiseFile
+from privinf.federation.server_noise import NoiseFile
 from privinf.federation.site_ledger import read_site_ledger
 from privinf.noise import LatticeNoise, NoiseKey
 from privinf.storage.checksummed import checksummed_json

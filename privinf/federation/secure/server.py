@@ -53,7 +53,7 @@ from privinf.federation.rounds import (
     MissingSites,
     PlannedQuery,
     answers_of,
-    check_query_digest,
+    verified_digest,
     with_query_digest,
     without_digits,
 )
@@ -252,57 +252,6 @@ class SecureServer(TrustedServer):
         if not math.isinf(mu) and carriers > 0:
             solve_grid(1.0, size, mu / 4.0, carriers, self._grid_bits)
 
-    def vector_sum(
-        self,
-        op: str,
-        args: Args,
-        *,
-        label: str,
-        mu: float | None = None,
-        rho: float | None = None,
-        sites: Sequence[str] | None = None,
-    ) -> NoisySum:
-        """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
-
-        Parameters
-        ----------
-        op : str
-            Name of the statistic, such as "squared_residuals".
-        args : mapping
-            Public arguments of the statistic.
-        label : str
-            Description of the release in the ledger.
-        mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
-        rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
-        sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
-
-        Returns
-        -------
-        NoisySum
-            The noisy sum, with the standard deviation of its noise and its ledger lines.
-
-        Raises
-        ------
-        AlignmentError
-            A site did not answer and ``missing="raise"``, sites failed more often than `retries` allows, or
-            the total is impossible for any rows. The charge is kept.
-        ArgumentError
-            An argument of the statistic is wrong; nothing was charged or queried.
-        BudgetExceededError
-            The limit of the ledger, or of a site, would be exceeded.
-        SensitivityError
-            The noise is too small relative to the sum for 64-bit integers.
-
-        Notes
-        -----
-        **Privacy.** The price is charged before any site is queried, and again by every attempt.
-        """
-        return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
-
     def planned(
         self,
         op: str,
@@ -408,7 +357,7 @@ class SecureServer(TrustedServer):
         -----
         **Privacy.** The price is charged before any site is queried, and again by every attempt.
         """
-        check_query_digest(planned, asked_bits=planned.query.args.get("bits", 0))
+        verified_digest(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()
         self.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
