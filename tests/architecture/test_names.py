@@ -141,7 +141,7 @@ REPLACED = {
     "DesignQuestion": "DesignQuery",
     "question_of": "query_digest_of",
     "with_question": "with_query_digest",
-    "check_question": "check_query_digest",
+    "check_question": "verified_digest",
     "pick_scale": "selection_scale",
     "law_of": "distribution_of",
     "told_by_analyst": "charges_by_analyst",
