@@ -24,8 +24,8 @@ from privinf.cli.outputs import (
     report_line,
 )
 from privinf.errors import ArgumentError, SchemaError, StorageError
-from privinf.mechanisms.files import require_columns
 from privinf.mechanisms.reading import open_rows
+from privinf.mechanisms.sources import require_columns
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of

@@ -40,9 +40,9 @@ from privinf.federation.sessions import Journal
 from privinf.federation.site_designs import SiteDesigns
 from privinf.federation.site_ledger import SiteLedger
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.gaussian import after_the_charge
 from privinf.mechanisms.rows import as_rows, imputing, refuse_unordered
+from privinf.mechanisms.sources import no_rows
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.schema import Design, Schema

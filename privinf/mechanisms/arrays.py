@@ -18,8 +18,8 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.mechanisms.files import NO_ROWS
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.sources import NO_ROWS
 from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, check_same_labels, labelled, plain_numbers
 from privinf.typing import (
     Bounds,

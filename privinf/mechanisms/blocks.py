@@ -12,9 +12,8 @@ import pandas as pd
 
 from privinf.error_boundary import error_boundary
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
-from privinf.mechanisms.files import Source, Types, no_rows, require_columns
 from privinf.mechanisms.reading import checked_blocks, evened, number_blocks
-from privinf.mechanisms.roster import Alignment, IdReader, align, compare, id_blocks, numeric_names
+from privinf.mechanisms.roster import Alignment, IdReader, align, compare, id_blocks
 from privinf.mechanisms.rows import (
     ALIGNED,
     MESSAGES,
@@ -24,8 +23,10 @@ from privinf.mechanisms.rows import (
     check_levels,
     encode,
     needed,
+    numeric_names,
     refuse_unordered,
 )
+from privinf.mechanisms.sources import Source, Types, no_rows, require_columns
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
 from privinf.schema.table import check_schema

@@ -14,8 +14,7 @@ from typing import Any, cast
 import pandas as pd
 
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
-from privinf.mechanisms import files
-from privinf.mechanisms.files import Source, Types
+from privinf.mechanisms.sources import Source, Types, frame_blocks
 
 NAME = "the dask frame"
 OPEN_CLUSTER = (
@@ -52,9 +51,7 @@ class DaskSource(Source):
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows, partition by partition."""
         for part in self.partitions(columns):
-            frame = computed(part)
-            for start in range(0, len(frame), files.ROWS):
-                yield frame.iloc[start : start + files.ROWS][list(columns)]
+            yield from frame_blocks(computed(part), columns)
 
     def partitions(self, columns: Sequence[str]) -> list[Any]:
         """Return the partitions of some columns, to be computed."""
@@ -70,12 +67,6 @@ class DaskSource(Source):
     def state(self) -> object:
         """Return None: nothing of it is seen before it is read."""
         return None
-
-    def __repr__(self) -> str:
-        return f"<{NAME}: {len(self.columns)} columns, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 # ---- clusters

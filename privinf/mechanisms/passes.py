@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import AlignmentError, SchemaError, SensitivityError
-from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.public_sizes import PublicSizes
-from privinf.mechanisms.roster import numeric_names
 from privinf.mechanisms.rows import (
     Rows,
     check_levels,
     inputs_outside,
     needed,
+    numeric_names,
     observation_weights,
     response_of,
     unit_codes,
 )
+from privinf.mechanisms.sources import no_rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout

@@ -23,7 +23,8 @@ from privinf.errors import (
     SchemaError,
     StorageError,
 )
-from privinf.mechanisms.files import ParquetSource, Source, Types, no_rows, require_columns
+from privinf.mechanisms.files import ParquetSource
+from privinf.mechanisms.sources import Source, Types, no_rows, require_columns
 from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
 from privinf.schema.reading import kind_of
@@ -254,12 +255,6 @@ class OpenedSource(Source):
     def in_memory(self) -> pd.DataFrame | None:
         """Return the data frame that is behind it, if one is."""
         return self._source.in_memory()
-
-    def __repr__(self) -> str:
-        return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 @error_boundary

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from privinf.errors import AlignmentError
 from privinf.mechanisms.labels import NUMBERS, TEXTS, label_column
-from privinf.schema import Design, Numeric
-from privinf.schema.declared import DAYS
 from privinf.typing import ColumnLike, Integers
 
 # Texts that mean a missing value, in ids as in other columns of a CSV file.
@@ -226,17 +224,3 @@ def _hash(hashed: Any, ids: Ids) -> None:
     for start in range(0, len(ids), _HASHED):
         lines = _texts(ids[start : start + _HASHED]).tolist()
         hashed.update(b"\n".join(lines) + b"\n")
-
-
-def numeric_names(design: Design) -> list[str] | None:
-    """Return response and private columns where each is a column of numbers as it is; None elsewhere."""
-    schema = design.schema
-    columns = [design.outcome.column]
-    columns += [column for column, private in zip(design.columns, design.private, strict=True) if private]
-    alone = int((~design.private).sum()) == (design.constant is not None) == 1
-    if schema is None or not alone or not all(column.plain for column in columns):
-        return None
-    names = [column.inputs[0] for column in columns]
-    declared = [schema[name] for name in names if name in schema]
-    numbers = [column for column in declared if isinstance(column, Numeric) and column.unit != DAYS]
-    return names if len(numbers) == len(set(names)) == len(names) else None

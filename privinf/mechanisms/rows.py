@@ -15,10 +15,11 @@ import pandas as pd
 
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.mechanisms.files import no_rows
 from privinf.mechanisms.labels import coded
+from privinf.mechanisms.sources import no_rows
 from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
+from privinf.schema.declared import DAYS
 from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
 from privinf.typing import Floats, Integers, Missing, Table
 from privinf.validation import check_choice
@@ -429,3 +430,17 @@ def check_levels(schema: Schema | None, names: Iterable[str], seen_levels: set[s
         declared = declarations.get(name)
         if isinstance(declared, Factor) and declared.other is not None and name not in seen_levels:
             raise SchemaError(NO_DECLARED_LEVEL.format(name))
+
+
+def numeric_names(design: Design) -> list[str] | None:
+    """Return response and private columns where each is a column of numbers as it is; None elsewhere."""
+    schema = design.schema
+    columns = [design.outcome.column]
+    columns += [column for column, private in zip(design.columns, design.private, strict=True) if private]
+    alone = int((~design.private).sum()) == (design.constant is not None) == 1
+    if schema is None or not alone or not all(column.plain for column in columns):
+        return None
+    names = [column.inputs[0] for column in columns]
+    declared = [schema[name] for name in names if name in schema]
+    numbers = [column for column in declared if isinstance(column, Numeric) and column.unit != DAYS]
+    return names if len(numbers) == len(set(names)) == len(names) else None

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, TypeVar, cast
 
 import pandas as pd
 
 from privinf.errors import NotAvailableError, PrivinfError, SchemaError, StorageError
-from privinf.mechanisms import files
-from privinf.mechanisms.files import Source, Types, file_source
+from privinf.mechanisms import sources
+from privinf.mechanisms.files import file_source
+from privinf.mechanisms.sources import FrameSource, Source, Types
 from privinf.schema.reading import as_frame
 from privinf.typing import Table
 
@@ -30,37 +30,6 @@ ORDERED = (
     ". Only the first way works for {}, which depends on the order of the rows: a stream has no fixed order"
 )
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or pass a pandas DataFrame"
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FrameSource(Source):
-    """A data frame in memory."""
-
-    frame: pd.DataFrame
-    name: str = "the data frame"
-    ordered: bool = True
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names of its columns."""
-        return list(self.frame.columns)
-
-    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows."""
-        for start in range(0, len(self.frame), files.ROWS):
-            yield self.frame.iloc[start : start + files.ROWS][list(columns)]
-
-    def known(self) -> int:
-        """Return the number of rows."""
-        return len(self.frame)
-
-    def state(self) -> object:
-        """Return the number of rows."""
-        return len(self.frame)
-
-    def in_memory(self) -> pd.DataFrame:
-        """Return the data frame."""
-        return self.frame
 
 
 class ArrowSource(Source):
@@ -109,12 +78,6 @@ class ArrowSource(Source):
         """Return the number of rows, where it is known without reading."""
         return self._rows
 
-    def __repr__(self) -> str:
-        return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
-
 
 class StreamSource(Source):
     """Batches that can be read once; whatever makes them decides on their order."""
@@ -144,12 +107,6 @@ class StreamSource(Source):
     def state(self) -> object:
         """Return None: nothing of it is seen before it is read."""
         return None
-
-    def __repr__(self) -> str:
-        return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def read_once(name: str, by_places: str = "") -> NotAvailableError:
@@ -215,7 +172,7 @@ def _polars_lazy(data: Any) -> Source:
     def batches(columns: list[str]) -> Iterator[Any]:
         chosen = data.select(columns)
         if hasattr(chosen, "collect_batches"):
-            parts = chosen.collect_batches(chunk_size=files.ROWS, maintain_order=True)
+            parts = chosen.collect_batches(chunk_size=sources.ROWS, maintain_order=True)
         else:
             parts = [chosen.collect()]
         for part in parts:
@@ -236,7 +193,7 @@ def _arrow_table(data: Any) -> Source:
 def _arrow_dataset(data: Any) -> Source:
     def batches(columns: list[str]) -> Iterable[Any]:
         return data.to_batches(  # type: ignore[no-any-return]
-            columns=columns, batch_size=files.ROWS, batch_readahead=4, fragment_readahead=1
+            columns=columns, batch_size=sources.ROWS, batch_readahead=4, fragment_readahead=1
         )
 
     return ArrowSource("the dataset", data.schema.names, batches, ordered=True)
@@ -247,14 +204,14 @@ def _duckdb(data: Any) -> Source:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         chosen = data.project(quoted)
         reader = getattr(chosen, "to_arrow_reader", None) or chosen.fetch_record_batch
-        return reader(files.ROWS)  # type: ignore[no-any-return]
+        return reader(sources.ROWS)  # type: ignore[no-any-return]
 
     return ArrowSource("the DuckDB relation", data.columns, batches, ordered=False)
 
 
 def _ibis(data: Any) -> Source:
     def batches(columns: list[str]) -> Iterable[Any]:
-        return data.select(*columns).to_pyarrow_batches(chunk_size=files.ROWS)  # type: ignore[no-any-return]
+        return data.select(*columns).to_pyarrow_batches(chunk_size=sources.ROWS)  # type: ignore[no-any-return]
 
     return ArrowSource("the ibis table", data.columns, batches, ordered=False)
 
@@ -309,7 +266,7 @@ def drawn(name: str, start: Callable[[], Iterator[R]]) -> Iterator[R]:
 
 
 def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator[pd.DataFrame]:
-    """Yield frames of `files.ROWS` rows, the last one shorter, of Arrow batches of any size."""
+    """Yield frames of `sources.ROWS` rows, the last one shorter, of Arrow batches of any size."""
     arrow = _arrow("tables of other libraries")
     pending = list[Any]()
     rows = 0
@@ -321,11 +278,11 @@ def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator
                 "the column to one type"
             )
         rows += batch.num_rows
-        if rows >= files.ROWS:
+        if rows >= sources.ROWS:
             table = arrow.Table.from_batches(pending)
-            for start in range(0, rows - files.ROWS + 1, files.ROWS):
-                yield _frame(name, table.slice(start, files.ROWS))
-            rest = table.slice(rows - rows % files.ROWS)
+            for start in range(0, rows - sources.ROWS + 1, sources.ROWS):
+                yield _frame(name, table.slice(start, sources.ROWS))
+            rest = table.slice(rows - rows % sources.ROWS)
             pending = rest.to_batches()
             rows = rest.num_rows
     if rows:

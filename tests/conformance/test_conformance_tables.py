@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from support.tables import FILES, FURTHER_KINDS, KINDS, ORDERED, QUERIES, STREAM
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
 from privinf.federation import Site
-from privinf.mechanisms import files
+from privinf.mechanisms import sources
 from privinf.mechanisms.tables import source_of
 
 N = 90
@@ -34,7 +35,7 @@ MIXED = {"schema": SCHEMA, "parties": PARTIES}
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 32)
+    monkeypatch.setattr(sources, "ROWS", 32)
 
 
 @pytest.fixture
@@ -244,6 +245,14 @@ def bits_of_frame():
 def test_every_kind_of_table_gives_the_same_bits(kind, frame, tmp_path):
     data = (KINDS | FURTHER_KINDS)[kind](frame, tmp_path)
     assert SUMS["MomentOLS"](data).tobytes() == bits_of_frame()
+
+
+@pytest.mark.parametrize("kind", KINDS | FURTHER_KINDS)
+def test_no_kind_of_table_is_pickled_or_shown(kind, frame, tmp_path):
+    source = source_of((KINDS | FURTHER_KINDS)[kind](frame.assign(y=7.25), tmp_path))
+    assert "7.25" not in repr(source)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(source)
 
 
 def test_every_kind_of_the_page_has_a_table():

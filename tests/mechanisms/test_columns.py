@@ -15,7 +15,7 @@ from support.tables import IN_MEMORY, KINDS, STREAMS, written
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
-from privinf.mechanisms import files, reading
+from privinf.mechanisms import reading, sources
 from privinf.mechanisms.columns import ColumnPasses, SampleQuery, SampleTotals
 from privinf.mechanisms.distribution import OpenColumns, noisy_prefixes, root
 from privinf.mechanisms.gaussian import check_room
@@ -62,7 +62,7 @@ def summed(kind, data, missing="raise"):
 @pytest.mark.parametrize("rows", [25, 1 << 16])
 def test_one_digest_over_all_sources(rows, frame, tmp_path, monkeypatch):
     """And from tables that are not in memory nothing is collected, but what ranks need."""
-    monkeypatch.setattr(files, "ROWS", rows)
+    monkeypatch.setattr(sources, "ROWS", rows)
     shuffled = frame.sample(frac=1.0, random_state=1).reset_index(drop=True)
     found = {kind: [summed(kind, shuffled)] for kind in QUESTIONS}
     cells = {"shuffled": OpenColumns(shuffled, ["x"]).cells({"x": np.linspace(-1, 1, 9)})["x"].counts}
@@ -84,7 +84,7 @@ def test_one_digest_over_all_sources(rows, frame, tmp_path, monkeypatch):
 
 @pytest.mark.audit
 def test_tests_have_the_same_numbers_from_every_source(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     data = {"frame": frame, "path": written(pd.concat([frame]), tmp_path / "t.parquet")}
     for test in (
         lambda d: pi.stats.mean("y", clip="auto", data=d, schema=SCHEMA, mu=5.0, rng=1),
@@ -100,7 +100,7 @@ def test_tests_have_the_same_numbers_from_every_source(frame, tmp_path, monkeypa
 
 
 def test_missing_values_count_alike_in_blocks(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     frame.loc[40:44, ["x", "g", "b"]] = None
     path = written(frame, tmp_path / "t.parquet")
     for kind in QUESTIONS:
@@ -108,7 +108,7 @@ def test_missing_values_count_alike_in_blocks(frame, tmp_path, monkeypatch):
 
 
 def test_levels_are_compared_over_the_whole_table(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     frame["g"] = np.where(np.arange(len(frame)) < 60, "elsewhere", "u")
     assert summed("groups", written(frame, tmp_path / "t.parquet")) == summed("groups", frame)
     for data in (frame.assign(g="elsewhere"), written(frame.assign(g="elsewhere"), tmp_path / "o.parquet")):

@@ -228,7 +228,7 @@ def test_a_roster_holds_ids_of_one_type(ids):
 
 
 def test_blocks_of_a_roster_hold_ids_of_one_type(monkeypatch):
-    monkeypatch.setattr("privinf.mechanisms.files.ROWS", 2)
+    monkeypatch.setattr("privinf.mechanisms.sources.ROWS", 2)
     frame = pd.DataFrame({"id": np.array([1, 2, "3", "4"], dtype=object), "x": 0.0})
     with pytest.raises(AlignmentError, match="integers in some rows and texts in others"):
         open_table(frame, pi.Schema({"x": (-1, 1)}), id="id")

@@ -14,7 +14,7 @@ from support.tables import KINDS, STREAMS, written
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError
 from privinf.federation import curator
-from privinf.mechanisms import files, reading
+from privinf.mechanisms import reading, sources
 from privinf.mechanisms.passes import RowPasses
 
 SCHEMA = pi.Schema(
@@ -56,7 +56,7 @@ def digest(release):
 @pytest.mark.parametrize("rows", [25, 1 << 16])
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_one_digest_over_all_sources(formula, rows, frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", rows)
+    monkeypatch.setattr(sources, "ROWS", rows)
     shuffled = frame.sample(frac=1.0, random_state=1).reset_index(drop=True)
     for schema, options in ((SCHEMA, {}), (SCHEMA, {"cov_type": "HC0"}), (PUBLIC, {})):
         mechanism = pi.Moments(schema, formula)
@@ -80,7 +80,7 @@ FITS = {
 @pytest.mark.audit
 @pytest.mark.parametrize("name", FITS)
 def test_fits_by_passes_have_one_digest_over_all_sources(name, frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     monkeypatch.setattr(curator, "RowPasses", watched := _Watched)
     watched.made = 0
     model, kind = getattr(pi, name.partition(",")[0]), "nonrobust" if "," in name else "HC0"
@@ -118,7 +118,7 @@ def test_fits_by_passes_say_how_many_and_collect_nothing(frame, tmp_path, monkey
 
 
 def test_a_table_that_is_wrong_costs_a_fit_nothing(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     frame.loc[100, "x"] = np.inf
     ledger = pi.Ledger()
     data = written(pd.concat([frame] * 9), tmp_path / "t.parquet")
@@ -129,7 +129,7 @@ def test_a_table_that_is_wrong_costs_a_fit_nothing(frame, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_missing_values_count_alike_in_blocks(formula, frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     frame.loc[40:44, ["x", "g"]] = None
     frame.loc[90, "y"] = np.nan
     path = written(frame, tmp_path / "t.parquet")
@@ -140,7 +140,7 @@ def test_missing_values_count_alike_in_blocks(formula, frame, tmp_path, monkeypa
 
 
 def test_infinities_in_a_later_block_are_refused(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     frame.loc[100, "x"] = np.inf
     ledger = pi.Ledger()
     with pytest.raises(SchemaError, match="'x' has infinite values"):
@@ -150,7 +150,7 @@ def test_infinities_in_a_later_block_are_refused(frame, tmp_path, monkeypatch):
 
 def test_levels_are_compared_over_the_whole_table(frame, tmp_path, monkeypatch):
     """A block may hold pooled levels alone; a table that does was given other types or names."""
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     frame["g"] = np.where(np.arange(len(frame)) < 60, "elsewhere", "u")
     mechanism = pi.Moments(SCHEMA, "y ~ C(g)")
     path = written(frame, tmp_path / "t.parquet")
@@ -217,7 +217,7 @@ def test_a_table_that_changes_after_the_charge_is_told_with_it(frame, tmp_path, 
 
 
 def test_units_with_several_rows_are_counted_over_blocks(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 25)
+    monkeypatch.setattr(sources, "ROWS", 25)
     schema = pi.Schema({"y": (0, 10), "x": (-1, 1)}, unit="person", max_rows=3)
     people = frame.assign(person=np.arange(len(frame)) % 40)
     mechanism = pi.Moments(schema, "y ~ x")

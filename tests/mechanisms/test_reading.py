@@ -14,7 +14,7 @@ from support.tables import KINDS, arrow, of_library
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, StorageError
-from privinf.mechanisms import files, reading
+from privinf.mechanisms import reading, sources
 from privinf.mechanisms.tables import source_of
 
 SECRET = 98765.4321
@@ -24,7 +24,7 @@ SPEND = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 16)
+    monkeypatch.setattr(sources, "ROWS", 16)
 
 
 @pytest.fixture

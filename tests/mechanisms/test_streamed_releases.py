@@ -20,7 +20,7 @@ import pytest
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, StorageError
-from privinf.mechanisms import files
+from privinf.mechanisms import sources
 from privinf.mechanisms.local.examples import LocalExamples
 from privinf.releases import load_release
 from privinf.row_groups import write_groups
@@ -99,7 +99,7 @@ def test_a_release_in_blocks_is_that_in_memory_and_its_fit_too(
     whole = model(case, rows).release(rng=3, **words)
     read = model(case, table).release(rng=3, to=tmp_path / "one.parquet", **words)
     equal(whole, read)
-    monkeypatch.setattr(files, "ROWS", 1_000)
+    monkeypatch.setattr(sources, "ROWS", 1_000)
     equal(whole, model(case, table).release(rng=3, to=tmp_path / "two.parquet", **words))
     equal(whole, model(case, rows).release(rng=3, to=tmp_path / "three.parquet", **words))
     stored = load_release(tmp_path / "one.parquet")

@@ -14,7 +14,7 @@ import pytest
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, StorageError
-from privinf.mechanisms import files as table_files
+from privinf.mechanisms import sources
 from privinf.mechanisms.blocks import RowBlocks, open_table, read_roster
 from privinf.mechanisms.roster import read_ids, roster_digest
 
@@ -24,7 +24,7 @@ SECRET = 98765432109
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(table_files, "ROWS", 7)
+    monkeypatch.setattr(sources, "ROWS", 7)
 
 
 @pytest.fixture

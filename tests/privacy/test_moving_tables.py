@@ -26,7 +26,7 @@ import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer, site, site_designs
 from privinf.mechanisms import columns as columns_room
-from privinf.mechanisms import files, moments, opened, passes
+from privinf.mechanisms import moments, opened, passes, sources
 from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.public_sizes import PublicSizes
@@ -39,7 +39,7 @@ from privinf.schema.design import resolve_design
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 90)
+    monkeypatch.setattr(sources, "ROWS", 90)
 
 
 @pytest.fixture

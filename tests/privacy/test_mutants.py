@@ -667,11 +667,11 @@ MUTANTS = {
         of_two_ids,
     ),
     "empty lines of a file left out": (
-        Mutant("mechanisms.files", "_parsed", "skip_blank_lines=False", "skip_blank_lines=True"),
+        Mutant("mechanisms.csv_files", "_parsed", "skip_blank_lines=False", "skip_blank_lines=True"),
         of_empty_lines,
     ),
     "lines with too few fields filled up": (
-        Mutant("mechanisms.lines", "CheckedLines._compare", "if fields != self._fields:", "if False:"),
+        Mutant("mechanisms.csv_files", "CheckedLines._compare", "if fields != self._fields:", "if False:"),
         of_short_lines,
     ),
     "machines told apart by texts of one width": (

@@ -14,10 +14,10 @@ from privinf.accounting import LedgerEntry
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.blocks import RowBlocks, open_table
-from privinf.mechanisms.files import Source
 from privinf.mechanisms.gaussian import Line, Spending
 from privinf.mechanisms.mixing.party import party_design
 from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
+from privinf.mechanisms.sources import Source
 from privinf.noise import get_source
 from privinf.release_kinds import GaussianRowsNoiseModel
 from privinf.releases import Release

@@ -17,12 +17,11 @@ import pandas as pd
 
 from privinf import errors
 from privinf.errors import PrivinfError, SchemaError
-from privinf.mechanisms import files
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.dask_frames import NAME, computed
-from privinf.mechanisms.files import Source, Types, no_rows
 from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.rows import Rows, needed
+from privinf.mechanisms.sources import Source, Types, frame_blocks, no_rows, require_columns
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
@@ -49,9 +48,8 @@ class _Partition(Source):
         self.columns: Sequence[str] = list(map(str, frame.columns))
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows."""
-        for start in range(0, len(self._frame), files.ROWS):
-            yield self._frame.iloc[start : start + files.ROWS][list(columns)]
+        """Return blocks of rows."""
+        return frame_blocks(self._frame, columns)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any] | None:
         """Return the columns as one Arrow batch, without a copy of doubles; None where Arrow takes none."""
@@ -222,7 +220,7 @@ def add_partitions(
 
     source = rows.features
     columns = needed(task.design, task.weights)
-    files.require_columns(source, columns)
+    require_columns(source, columns)
     shared_task = dask.delayed(task, pure=False, traverse=False)
     sum_partition = dask.delayed(partition_sums, pure=False)
     join = dask.delayed(joined, pure=False)

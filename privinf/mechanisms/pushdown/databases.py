@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.mechanisms.files import Source, Types
+from privinf.mechanisms.sources import Source, Types
 from privinf.schema.declared import Level
 from privinf.typing import Table
 
@@ -277,9 +277,6 @@ class PushedSource(Source):
 
     def __repr__(self) -> str:
         return f"<{self.name}, summed in its database: {len(self.kinds)} columns, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
 
 
 def pushed_source(data: Table) -> PushedSource:

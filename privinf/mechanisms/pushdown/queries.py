@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from privinf.errors import SchemaError
-from privinf.mechanisms.files import no_rows, require_columns
 from privinf.mechanisms.pushdown.databases import (
     Layer,
     PushedSource,
@@ -28,6 +27,7 @@ from privinf.mechanisms.pushdown.databases import (
     unfit,
 )
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.sources import no_rows, require_columns
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design, Factor, Schema

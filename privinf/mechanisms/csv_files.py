@@ -1,26 +1,164 @@
-"""Lines of a CSV file, counted and checked as they are read: each has as many fields as the line of names.
+"""CSV files as sources, their lines counted and checked as they are read.
 
 What parses the file fills up lines that are too short, and cuts others, in silence. So its bytes pass through
-here first. Without quotes, or where quotes enclose whole fields, separators are counted for a whole block at
-once; elsewhere Python's own `csv` module finds lines and fields.
+`CheckedLines` first. Without quotes, or where quotes enclose whole fields, separators are counted for a whole
+block at once; elsewhere Python's own `csv` module finds lines and fields.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
-from collections.abc import Iterator
-from typing import IO
+import gzip
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from privinf.errors import StorageError
+from privinf.mechanisms import sources
+from privinf.mechanisms.roster import MISSING
+from privinf.mechanisms.sources import FileSource, Types
+from privinf.schema import Factor
+
+# Characters of a CSV file's first line: one that is longer, as a packed file can pretend, is refused.
+LONGEST_HEADER = 1 << 24
+SEPARATORS = (",", ";", "\t")  # the one that is most frequent in the first line is used
+# Texts of numbers become the doubles nearest to them: what pandas 3.1 does, and earlier ones on demand.
+EXACT_FLOATS: dict[str, Any] = (
+    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+)
 BYTES = 1 << 15  # bytes of one read, which stay in the cache
 LONGEST_LINE = 1 << 24  # bytes; a quotation mark without its partner makes the rest of a file one line
 ENDLESS = "the line is too long, or an opening quotation mark is not closed"
 # The parities of the leading bits of a byte, as bits.
 _PREFIXES = np.array([byte ^ byte >> 1 ^ byte >> 2 ^ byte >> 3 for byte in range(256)], dtype=np.uint8)
 _PREFIXES ^= _PREFIXES >> 4
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource(FileSource):
+    """A CSV file, UTF-8, with a line of column names; separated by the commonest of , ; and tab there."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of its columns."""
+        return _csv(self.name, lambda: _names_and_separator(self.path))[0]
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows, numbers as numbers and levels as they are declared.
+
+        Every line after that of the names is a row, an empty line of a file of one column too.
+        """
+        chosen = list(columns)
+        present, separator = _csv(self.name, lambda: _names_and_separator(self.path))
+        places = sorted(map(present.index, dict.fromkeys(chosen)))
+        kinds = {}
+        gaps = {}
+        for place in places:
+            levels = _text_levels(present[place], types)
+            if levels is not None:
+                kinds[place] = str
+            gaps[place] = [text for text in MISSING if text not in (levels or ())]
+            if levels is None and types != "guessed":
+                gaps[place] += [f" {text}" for text in MISSING]  # beside numbers a blank means nothing
+        with _bytes(self.path) as stream:
+            lines = CheckedLines(stream, separator, len(present))
+            settings = {"usecols": places, "dtype": kinds, "na_values": gaps, "sep": separator}
+            with _csv(self.name, lambda: _parsed(lines, len(present), settings), lines) as blocks:
+                while (block := _csv(self.name, lambda: next(blocks, None), lines)) is not None:
+                    block.columns = pd.Index([present[place] for place in places])
+                    yield block[chosen]
+
+
+def _parsed(lines: CheckedLines, fields: int, settings: Mapping[str, Any]) -> Any:
+    """Return a reader of blocks of rows; columns are addressed by position."""
+    return pd.read_csv(
+        cast(Any, lines),
+        names=range(fields),
+        header=0,
+        index_col=False,
+        keep_default_na=False,
+        skip_blank_lines=False,
+        chunksize=sources.ROWS,
+        low_memory=False,
+        encoding="utf-8",
+        **settings,
+        **EXACT_FLOATS,
+    )
+
+
+def _text_levels(column: str, types: Types) -> tuple[str, ...] | None:
+    """Return the levels of a column to be read as text (none of a column that is not declared)."""
+    if types == "guessed":
+        return None
+    if types == "texts" or column not in types:
+        return ()
+    declared = types.columns[column]
+    if isinstance(declared, Factor) and isinstance(declared.levels[0], str):
+        return tuple(map(str, declared.levels))
+    return None
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    if path.name.lower().endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return open(path, "rb")
+
+
+def _text(path: Path) -> IO[str]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return open(path, encoding="utf-8-sig", newline="")
+
+
+def _separator(line: str) -> str:
+    return max(SEPARATORS, key=line.count)
+
+
+def _first_line(stream: IO[str]) -> str:
+    """Return the line of names; one without end, as a packed file can pretend, is none."""
+    line = stream.readline(LONGEST_HEADER)
+    if len(line) == LONGEST_HEADER:
+        raise ValueError("the header line with the column names is too long")
+    return line
+
+
+def _names_and_separator(path: Path) -> tuple[list[str], str]:
+    with _text(path) as stream:
+        separator = _separator(_first_line(stream))
+        stream.seek(0)
+        return next(csv.reader(stream, delimiter=separator), []), separator
+
+
+def _csv(name: str, parse: Callable[[], R], lines: CheckedLines | None = None) -> R:
+    """Return ``parse()``; the reader's errors quote values of rows, so that ours state the place alone."""
+    place = ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return parse()
+    except pd.errors.ParserError as problem:
+        line = re.search(r"line (\d+)", str(problem))
+        place = f" near line {line[1]}" if line else ""
+    except Exception:  # pandas raises many kinds on damaged text
+        pass
+    if lines is not None and lines.wrong:
+        place = lines.wrong
+    raise StorageError(
+        f"{name} cannot be read as CSV{place}: it needs a first line of column names, the same number "
+        "of fields in every other line, and UTF-8 text"
+    )
+
+
+# ---- lines
 
 
 class CheckedLines:
