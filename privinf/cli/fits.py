@@ -30,7 +30,7 @@ from privinf.mechanisms.reading import open_rows
 from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
 from privinf.storage.checksummed import save_text
-from privinf.typing import CovWord, Family, Missing, StudyTrust
+from privinf.typing import CovWord, Family, Missing, TrustModel
 
 if TYPE_CHECKING:
     from privinf.results import Results
@@ -377,7 +377,7 @@ class PlanCommandOptions(TypedDict):
     seed: int | None
     guesses_file: Path | None
     family: Family
-    trust: StudyTrust | None
+    trust: TrustModel | None
     party: tuple[str, ...]
     coefficient: str | None
     width: float | None
@@ -419,7 +419,7 @@ class PlanCommandOptions(TypedDict):
 )
 @click.option(
     "--trust",
-    type=click.Choice(get_args(StudyTrust)),
+    type=click.Choice(get_args(TrustModel)),
     help=(
         "Trust model, that is, who may see raw rows or sums without noise. Default: compare all trust models."
     ),

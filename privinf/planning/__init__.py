@@ -23,7 +23,7 @@ from privinf.planning.people import (
 from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, simulated, variants
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.schema import Schema
-from privinf.typing import Family, Floats, PartyColumns, StudyTrust
+from privinf.typing import Family, Floats, PartyColumns, TrustModel
 from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ def plan_study(
     rho: float | None = None,
     rng: int | None = None,
     family: Family = "gaussian",
-    trust: StudyTrust | None = None,
+    trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
     which: Sequence[str] | None = None,
@@ -509,7 +509,7 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
     return Study(case, simulated(case, names, progress), floor_widths(case))
 
 
-def _serving(family: Family, trust: StudyTrust) -> list[str]:
+def _serving(family: Family, trust: TrustModel) -> list[str]:
     return [
         name
         for name, estimator in ESTIMATORS.items()
@@ -531,7 +531,7 @@ def advise(
     rho: float | None = None,
     rng: int | None = None,
     family: Family = "gaussian",
-    trust: StudyTrust | None = None,
+    trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
     which: Sequence[str] | None = None,
@@ -618,7 +618,7 @@ def advise(
 
     check_choice(family, Family, "family")
     kinds = [
-        kind for kind in get_args(StudyTrust) if _serving(family, kind) and (kind != "per-party" or parties)
+        kind for kind in get_args(TrustModel) if _serving(family, kind) and (kind != "per-party" or parties)
     ]
     rows = []
     for kind in kinds if trust is None else [trust]:

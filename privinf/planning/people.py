@@ -35,7 +35,7 @@ from privinf.planning.response import (
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
 from privinf.schema.table import check_schema
-from privinf.typing import Family, Floats, PartyColumns, SpendingOptions, StudyTrust
+from privinf.typing import Family, Floats, PartyColumns, SpendingOptions, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction
 
 RSQUARED = 0.2  # of the response, where none is guessed
@@ -280,7 +280,7 @@ class StudyOptions:
     rho: float | None = None
     rng: int | None = None
     family: Family = "gaussian"
-    trust: StudyTrust | None = None
+    trust: TrustModel | None = None
     parties: PartyColumns | None = None
     estimators: Sequence[str] | None = None
     which: Sequence[str] | None = None
@@ -311,7 +311,7 @@ class Case:
     formula: str
     n: int
     spending: Mapping[str, Any]
-    trust: StudyTrust
+    trust: TrustModel
     parties: PartyColumns | None
     which: tuple[str, ...]
     alpha: float
@@ -337,7 +337,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
             "a smaller n"
         )
     family = check_choice(options.family, Family, "family")
-    trust = check_choice(options.trust or "central", StudyTrust, "trust")
+    trust = check_choice(options.trust or "central", TrustModel, "trust")
     parties = options.parties
     guesses = options.guesses or Guesses()
     if (trust == "per-party") != (parties is not None):

@@ -25,7 +25,7 @@ from privinf.moments.model import MomentOLS
 from privinf.planning.people import LARGEST_STUDY, Case
 from privinf.schema import Design
 from privinf.schema.declared import Numeric
-from privinf.typing import Family, Floats, StudyTrust
+from privinf.typing import Family, Floats, TrustModel
 from privinf.validation import check_choice, check_fraction, check_number, check_positive
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ class Estimator:
     """Scope of an estimator, its fit to simulated rows, and the assumptions of its intervals."""
 
     families: tuple[Family, ...]
-    trusts: tuple[StudyTrust, ...]
+    trusts: tuple[TrustModel, ...]
     fit: Fit
     rests_on: str
 
 
 # Trusts under which noisy sums are released.
-SUMS: tuple[StudyTrust, ...] = ("central", "server", "secure-sum")
+SUMS: tuple[TrustModel, ...] = ("central", "server", "secure-sum")
 # How MomentOLS is fitted, by the study's trust.
 OF_MOMENTS = _plain(MomentOLS, lambda case: {"trust": "local" if case.trust == "local" else "central"})
 # How IWPGLM is fitted, by the family of the response.

@@ -25,6 +25,9 @@ from privinf.validation import check_choice, check_positive
 
 # Version of the description that `Design.to_dict` writes.
 FORMAT = 1
+DAMAGED = (
+    "the stored content does not describe a design, or is damaged: create the design again from its formula"
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -624,10 +627,7 @@ class Design:
         except PrivinfError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-            raise SchemaError(
-                "the stored content does not describe a design, or is damaged: create the design again from "
-                "its formula"
-            ) from None
+            raise SchemaError(DAMAGED) from None
         _check_declared(design)
         return design
 
