@@ -211,7 +211,7 @@ def test_open_options_are_those_of_the_list():
 def test_what_is_walked():
     assert len(CALLABLES) > 250
     assert len(CLASSES) > 70
-    assert {"stats.mean", "Study.n_for", "federation.TrustedServer.vector_sum", "MixingPlan.new"} <= set(
+    assert {"stats.mean", "Study.n_for", "federation.TrustedServer.planned", "MixingPlan.new"} <= set(
         CALLABLES
     )
     assert "FitOptions" in INTERNAL

@@ -70,7 +70,7 @@ def test_a_sites_total_that_is_not_clipped_is_seen(trust, monkeypatch):
 
 def do_not_clip(monkeypatch):
     monkeypatch.setattr(site_ops, "clipped_total", lambda total, args: total)
-    for module in ("replies", "secure.site", "secure.server"):
+    for module in ("trusted", "secure.site", "secure.server"):
         # checks of the range would stop it before
         monkeypatch.setattr(f"privinf.federation.{module}.TOLERANCE", 9.0)
 

@@ -3,7 +3,7 @@
 import pytest
 from reply_fuzzer import BAD, fuzz
 
-from privinf.federation import messages, replies, rounds
+from privinf.federation import messages, rounds, trusted
 from privinf.federation.messages import Reply
 
 
@@ -37,7 +37,7 @@ def designs_as_they_come(monkeypatch):
 
 def sums_of_any_size(monkeypatch):
     """A site may send any finite sum."""
-    monkeypatch.setattr(replies, "TOLERANCE", 1e9)
+    monkeypatch.setattr(trusted, "TOLERANCE", 1e9)
 
 
 @pytest.mark.audit
