@@ -50,7 +50,8 @@ def check_free(path: Path, overwrite: bool) -> None:
     """Raise ArgumentError, before any work, if `path` exists or cannot be written."""
     if not path.parent.is_dir():
         raise ArgumentError(
-            f"the folder {path.parent} does not exist; create it, or choose another folder for {path.name}"
+            f"the folder {str(path.parent)!r} does not exist; create it, or choose another folder for "
+            f"{path.name!r}"
         )
     if not os.access(path.parent, os.W_OK):
         raise ArgumentError(

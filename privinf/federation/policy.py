@@ -314,7 +314,7 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
         raise ArgumentError(
             f"the entry {readable(entry.label)!r} for the site's ledger states the privacy unit "
             f"{entry.unit!r}, but the statistic of the query has the privacy unit "
-            f"{record_sensitivity.unit!r}: state this unit in the entry"
+            f"{record_sensitivity.unit!r}: state the unit {record_sensitivity.unit!r} in the entry"
         )
     scale = _scale(entry)
     peeled = "picks" in entry.noise

@@ -58,8 +58,8 @@ FEW_RECORDS = (
     'residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
-    "the initial estimate was far from the solution: keeping clipped records in the Hessian would "
-    "change the coefficient of {} by {:.0f} standard errors; use tighter bounds, logarithms of "
+    "the coefficient of {!r} would change by {:.0f} standard errors if clipped records were kept, so "
+    "the initial estimate was far from the solution; use tighter bounds, logarithms of "
     'long-tailed columns, more budget or residual_clip="bounds"'
 )
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why

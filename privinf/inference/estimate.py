@@ -276,8 +276,8 @@ class Estimate:
         matrix = _linear_map(T, "T", self.params.shape[0])
         if matrix.shape[0] > matrix.shape[1]:
             raise ArgumentError(
-                f"T= must have at most {matrix.shape[1]} rows, one for each coefficient; for more linear "
-                "combinations, use linear(R)"
+                f"T= has {matrix.shape[0]} rows, but there can be at most {matrix.shape[1]} linear "
+                "combinations, the number of coefficients; for more, use linear(R)"
             )
         params = matrix @ self.params + check_array(np.broadcast_to(shift, matrix.shape[0]), "shift", ndim=1)
         scores, bread = self._transformed_scores(matrix)

@@ -274,7 +274,7 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "noise_variance": plan.noise_variance,
         "bias_bound": plan.bias_bound,
     }
-    text = f"{reason}; the budget share of this extra release was not spent"
+    text = f"{reason}; the part of the budget that was reserved for this was not spent"
     return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
 
 

@@ -279,11 +279,12 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
 def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
-        parts.append(f"in {saturated} coordinate(s), all sites may have the same sign (the noise hides it)")
+        parts.append(f"in {saturated} coordinate(s), the noise hides whether the signs of the sites differ")
     if unknown:
         parts.append(f"no site released a sign for {unknown} coordinate(s)")
     warn(
-        f"{'; '.join(parts)}. In these coordinates, standard errors may be infinite, estimates "
-        "missing and exact intervals unbounded: use more sites, or fewer rows per site",
+        f"{'; '.join(parts)}. In all these coordinates, standard errors may be infinite, estimates missing "
+        "and exact intervals unbounded, because the estimate needs sites whose signs differ: use more "
+        "sites, or fewer rows per site",
         WeakIdentificationWarning,
     )

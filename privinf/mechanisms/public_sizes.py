@@ -14,8 +14,8 @@ from privinf.errors import AlignmentError
 from privinf.typing import Floats
 
 ROWS_BEYOND = (
-    "the table has changed since it was first read: some public values are now larger than the "
-    "largest values of the first reading. Start again with a table that nobody writes to"
+    "the table has changed since it was first read: some values of public columns are larger "
+    "than the maximum of the first reading. Start again with a table that nobody writes to"
 )
 
 

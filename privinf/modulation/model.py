@@ -671,8 +671,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             )
         if estimator is not None:
             raise ArgumentError(
-                "estimator= applies only to the release's own regression: leave either the formula or "
-                "estimator= out"
+                "estimator= applies only to the regression that the release was made for, not to a new "
+                "formula: leave the formula or estimator= out"
             )
         corrections = Fit(stabilization=stabilization, ridge=ridge, fuller=fuller, target=target)
         return regressions(self._release, formula, corrections)

@@ -259,8 +259,8 @@ def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[s
             f"{path} is corrupted, because its checksum does not match; use an intact copy"
             if key is None
             else (
-                f"{path} was changed, or was written with another key; pass the key with which it was "
-                "written as key="
+                f"{path} was changed, or was written with another key; pass as key= the key that "
+                "was used to write it"
             )
         )
     return digests

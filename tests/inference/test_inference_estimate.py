@@ -57,7 +57,7 @@ def test_linear_allows_more_contrasts_than_coefficients():
     value, cov = estimate.linear(R)
     np.testing.assert_allclose(value, R @ estimate.params)
     np.testing.assert_allclose(cov, R @ estimate.cov @ R.T)
-    with pytest.raises(ArgumentError, match="at most 3 rows"):
+    with pytest.raises(ArgumentError, match="at most 3 linear combinations"):
         estimate.transformed(R, names=list("abcd"))
 
 

@@ -21,7 +21,7 @@ SCHEMA = pi.Schema({"y": (-3, 3), "x": (-1, 1), "q": (0, 2)})
 PUBLIC = pi.Schema({"y": (-3, 3), "x": (-1, 1), "q": pi.Numeric(0, 2, public=True)})
 ROUNDS = pi.DPSGD(epochs=2, batches=4)
 MOVED = "or their order"
-BEYOND = "larger than the largest values of the first reading"
+BEYOND = "larger than the maximum of the first reading"
 
 
 def frame() -> pd.DataFrame:

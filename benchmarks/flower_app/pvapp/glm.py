@@ -48,8 +48,10 @@ def _weight(message: Any) -> int:
 def _object(path: str) -> Any:
     try:
         return json.loads(Path(path).read_text())
-    except (OSError, ValueError):
-        raise pi.errors.StorageError(f"{path} is not a JSON file on the server") from None
+    except OSError:
+        raise pi.errors.StorageError(f"the server cannot read a file {path!r}; check its path") from None
+    except ValueError:
+        raise pi.errors.StorageError(f"the file {path!r} on the server does not contain valid JSON") from None
 
 
 def fit(federation: Federation, config: dict[str, Any]) -> None:

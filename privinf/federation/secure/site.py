@@ -216,7 +216,7 @@ def check_price(terms: SumTerms, entry: LedgerEntry, record_sensitivity: RecordS
     if not isinstance(entry.loss, ConcentratedLoss) and not (fine and isinstance(entry.loss, GaussianLoss)):
         raise ArgumentError(
             f"the entry {readable(entry.label)!r} for the site's ledger must state its privacy loss "
-            "in zCDP, because its numbers are rounded too coarsely for Gaussian DP"
+            "in zCDP, because the sum is rounded too coarsely for a guarantee in Gaussian DP"
         )
 
 

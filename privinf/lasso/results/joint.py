@@ -218,7 +218,7 @@ class JointResults(SparseResults):
     def _extra(self, name: str, option: str) -> Any:
         extras = self._settings.get("extras", {})
         if name in (reasons := extras.get("reasons", {})):
-            raise NotAvailableError(f"this fit has no {name.replace('_', ' ')}, because {reasons[name]}")
+            raise NotAvailableError(f"{name} is not available, because {reasons[name]}")
         if name not in extras:
             raise NotAvailableError(
                 f"this fit did not release the {name.replace('_', ' ')}: pass {option} to fit(), which "
