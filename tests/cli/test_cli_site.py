@@ -145,7 +145,7 @@ def test_other_rows_are_not_served_until_it_is_recorded(folder):
     with running():
         assert run("rebase", *parts).exit_code == 2  # while it is open
     shown = CliRunner().invoke(main, ["ledger", "show", "north.ledger"], prog_name="privinf").output
-    assert "new rows, policy; 50 rows" in shown
+    assert "a change of the site's rows and policy" in shown
 
 
 @pytest.mark.audit
@@ -187,7 +187,7 @@ def test_from_keys_to_a_site_for_secure_sums(folder):
         facts = RemoteSite("north.sock").handle(Query("describe"), "north").facts
     assert facts["roster"] == roster.digest
     plain = run("roster", *(f"{name}={key}" for name, key in keys.items()), "--out", "first.json")
-    assert "replies are not signed" in plain.stderr
+    assert "replies of the sites are not signed" in plain.stderr
     assert not Roster.from_json((folder / "first.json").read_text()).signed
     half = run("roster", f"south={other.public}", f"north={public}", "--out", "half.json")
     assert (half.exit_code, "must map each site" in " ".join(half.output.split())) == (2, True)

@@ -50,7 +50,7 @@ def test_means_without_the_constant_and_other_columns_are_refused(targets):
 def test_centred_columns_have_an_intercept_that_no_coefficient_is():
     refused(noisy(constant=False, targets="all", center="declared"), "centered")
     refused(noisy(constant=False, targets="all", center="released"), "centered")
-    refused(noisy(constant=False, targets=["v0"]), "v1, v2, v3 and 8 more")
+    refused(noisy(constant=False, targets=["v0"]), "'v1', 'v2', 'v3' and 8 more")
 
 
 @pytest.mark.audit
@@ -140,7 +140,7 @@ def test_secure_sums_and_parties_of_their_own_say_the_same(tmp_path):
         )
         for label in own.labels:
             fit = own.machine(label)
-            refused(fit, "v1, v2, v3")
+            refused(fit, "'v1', 'v2', 'v3'")
             mean = top + (plain - middle).to_numpy() @ fit.sparse_params.to_numpy()
             np.testing.assert_allclose(fit.predict_sparse(plain), mean, atol=1e-8)
     paper = pi.DebiasedLasso.from_arrays(each, **options).fit(

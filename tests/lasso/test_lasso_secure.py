@@ -199,7 +199,7 @@ def test_an_overstated_sparsity_is_said_where_it_may_matter_and_only_there():
     fit = secure(y, X).fit(epsilon=4.0, delta=0.5 / N, sparsity=5, targets=TARGETS, rng=0)
     assert fit._context.settings["sight"]["unseen"] == 2
     assert len(fit.selected) == 5
-    with pytest.warns(WeakIdentificationWarning, match="2 of the columns"):
+    with pytest.warns(WeakIdentificationWarning, match="2 of them may have been missed"):
         fit.conf_int()
     automatic = secure(y, X).fit(
         epsilon=4.0, delta=0.5 / N, sparsity="auto", max_sparsity=3, targets=TARGETS, rng=0
@@ -217,7 +217,7 @@ def test_an_understated_sparsity_is_said():
     texts = [str(one.message) for one in said]
     assert any("more columns stand out from the noise than sparsity" in text for text in texts)
     assert fit.missed_column_test.standing_out > 0
-    assert "others are correlated with it" in " ".join(str(fit.summary()).split())
+    assert "others are correlated with it" in " ".join(str(fit.summary(notes="all")).split())
 
 
 @pytest.mark.audit
