@@ -271,7 +271,7 @@ def test_serve_refuses_in_one_line(folder, monkeypatch, changes, told):
     ("given", "told"),
     [
         (["key", "rows.csv"], "is not the key file"),
-        (["key", "no/where.key"], "the folder no does not exist"),
+        (["key", "no/where.key"], "the folder 'no' does not exist"),
         (["roster", "north", "--out", "r.json"], "NAME=PUBLIC:VERIFYING"),
         (["roster", "north=12", "south=34", "--out", "r.json"], "64 hexadecimal digits"),
         (["roster", f"north={'1' * 64}", f"north={'2' * 64}", "--out", "r.json"], "listed twice"),

@@ -146,7 +146,7 @@ def test_secure_sums_and_parties_of_their_own_say_the_same(tmp_path):
     paper = pi.DebiasedLasso.from_arrays(each, **options).fit(
         epsilon=np.inf, sparsity=2, targets=["v0"], variant="paper", refit=True
     )
-    refused(paper, "v1, v2, v3")
+    refused(paper, "'v1', 'v2', 'v3'")
     mean = 5.0 + (plain - 1.0).to_numpy() @ paper.sparse_params.to_numpy()
     np.testing.assert_allclose(paper.predict_sparse(plain), mean, atol=1e-8)
     fit = noisy(targets=["v0"])
