@@ -511,7 +511,7 @@ MUTANTS = {
             GRIDDED,
             "ColumnGrid.from_bounds",
             "units = half_ranges / FULL_SCALE",
-            "units = reach / (FULL_SCALE - 0.5)",
+            "units = half_ranges / (FULL_SCALE - 0.5)",
         ),
         of_gridded_norms,
     ),
