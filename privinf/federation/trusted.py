@@ -64,7 +64,7 @@ class FitReservation:
     Parameters
     ----------
     federation : Federation
-        The sites. The caller's own rows have no limit set by others: nothing is reserved for them.
+        The sites. Nothing is reserved for the caller's own rows, which others do not limit.
     """
 
     def __init__(self, federation: Federation) -> None:

@@ -61,7 +61,7 @@ from privinf.wire import Labels, Statistics
 NEAR_CLIP = 0.7  # c: where both factors of a product are clipped, in units of their sizes
 MATTERS = 0.08  # smaller correlations of a target are not sought (`neighbor_count`)
 MIN_NEIGHBORS = 4  # neighbors of a target, at least
-MAX_NEIGHBORS = 40  # neighbors of a target, at most; also their number where there is no noise
+MAX_NEIGHBORS = 40  # neighbors of a target, at most; also their number in a fit without noise
 STEADY = 0.125  # largest noise of all coefficients of a regression, relative to the target's residual
 START = 0.1  # share of the columns' price for the Gram matrix before the selections
 SIZES = 0.05  # share for the sizes of the neighbors

@@ -394,7 +394,7 @@ def _shows_f(result: FittedResult) -> bool:
 
 
 def _strong_without_errors(result: FittedResult) -> bool:
-    """Return whether a fit has no standard errors although its signal is strong, as a plain fit."""
+    """Return whether standard errors are missing although the signal is strong, as in a plain fit."""
     if result.estimate.cov is not None:
         return False
     try:

@@ -370,7 +370,7 @@ def _jsonable(value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"JSON has no values of type {type(value).__name__}")
+    raise TypeError(f"JSON cannot hold values of type {type(value).__name__}")
 
 
 def _member(name: str) -> zipfile.ZipInfo:

@@ -244,7 +244,7 @@ def test_no_release_is_cheaper_than_the_one_that_is_tried_on_the_grid(kind):
 def test_a_long_step_to_another_column_leaves_a_curvature(rate):
     fit = LogisticFit(
         point=Point([0], np.array([0.3]), 0.1),
-        kept=[0],
+        kept_positions=[0],
         spread=Spread(rate),
         step_sd=0.1,
         efficiency=1.0,

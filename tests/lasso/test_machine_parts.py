@@ -95,9 +95,9 @@ def test_parts_are_found(strong):
         assert sorted(found.shared) == [0, 1, 2]
         for i, truth in enumerate(sample.params):
             fit = found.fits[str(i)]
-            kept = [fit.support[k] for k in fit.kept]
+            kept = [fit.support[k] for k in fit.kept_positions]
             assert sorted(kept) == np.flatnonzero(truth).tolist()
-            assert np.abs(fit.beta[fit.kept] / unit[kept] - truth[kept]).max() < 0.1
+            assert np.abs(fit.beta[fit.kept_positions] / unit[kept] - truth[kept]).max() < 0.1
 
 
 def test_intervals_cover_at_every_party(strong):

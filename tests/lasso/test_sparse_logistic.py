@@ -110,7 +110,7 @@ def test_a_column_that_joins_moves_the_fit_towards_the_likelihoods_maximum():
     # One Newton step from 0 along what the other columns leave of it.
     assert ours[-1] == pytest.approx(logit.params[-1], abs=2.5 * logit.bse[-1])
     assert np.abs(ours - logit.params[1:]).max() < 3.0 * logit.bse.max()
-    assert wider.kept[-1] == len(columns) - 1
+    assert wider.kept_positions[-1] == len(columns) - 1
     covariance = wider.root @ wider.root.T / len(y)
     np.testing.assert_allclose(
         np.sqrt(np.diag(covariance))[1:] / sums.sparse.units.scale[columns], logit.bse[1:], rtol=0.1

@@ -67,7 +67,7 @@ MOST_STEPS = 100  # Newton steps without noise
 SMALLEST_CHANGE = 1e-10  # of any coefficient; below it Newton's method without noise has converged
 FEWEST_SDS = 8.0  # fewer responses of the rarer kind than this many sds of their number's noise are too few
 SHAKY = 0.6  # a fit is marked if noise of its last step moves the predictor by more, root mean square
-HOPELESS = 1.2  # there is no fit beyond this: one step cannot repair a distant start
+HOPELESS = 1.2  # the fit is refused beyond this: one step cannot repair a distant start
 TOO_FEW = (
     "{} for {} columns: the noise of the last step alone would move the linear predictor "
     "by {:.1f} (root mean square). Keep fewer columns, or increase the budget"
@@ -100,7 +100,7 @@ class LogisticFit:
     ----------
     point : Point
         Of all selected columns: where debiasing starts.
-    kept : list of int
+    kept_positions : list of int
         Positions in its support of the columns that are kept.
     spread : Spread
     step_sd : float
@@ -114,7 +114,7 @@ class LogisticFit:
     """
 
     point: Point
-    kept: list[int]
+    kept_positions: list[int]
     spread: Spread
     step_sd: float
     efficiency: float
@@ -133,7 +133,7 @@ class LogisticFit:
         return replace(
             self,
             point=Point([*self.selected, column], theta[1:], float(theta[0])),
-            kept=[*self.kept, len(self.selected)] if keep else self.kept,
+            kept_positions=[*self.kept_positions, len(self.selected)] if keep else self.kept_positions,
             spread=Spread(self.spread.rate, min(sd, WIDEST)),
             step_sd=max(self.step_sd, step.noise),
             root=step.root(self.root),
@@ -142,7 +142,7 @@ class LogisticFit:
     @property
     def columns(self) -> list[int]:
         """Columns that are kept."""
-        return [self.point.support[i] for i in self.kept]
+        return [self.point.support[i] for i in self.kept_positions]
 
     def ratios(self, n: int) -> dict[int, float]:
         """Return the ratios of coefficients to standard errors of all selected columns."""
@@ -153,7 +153,7 @@ class LogisticFit:
     def intercept_of_selected(self) -> float:
         """The intercept, plus the curvature-weighted mean of the dropped columns."""
         weights = np.linalg.inv(self.root @ self.root.T)[0]
-        dropped = np.setdiff1d(np.arange(len(self.point.beta)), self.kept)
+        dropped = np.setdiff1d(np.arange(len(self.point.beta)), self.kept_positions)
         return float(self.point.intercept + weights[1 + dropped] @ self.point.beta[dropped] / weights[0])
 
     def error_covariance(self, inverse: Floats, n: int) -> Floats:
@@ -278,8 +278,8 @@ class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
         price = full_fit_price(self.budget, len(self.sizes))
         fit = _fitted(self.sums, at, state.spread, price, STEP_SHARES)
         errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, self.sums.n)))[1:]
-        kept = largest_positions(fit.point.beta, self.sparsity, least=self.threshold * errors)
-        return replace(fit, kept=kept)
+        largest = largest_positions(fit.point.beta, self.sparsity, least=self.threshold * errors)
+        return replace(fit, kept_positions=largest)
 
 
 def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:
@@ -356,7 +356,13 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
     signs += [SHAKY_SIGN.format(shaken)] * (shaken > SHAKY)
     efficiency = weights.square / weights.slope**2
     return LogisticFit(
-        point=at, kept=[], spread=spread, step_sd=noise, efficiency=efficiency, root=root, signs=tuple(signs)
+        point=at,
+        kept_positions=[],
+        spread=spread,
+        step_sd=noise,
+        efficiency=efficiency,
+        root=root,
+        signs=tuple(signs),
     )
 
 
@@ -423,7 +429,12 @@ def _converged(sums: LogisticSums, at: Point, spread: Spread) -> LogisticFit:
         at = Point(at.support, theta[1:], float(theta[0]))
         if np.abs(change).max() < SMALLEST_CHANGE:
             return LogisticFit(
-                point=at, kept=[], spread=_spread(at, spread, root), step_sd=0.0, efficiency=1.0, root=root
+                point=at,
+                kept_positions=[],
+                spread=_spread(at, spread, root),
+                step_sd=0.0,
+                efficiency=1.0,
+                root=root,
             )
     raise ConvergenceError(
         f"Newton's method did not converge in {MOST_STEPS} rounds: the coefficients may be infinite"

@@ -145,7 +145,9 @@ def _fitted(
     fit, candidates = screen_omitted(search, fit)
     if candidates is not None and candidates.further:
         prices = replace(prices, score=prices.score - candidates.further)
-    targets = [fit.point.support[i] for i in fit.kept] if plan.targets is None else list(plan.targets)
+    targets = (
+        [fit.point.support[i] for i in fit.kept_positions] if plan.targets is None else list(plan.targets)
+    )
     try:
         if not targets:
             raise HiddenByNoise(NONE_SELECTED)
@@ -242,7 +244,7 @@ def _sparse_fit(
     """Return the settings of the sparse fit, and the notes of it: `signs` speak against the results."""
     units = sums.sparse.units
     support = fit.columns
-    values = fit.point.beta[fit.kept] / units.scale[support]
+    values = fit.point.beta[fit.kept_positions] / units.scale[support]
     units.intercept = fit.intercept_of_selected
     if rows.constant is not None:
         support = [*support, rows.constant]

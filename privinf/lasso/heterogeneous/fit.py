@@ -289,8 +289,8 @@ def _site_results(
     fit = fits.fits[site]
     debiased = fits.debiased[site]
     target_columns = list(fits.targets[site])
-    selected_columns = [fit.support[i] for i in fit.kept]
-    values = np.array([fit.beta[i] for i in fit.kept]) / units.scale[selected_columns]
+    selected_columns = [fit.support[i] for i in fit.kept_positions]
+    values = np.array([fit.beta[i] for i in fit.kept_positions]) / units.scale[selected_columns]
     settings = fit_settings(
         rows, sparse_settings(names, units, selected_columns, values, fit.scale), fit.diverged
     )

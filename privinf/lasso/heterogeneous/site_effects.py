@@ -75,7 +75,7 @@ class SiteEffects:
     ----------
     support : list of int
     beta : ndarray
-    kept : list of int
+    kept_positions : list of int
         Positions in `support` of the columns that a sparse fit keeps.
     error_cov : ndarray
         Covariance of the error of `beta`.
@@ -87,7 +87,7 @@ class SiteEffects:
 
     support: list[int]
     beta: Floats
-    kept: list[int]
+    kept_positions: list[int]
     error_cov: Floats
     scale: float
     diverged: bool
@@ -276,7 +276,7 @@ def _fit(shared: SharedPart, own: SiteState, sparsity: int) -> SiteEffects:
     return SiteEffects(
         support=own.support,
         beta=own.beta,
-        kept=[*range(shared_count), *largest_positions(own.beta, sparsity, shared_count)],
+        kept_positions=[*range(shared_count), *largest_positions(own.beta, sparsity, shared_count)],
         error_cov=cov,
         scale=own.scale,
         diverged=diverged(own.steps, size, own.scale, shared.response, own.root) or shared.diverged,
