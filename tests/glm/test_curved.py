@@ -191,19 +191,21 @@ def test_poisson_with_natural_bounds_covers():
 
 def test_central_server_and_secure_sums_spend_alike_and_all_that_was_asked():
     y, X = draw(12_000)
-    scales = []
+    sites = [(y[i::3], X[i::3]) for i in range(3)]
+    shares = []
     for trust in ("central", "server", "secure-sum"):
         if trust == "central":
             model = logit(y, X)
         else:
-            sites = [(y[i::3], X[i::3]) for i in range(3)]
             model = pi.Logit.from_arrays(sites, bounds=[(-1, 1)] * 5, trust=trust)
-        fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
-        assert fit.privacy.epsilon(1e-6) <= 2.0
-        assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
-        assert (np.abs(fit.params - TRUE) < 4.5 * fit.bse).all()
-        scales.append(fit.bse_privacy.mean())
-    assert max(scales) < 1.3 * min(scales)
+        fits = [model.fit(epsilon=2.0, delta=1e-6, rng=seed) for seed in range(3)]
+        for fit in fits:
+            assert fit.privacy.epsilon(1e-6) <= 2.0
+            assert fit.privacy.epsilon(1e-6) == pytest.approx(2.0, rel=1e-6)
+            assert (np.abs(fit.params - TRUE) < 4.5 * fit.bse).all()
+        shares.append(np.mean([fit.bse_privacy.mean() for fit in fits]))
+    # The part of one fit varies by 6%, a mean of three by 3.5%: five of these sds.
+    assert max(shares) < 1.2 * min(shares)
     assert fit.communication["question"].iloc[0] == "start"
 
 
