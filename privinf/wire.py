@@ -580,7 +580,10 @@ def plan_text(value: object) -> str:
             f"a plan cannot hold a value of type {name}: use numbers, texts, lists, tuples or mappings"
         )
     if {one.name for one in fields(value)} != plan_class.fields.keys():
-        raise ArgumentError(f"privinf.wire.PLAN_CLASSES names other fields of {name} than it has")
+        raise ArgumentError(
+            f"the entry {name!r} of privinf.wire.PLAN_CLASSES must list exactly the fields of the "
+            f"class {name}"
+        )
     parts = (
         f"{wire}={plan_text(getattr(value, field))}"
         for field, wire in plan_class.fields.items()

@@ -153,7 +153,10 @@ def check_values(header: Header, body: Body) -> None:
     text = memoryview(body)[header.size - header.text :]
     # Piece by piece: a worker's copy of a whole text would stay in its thread's memory.
     if sum(_signs(bytes(text[at : at + PAGED])) for at in range(0, len(text), PAGED)) > MOST_VALUES:
-        raise StorageError(f"the message has more than {MOST_VALUES} values, the largest number allowed")
+        raise StorageError(
+            f"a query or reply contains more than {MOST_VALUES} values, the largest number allowed: "
+            "use fewer columns"
+        )
 
 
 def _signs(text: bytes) -> int:

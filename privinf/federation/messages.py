@@ -40,7 +40,11 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 _REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
 MOST_SITE_ROWS = 1 << 48  # rows that a site may state: no sum over more would be exact
 LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
-NO_QUERY = "the message is not a valid query"
+DAMAGED = (
+    "the message is not a valid {}: it was damaged, or another version of privinf wrote it; install the same "
+    "version at the server and all sites"
+)
+NO_QUERY = DAMAGED.format("query")
 # Of a reply whose shape or number of rows is wrong.
 WRONG_ANSWER = (
     "site {!r} sent a reply that does not match the query (another size, another number of rows, or numbers "
@@ -298,10 +302,7 @@ class Reply:
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
             if "sums" in arrays and right:
                 return cls(**_parse_header(text, cls) | dict(arrays))
-        raise StorageError(
-            "the message is not a valid reply of a site: it was damaged, or another version of privinf wrote "
-            "it; install the same version at the server and all sites"
-        )
+        raise StorageError(DAMAGED.format("reply of a site"))
 
     def __repr__(self) -> str:
         return f"Reply(site={self.site!r}, rows={self.rows}, sums of shape {self.sums.shape} (values hidden))"
@@ -374,7 +375,7 @@ def _parse_header(text: str, kind: Any) -> dict[str, Any]:
         header = json.loads(text)
         if isinstance(header, dict) and set(header) <= set(kind.__dataclass_fields__):
             return header
-    raise StorageError(f"the message is not a valid {kind.__name__.lower()}")
+    raise StorageError(DAMAGED.format(kind.__name__.lower()))
 
 
 class Federation(Protocol):

@@ -358,8 +358,9 @@ def _scale(entry: LedgerEntry) -> float:
     unknown = sorted(set(entry.noise) - NOISE_KNOWN)
     if unknown:
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger describes its noise with "
-            f"the unknown field {unknown[0]!r}"
+            f"the query's ledger entry {readable(entry.label)!r} describes its noise with the field "
+            f"{unknown[0]!r}, which this version of privinf does not have; install the same version at the "
+            "site and the server"
         )
     scale = entry.noise.get("scale", 0.0)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.0 <= scale <= MOST_NOISE:

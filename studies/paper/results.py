@@ -25,8 +25,9 @@ from studies.paper.machines import PaperMachineFits
 
 METHOD = "debiased lasso, the paper's algorithms"
 NOTE = (
-    "As written in the paper, for comparison: intervals are wide, and may miss their level, because "
-    "they ignore the remaining bias from noise in the coefficients and in the nodewise regressions."
+    "This variant computes the intervals as the paper states them, for comparison. They are wide, and may "
+    "cover less often than their level, because they ignore the bias that noise leaves in the coefficients "
+    "and in the nodewise regressions."
 )
 ALONE = (
     "Noise is calibrated for each interval alone: the guarantee for everything released together is the "

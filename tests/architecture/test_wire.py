@@ -226,7 +226,7 @@ def test_a_renamed_class_and_field_keep_their_text(monkeypatch):
 )
 def test_a_field_that_the_table_does_not_name_is_an_error(monkeypatch, known):
     monkeypatch.setattr(wire, "PLAN_CLASSES", {"Sgd": wire.PlanClass("Sgd", **known)})
-    with pytest.raises(ArgumentError, match="names other fields of Sgd"):
+    with pytest.raises(ArgumentError, match="list exactly the fields of the class Sgd"):
         wire.plan_text(Sgd())
 
 

@@ -33,6 +33,7 @@ from privinf.federation import (
     pinned_keys,
 )
 from privinf.federation.flower import FlowerFederation, client_app, daemon_of, packed, server_app, unpacked
+from privinf.federation.messages import NO_QUERY
 from privinf.noise import SimulationNoise
 
 pytest.importorskip("flwr")
@@ -320,7 +321,7 @@ def test_what_is_no_question_does_not_reach_the_site(monkeypatch, content):
     monkeypatch.setattr(Site, "handle", lambda *a: pytest.fail("the site was asked"))
     (name,) = grid.push_messages([Message(content, 10, "query.privinf")])
     reply = Reply.unpack(*unpacked(grid.replies[name].content))
-    assert (reply.site, reply.error) == ("south", "StorageError: the message is not a valid query")
+    assert (reply.site, reply.error) == ("south", f"StorageError: {NO_QUERY}")
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["in the app", "in the configuration"])

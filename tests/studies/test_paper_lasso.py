@@ -134,8 +134,8 @@ def test_joint_cost_is_the_budget_and_is_said(sample):
     assert 8.0 * (1 - 1e-6) < fit.privacy.epsilon(DELTA) <= 8.0
     text = " ".join(str(fit.summary()).split())
     assert fit.model.name == "DebiasedLasso"
-    assert "As written in the paper" in text
-    assert "miss their level" in text
+    assert "as the paper states them" in text
+    assert "cover less often than their level" in text
     parts = fit.bse_privacy**2 + fit.bse_sampling**2
     assert np.allclose(parts, fit.bse**2)
     labels = {entry.label for entry in fit.privacy.entries}

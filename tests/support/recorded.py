@@ -26,6 +26,7 @@ FOLDER = os.environ.get("PRIVINF_MESSAGES")
 SHORTEST = 4  # words
 NO_REWRAP = "\b"  # click's mark of a paragraph whose lines stay
 _PACKAGE = f"{os.sep}privinf{os.sep}"
+_TESTS = f"{os.sep}tests{os.sep}"
 _seen: dict[tuple[str, str], str] = {}
 
 
@@ -41,6 +42,8 @@ def _place(depth: int) -> str | None:
         name = frame.f_code.co_filename
         if _PACKAGE in name and not name.endswith(("errors.py", "error_boundary.py")):
             return f"privinf/{name.rsplit(_PACKAGE, 1)[1]}:{frame.f_lineno}"
+        if _TESTS in name:  # a text of the tests' own
+            return None
         frame = frame.f_back
     return None
 

@@ -94,7 +94,8 @@ def read_terms(query: Query, entry: LedgerEntry) -> SumTerms:
     unknown = sorted(set(terms) - TERMS)
     if unknown:
         raise ArgumentError(
-            f"the description of the secure sum has unknown fields {', '.join(map(repr, unknown))}"
+            f"the query describes the secure sum with unknown fields {', '.join(map(repr, unknown))}: it "
+            "comes from another version of privinf; install the same version at the site and the server"
         )
     roster = terms.get("roster")
     if not isinstance(roster, list) or not set(map(type, roster)) <= {str}:

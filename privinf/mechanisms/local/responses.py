@@ -230,5 +230,5 @@ def checked_codes(codes: ArrayLike, levels: int) -> Integers:
     if array.dtype.kind not in "iu":
         raise SchemaError("codes must be integers")
     if array.size and (array.min() < 0 or array.max() >= levels):
-        raise SchemaError(f"codes must be between 0 and {levels - 1}")
+        raise SchemaError(f"codes must be integers from 0 to {levels - 1}")
     return array.astype(np.int64)
