@@ -156,3 +156,14 @@ def test_the_tree_has_no_failure():
     assert len(list(Path(checked_paths()[-1]).rglob("*.py"))) > 100
     found = [finding for one in passages(checked_paths(), only_suspects=True) for finding in failures(one)]
     assert not [str(finding) for finding in found]
+
+
+def test_a_lot_of_sentences_is_drawn_from_pages_and_public_docstrings(capsys):
+    main(["--lot", "40", "--seed", "3"])
+    first = capsys.readouterr().out
+    main(["--lot", "40", "--seed", "3"])
+    assert capsys.readouterr().out == first
+    assert first.startswith("40 of ")
+    places = {line.split("]")[0] for line in first.splitlines() if "[docs/" in line or "[privinf" in line}
+    assert len(places) > 10
+    assert ">>>" not in first

@@ -3,6 +3,8 @@
 ``python -m support.words [PATHS]`` checks the pages and ``privinf/``, or the files and folders in PATHS.
 It ends with 1 if a text has a phrase of `FAILING`, or if a page has a number without a leading zero or a
 sentence of more than `LONGEST` words. Phrases of `REPORTED` are counted only; ``--list NAME`` prints them.
+``--lot 200 --seed 1`` prints 200 sentences of README, docs and public docstrings, drawn by lot, for somebody
+to read who has not seen them.
 
 Code blocks, printed outputs and inline code are not read.
 """
@@ -11,6 +13,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
+import inspect
+import random
 import re
 import sys
 from collections import Counter
@@ -128,11 +133,12 @@ def _blank(match: re.Match[str], instead: str = "") -> str:
     return instead + "\n" * match[0].count("\n")
 
 
-def passages_of_page(text: str, path: str) -> Iterator[Passage]:
-    """Yield the prose of a Markdown page: no code, no outputs, links by their labels."""
+def passages_of_page(text: str, path: str, *, inline: bool = False) -> Iterator[Passage]:
+    """Yield the prose of a Markdown page: links by their labels, inline code if wanted, no other code."""
     text = FENCE.sub(_blank, COMMENT.sub(_blank, text))
-    text = INLINE.sub(lambda match: _blank(match, "`code`"), text)
-    text = LINK.sub(lambda match: match[1], MATH.sub("`math`", text))
+    if not inline:
+        text = MATH.sub("`math`", INLINE.sub(lambda match: _blank(match, "`code`"), text))
+    text = LINK.sub(lambda match: match[1], text)
     start, lines = 0, list[str]()
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if lines and (not line.strip() or STARTS.match(line)):
@@ -203,6 +209,73 @@ def length(sentence: str) -> int:
     return sum(bool(re.search(r"\w", word)) for word in sentence.split())
 
 
+# ---- a lot of sentences
+
+LOT_PAGES = ("README.md", "docs")
+SHORTEST = 6  # words of a sentence that is drawn
+TABLE = re.compile(r"^[ ]*\|.*$", re.MULTILINE)
+# In a docstring: the line of a parameter or an error, whose text is below it; a section's name.
+ENTRY = re.compile(r"^([ ]*)\S.*\n(?=\1 +\S)|^[A-Z]\w+\n-{3,}$", re.MULTILINE)
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """Yield the names of all that the package and its public folders export, and their docstrings."""
+    seen = set[int]()
+    for folder in (
+        "privinf",
+        "privinf.stats",
+        "privinf.accounting",
+        "privinf.federation",
+        "privinf.mechanisms",
+    ):
+        module = importlib.import_module(folder)
+        for name in sorted(set(getattr(module, "__all__", ()))):
+            public = getattr(module, name)
+            members = vars(public).items() if inspect.isclass(public) else ()
+            for label, value in [(name, public), *((f"{name}.{key}", member) for key, member in members)]:
+                value = getattr(value, "fget", getattr(value, "__func__", value))
+                text = (
+                    inspect.getdoc(value)
+                    if callable(value) and not label.split(".")[-1].startswith("_")
+                    else ""
+                )
+                if text and id(value) not in seen:
+                    seen.add(id(value))
+                    yield f"{folder}.{label}", text
+
+
+def readable_sentences() -> list[tuple[str, str, str]]:
+    """Return place, preceding sentence and sentence of README, docs and public docstrings, each once."""
+    read = [
+        passage
+        for path in (ROOT / page for page in LOT_PAGES)
+        for file in (sorted(path.rglob("*.md")) if path.is_dir() else [path])
+        for passage in passages_of_page(
+            TABLE.sub("", file.read_text(encoding="utf-8")), _shown(file), inline=True
+        )
+    ]
+    for name, text in public_docstrings():
+        text = ENTRY.sub("\n", DOCTEST.sub("", text))
+        read += [Passage(name, 0, part, "docstrings") for part in BREAK.split(text) if part]
+    rows = dict[str, tuple[str, str, str]]()
+    for passage in read:
+        before = ""
+        for sentence in sentences(passage.words):
+            flat = " ".join(sentence.split())
+            if length(flat) >= SHORTEST and not flat.startswith("#"):
+                rows.setdefault(flat, (passage.path, before, flat))
+            before = flat
+    return list(rows.values())
+
+
+def print_lot(number: int, seed: int) -> None:
+    """Print sentences drawn by lot, each with its place and the sentence before it."""
+    rows = readable_sentences()
+    print(f"{number} of {len(rows)} sentences")
+    for order, (place, before, sentence) in enumerate(random.Random(seed).sample(rows, number), 1):
+        print(f"\n{order}. [{place}]" + (f" (before it: {before})" if before else "") + f"\n{sentence}")
+
+
 # ---- what is found
 
 
@@ -251,7 +324,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="support.words", description="A lint of words")
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders (default: pages and privinf/)")
     parser.add_argument("--list", metavar="NAME", help="print the reports whose pattern's name contains this")
+    parser.add_argument("--lot", type=int, default=0, help="print this many sentences, drawn by lot")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw")
     options = parser.parse_args(arguments)
+    if options.lot:
+        print_lot(options.lot, options.seed)
+        return 0
     failed, counts = 0, Counter[tuple[str, str]]()
     for passage in passages([path.resolve() for path in options.paths] or checked_paths()):
         for finding in failures(passage):
