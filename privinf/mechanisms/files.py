@@ -6,7 +6,10 @@ columns, never a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +25,7 @@ from privinf.validation import check_path
 
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+READ_AHEAD = 2  # batches that a thread decodes while the caller works on the one before them
 R = TypeVar("R")
 
 
@@ -41,12 +45,10 @@ class ParquetSource(FileSource):
             yield _parquet(self.name, partial(batch.to_pandas, ignore_metadata=True))
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow batches."""
+        """Yield Arrow batches; a thread decodes the next ones of a file that has several."""
         with _opened_parquet(self.path) as table:
-            chosen = {"batch_size": sources.ROWS, "columns": list(columns), "use_threads": False}
-            batches = _parquet(self.name, lambda: table.iter_batches(**chosen))
-            while (batch := _parquet(self.name, lambda: next(batches, None))) is not None:
-                yield batch
+            batches = _decoded(self.name, table, columns)
+            yield from batches if table.metadata.num_rows <= sources.ROWS else read_ahead(batches)
 
     def known(self) -> int:
         """Return the number of rows, which the file states."""
@@ -132,6 +134,43 @@ def _folder(path: Path) -> FolderSource:
     raise StorageError(
         f"folder {path.name} contains both CSV files and Parquet files: keep only one kind in a folder"
     )
+
+
+def _decoded(name: str, table: Any, columns: Sequence[str]) -> Generator[Any, None, None]:
+    chosen = {"batch_size": sources.ROWS, "columns": list(columns), "use_threads": False}
+    batches = _parquet(name, lambda: table.iter_batches(**chosen))
+    while (batch := _parquet(name, lambda: next(batches, None))) is not None:
+        yield batch
+
+
+def read_ahead(items: Generator[R, None, None]) -> Iterator[R]:
+    """Yield the items of a generator, none of them None; a thread makes up to `READ_AHEAD` in advance.
+
+    An error of the generator is raised here, in its turn. When the caller stops early, the thread ends after
+    the item that it makes, and the generator is closed.
+    """
+    thread = ThreadPoolExecutor(1, "privinf reads ahead")
+    pending = deque[Future[R | None]]()
+
+    def request() -> bool:
+        try:
+            pending.append(thread.submit(next, items, None))
+        except RuntimeError:  # no thread can be started: the process ends, or has too many of them
+            return False
+        return True
+
+    try:
+        threaded = all(request() for _ in range(READ_AHEAD))
+        while pending:
+            if (item := pending.popleft().result()) is None:
+                return
+            threaded = threaded and request()
+            yield item
+        yield from items
+    finally:
+        with suppress(RuntimeError):  # the thread cannot wait for itself where it collects this generator
+            thread.shutdown(cancel_futures=True)
+            items.close()
 
 
 def _opened_parquet(path: Path) -> Any:

@@ -6,6 +6,9 @@ import errno
 import gc
 import os
 import stat
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -15,6 +18,7 @@ from support.tables import KINDS, arrow, of_library
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms import reading, sources
+from privinf.mechanisms.files import READ_AHEAD, read_ahead
 from privinf.mechanisms.tables import source_of
 
 SECRET = 98765.4321
@@ -170,6 +174,90 @@ def test_a_damaged_page_is_found_when_it_is_read(checked, frame, tmp_path):
     content[wrong] = bytes(255 - byte for byte in content[wrong])
     path.write_bytes(content)
     refused(lambda: path, StorageError, r"t\.parquet cannot be read as Parquet")
+
+
+# ---- batches that a thread reads ahead
+
+
+def numbered(made, n=9, error_at=None):
+    """Yield 0, 1, ... and note each; fail at one of them, and note the end."""
+    try:
+        for number in range(n):
+            if number == error_at:
+                raise StorageError(f"item {number} cannot be read")
+            made.append(number)
+            yield number
+    finally:
+        made.append("closed")
+
+
+def readers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("privinf reads ahead")]
+
+
+def test_batches_are_read_ahead_in_order_and_at_most_two():
+    made = []
+    for number in read_ahead(numbered(made)):
+        assert len(readers()) == 1
+        time.sleep(0.01)
+        assert len([item for item in made if item != "closed"]) <= number + 1 + READ_AHEAD
+        assert number in made
+    assert made == [*range(9), "closed"]
+    assert readers() == []
+
+
+def test_an_error_of_the_reader_is_raised_in_its_turn():
+    made, taken = [], []
+    with pytest.raises(StorageError, match=r"^item 5 cannot be read$") as caught:
+        taken.extend(read_ahead(numbered(made, error_at=5)))
+    assert taken == [0, 1, 2, 3, 4]
+    assert made == [0, 1, 2, 3, 4, "closed"]
+    assert caught.value.__cause__ is None
+    assert readers() == []
+
+
+@pytest.mark.parametrize("end", ["close", "collection", "error"])
+def test_the_thread_ends_when_the_consumer_stops_early(end):
+    made = []
+    items = read_ahead(numbered(made, n=10**6))
+    assert [next(items), next(items)] == [0, 1]
+    if end == "close":
+        items.close()
+    elif end == "collection":
+        del items
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            items.throw(KeyboardInterrupt)
+    assert readers() == []
+    assert made[-1] == "closed"
+    assert len(made) <= 2 + READ_AHEAD + 1
+
+
+@pytest.mark.parametrize("started", [0, 1, 4])
+def test_without_more_threads_the_caller_reads_itself(started, monkeypatch):
+    submit, calls = ThreadPoolExecutor.submit, []
+
+    def limited(self, *arguments):
+        calls.append(None)
+        if len(calls) > started:
+            raise RuntimeError("can't start new thread")
+        return submit(self, *arguments)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", limited)
+    made = []
+    assert list(read_ahead(numbered(made))) == list(range(9))
+    assert made == [*range(9), "closed"]
+    assert readers() == []
+
+
+@pytest.mark.parametrize("rows", [16, 17])
+def test_a_thread_reads_files_of_several_blocks_only(rows, frame, tmp_path):
+    frame.iloc[:rows].to_parquet(path := tmp_path / "rows.parquet")
+    blocks = source_of(path).read(["x"], SCHEMA)
+    first = next(blocks)
+    assert len(readers()) == (rows > 16)
+    np.testing.assert_array_equal(pd.concat([first, *blocks])["x"], frame["x"].iloc[:rows])
+    assert readers() == []
 
 
 def test_a_query_that_fails_says_nothing_of_rows(frame, tmp_path):
