@@ -199,7 +199,7 @@ def price(stored: pd.DataFrame, seconds: float) -> None:
                     ),
                     "validation records": int(cells["records"].iloc[0]),
                     "test R2 lost, private choice at epsilon 1": np.mean(kept[1.0]),
-                    "at .1": np.mean(kept[0.1]),
+                    "at 0.1": np.mean(kept[0.1]),
                 }
             )
     medians = stored.groupby("task")["median gradient"]

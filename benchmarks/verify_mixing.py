@@ -342,7 +342,7 @@ FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 def _rows_to_try(n: int, residual: float) -> dict[str, int]:
     auto = setting(n, rsquared=explained(residual)).plan.k
     grid = {f"{factor:g} k*": round(factor * auto) for factor in FACTORS}
-    return grid | {"default guess": setting(n).plan.k, "guess R2 = .5": setting(n, rsquared=0.5).plan.k}
+    return grid | {"default guess": setting(n).plan.k, "guess R2 = 0.5": setting(n, rsquared=0.5).plan.k}
 
 
 def _tried(seed: np.random.SeedSequence, *, n: int, residual: float) -> dict:

@@ -2,8 +2,8 @@
 # # Modulated learning: one private record per client
 #
 # A reading of Vepakomma, Reisizadeh, Horváth and Dahleh (2026), "Modulated learning for private and
-# distributed regression with just a single sample per client device": its tables and figure made again on
-# the same data, its claims checked, and what our variants add.
+# distributed regression with just a single sample per client device". Its tables and figure are made again on
+# the same data, its claims are checked, and our variants are compared with them.
 #
 # Run it with `python vignettes/1_modulated_learning.py` (about five minutes on one core). It writes the page
 # `1_modulated_learning.md` and the figures beside it. All noise is seeded: simulation, not a private release.
@@ -92,38 +92,38 @@ TABLE1 = pd.DataFrame(
 say("# Modulated learning: one private record per client")
 say(
     """
-    Vepakomma, Reisizadeh, Horváth and Dahleh (2026) let every client send its one feature vector *x*,
-    shrunk, moved by a cosine of random phase along public directions, and covered with Gaussian noise; the
-    response is sent unprotected. The server subtracts what it knows of the noise and solves for the
-    regression, in one step (one-shot) or by gradient steps over *T* rounds with fresh messages (iterative).
-    This page reproduces the paper's tables and figure, checks its claims, and shows what changes when
-    sensitivity and budget are counted exactly. Every number on it comes from
-    `vignettes/1_modulated_learning.py`; the noise is seeded, so nothing here is itself a private release.
+    Vepakomma, Reisizadeh, Horváth and Dahleh (2026) let every client send its one feature vector *x*, shrunk,
+    shifted by a cosine of random phase along public directions, and covered with Gaussian noise. The response
+    is sent unprotected. The server subtracts the known moments of the noise and solves for the regression, in
+    one step (one-shot) or by gradient steps over *T* rounds with fresh messages (iterative). This page
+    reproduces the paper's tables and figure and checks its claims. It also shows the effect of exact
+    sensitivity and exact accounting. Every number on it comes from `vignettes/1_modulated_learning.py`. The
+    noise is seeded, so nothing here is itself a private release.
     """
 )
 say("## 1. The data: Table 1")
 table(TABLE1)
 say(
     """
-    *OLS R² on the test part; the paper has one split, we have 50, so the last column says how far its split
-    lies from ours in standard deviations of a split (at least 0.0005, its rounding).*
+    *OLS R² on the test part. The paper has one split, we have 50. The last column is the distance of its
+    split from our mean, in standard deviations of a split (at least 0.0005, its rounding).*
     """
 )
 say(
     """
-    The paper does not say how the tables became regressions. These choices give its n, d and R²:
+    The paper does not state how the tables became regressions. These choices give its n, d and R²:
 
-    - **CO2**: n = 2,284 means that the 59 missing weeks were filled, not dropped (which leaves 2,225).
-      Seven features and 0.999 come from a cubic trend with two harmonics of the year, or from seven weekly
-      lags; we use the first. The split must be random: on a split in time the cubic trend fails.
+    - **CO2**: n = 2,284 means that the 59 missing weeks were filled, not dropped (which leaves 2,225). Seven
+      features and 0.999 come from a cubic trend with two harmonics of the year, or from seven weekly lags; we
+      use the first. The split must be random, because the cubic trend fails on a split in time.
     - **Fair**: years married on all eight other columns, `affairs` as it is.
-    - **ModeChoice**: the target is the generalised cost `gc`; `individual` is dropped, `mode` is a number 1
-      to 4.
+    - **ModeChoice**: the target is the generalized cost `gc`; `individual` is dropped, `mode` is a number
+      from 1 to 4.
     - **RandHIE**: `lncoins` and `fmde`, each on the nine other columns.
 
-    All five agree within split noise; `fmde` is the farthest. Two facts about the rows matter for any
-    privacy guarantee: a ModeChoice traveller has four rows and a RandHIE person up to five, so *a client is not
-    a person* in three of the five tasks.
+    All five agree within the noise of a split; `fmde` is the farthest. Two facts about the rows matter for
+    any privacy guarantee. A ModeChoice traveler has four rows, and a RandHIE person has up to five. So *a
+    client is not a person* in three of the five tasks.
     """
 )
 
@@ -249,14 +249,18 @@ figure1 = panels(
 say("## 2. Figure 1: the paper's three methods")
 say(
     f"""
-    Table 2's tuned settings; T = {ROUNDS}; ε from 0.5 to 10 in steps of 0.25; {SEEDS} noise seeds. Not
-    given in the paper and chosen here: contraction α = {ALPHA}, amplitude λ = {LAMBDA}, frequency ω =
-    {OMEGA:g}, one direction, δ = 1e-5, the split (60/20/20, seed 0), the ball of the iterates (radius
-    {MAX_NORM:g}, standardised units), and the loss of DP-SGD (half squared error). As in the paper:
-    features and response standardised by the training part, sensitivity L = 1 − α + λω under records at
-    distance at most one, ε turned into zCDP by ε = ρ + 2√(ρ log(1/δ)), no intercept. Privacy here covers
-    the features only and rests on statistics of the raw training rows (the standardisation): two gaps that
-    sections 5 and 9 close.
+    The settings are those of Table 2: T = {ROUNDS}, ε from 0.5 to 10 in steps of 0.25, {SEEDS} noise seeds.
+    The paper does not give these settings, and we chose them:
+
+    - contraction α = {ALPHA}, amplitude λ = {LAMBDA}, frequency ω = {OMEGA:g}, one direction, δ = 1e-5;
+    - the split (60/20/20, seed 0);
+    - the ball of the iterates (radius {MAX_NORM:g}, standardized units);
+    - the loss of DP-SGD (half squared error).
+
+    As in the paper, features and response are standardized by the training part, and there is no intercept.
+    The sensitivity is L = 1 − α + λω under records at distance at most one, and ε is turned into zCDP by ε =
+    ρ + 2√(ρ log(1/δ)). Privacy here covers the features only, and the standardization uses raw training rows.
+    Sections 5 and 9 close these two gaps.
     """
 )
 figure(
@@ -312,10 +316,10 @@ table(WINNERS)
 say(
     f"""
     **"One-shot is strongest at the smallest ε": holds in {first} of 5 tasks.** With these settings the
-    corrected second-moment matrix at ε = 0.5 is mostly noise: it is indefinite, and adding γ shifts
-    eigenvalues towards zero as easily as away from it, so the ridge solution can be worse than no model.
-    The iterative method starts at zero, takes ten short steps and is projected into a ball, which keeps it
-    harmless. One-shot leads in a middle range of ε, in {middle} of 5 tasks. The statement may hold for another
+    corrected second-moment matrix at ε = 0.5 is mostly noise, and it is indefinite. Adding γ shifts
+    eigenvalues toward zero as easily as away from it, so the ridge solution can be worse than no model. The
+    iterative method starts at zero, takes ten short steps and is projected into a ball, which keeps its error
+    small. One-shot is best in a middle range of ε, in {middle} of 5 tasks. The statement may hold for another
     α, λ, δ or for a ridge applied after an eigenvalue cut; the paper gives none of these.
     """
 )
@@ -329,7 +333,7 @@ say(
 # %% [markdown]
 # ## Table 2
 #
-# The search takes ten minutes: `benchmarks/tuning.py` makes it, this page shows it.
+# The search takes ten minutes: `benchmarks/tuning.py` runs it, and this page shows its result.
 
 
 # %%
@@ -364,51 +368,52 @@ PAGE.benchmark("modulation_table2")
 say(
     f"""
     *Means over ten random splits (60/20/20) and ε = 0.5, 1, …, 10, R² counted as 0 where it is negative; "by
-    plain R²" leaves it negative. "Its loss": the best validation R² of a split less that of the printed
-    setting. Made by `benchmarks/tuning.py`; the grids are there.* The paper names neither its grid nor how
-    it weighs the budgets, nor the α, λ and δ that set the noise. On our splits {same} of the
-    {len(TUNED)} printed settings win the search; {won.sum()} of {10 * len(TUNED)} single searches choose
-    them. They cost {gap.min():.3f} to {gap.max():.3f} of validation R², against a standard deviation
-    over splits in the next column.
+    plain R²" leaves it negative. "Its loss" is the best validation R² of a split less that of the printed
+    setting. Made by `benchmarks/tuning.py`, which has the grids.* The paper gives neither its grid nor its
+    weights of the budgets, nor the α, λ and δ that set the noise. On our splits {same} of the {len(TUNED)}
+    printed settings win the search; {won.sum()} of {10 * len(TUNED)} single searches choose them. They cost
+    {gap.min():.3f} to {gap.max():.3f} of validation R²; the next column has the standard deviation over
+    splits.
     """
 )
 PAGE.benchmark("modulation_budgets")
 say(
     """
-    *The best c and γ at single budgets, five splits.* What is best changes by a factor of two to eighty with
-    ε, so one setting "held fixed across the entire privacy sweep" depends on how the budgets are weighed.
-    The printed ones are those of small budgets: each γ wins at some ε between 0.5 and 3, each c at some ε up
-    to 2 (ModeChoice's 1.0 lies between the winners at 1 and 1.5). Of the clips tried the smallest wins in
-    every task, at the edge of our grid: at these budgets noise of size 2C costs more than the clipping.
+    *The best c and γ at single budgets, five splits.* The best setting changes by a factor of two to eighty
+    with ε, so one setting "held fixed across the entire privacy sweep" depends on the weights of the budgets.
+    The printed settings are those of small budgets. Each γ wins at some ε between 0.5 and 3, and each c at
+    some ε up to 2 (1.0 for ModeChoice is between the winners at 1 and 1.5). Of the clips tried, the smallest
+    wins in every task, at the edge of our grid. At these budgets, noise of size 2C costs more than the
+    clipping.
     """
 )
 say(
     f"""
-    **The printed clipping norms seem to be numbers of private records.** In four of five tasks they are, within
-    the noise of a split, the *median length of the training records' first gradients* x·y before any noise
-    ({near}, mean and standard deviation of ten splits; which seven features of CO2 are meant we do not
-    know, section 1). A bound that is computed from the rows which it protects is
-    no bound that the ledger knows of, and nothing in the paper's budget pays for it.
+    **The printed clipping norms seem to be numbers of private records.** In four of five tasks they equal,
+    within the noise of a split, the *median length of the training records' first gradients* x·y before any
+    noise. Printed, and the mean and standard deviation of ten splits: {near}. For CO2 we do not know which
+    seven features the paper used (section 1). A bound that is computed from the rows which it protects needs
+    a budget of its own, and nothing in the paper's budget pays for it.
     """
 )
 say("### What tuning on people's records costs")
 PAGE.benchmark("modulation_tuning")
 say(
     f"""
-    *ε at δ = 1e-5.* The paper's search reads two groups of people, and charges neither.
+    *ε at δ = 1e-5.* The paper's search reads the records of two groups of people, and charges neither.
 
     - **The training records answer every candidate.** Each step factor, and each pair of clip and learning
-      rate, is a run of its own over all ten rounds; the choice among them is a function of all. At a
+      rate, is a run of its own over all ten rounds, and the choice among them depends on all of them. At a
       nominal ε of 1 a search over {paid.loc["iterative"].iloc[0]} step factors costs
       {paid.loc["iterative"].iloc[1]}, over {paid.loc["DP-SGD"].iloc[0]} pairs {paid.loc["DP-SGD"].iloc[1]}
-      (one run: {paid.loc["one-shot ridge"].iloc[1]}, as the zCDP conversion wastes some). Of the one-shot
-      method one release serves every γ: its tuning is free for them.
-    - **The validation records are read without noise.** If they are public, as the paper has it, the price is
-      nil, and a fifth of the table is nobody's secret. If they are people's, the best of the candidates has
-      no finite ε. The exponential mechanism has one: at ε = 1, paid by the validation part, the choice
-      loses {lost[0][large].max():.3f} of test R² or less where that part has more than 400 records and up to
-      {lost[0].max():.2f} with the {fewest} of ModeChoice; at ε = 0.1 up to {lost[1][large].max():.2f} and
-      {lost[1].max():.2f}.
+      (one run: {paid.loc["one-shot ridge"].iloc[1]}, as the zCDP conversion wastes some). In the one-shot
+      method one release serves every γ, so its tuning costs these records nothing.
+    - **The validation records are read without noise.** If they are public, as the paper assumes, the price
+      is nil, and a fifth of the table is not secret. If they are people's records, choosing the best
+      candidate has no finite ε. The exponential mechanism has one. At ε = 1, paid by the validation part, the
+      choice loses at most {lost[0][large].max():.3f} of test R² where that part has more than 400 records,
+      and up to {lost[0].max():.2f} with the {fewest} of ModeChoice. At ε = 0.1 it loses up to
+      {lost[1][large].max():.2f} and {lost[1].max():.2f}.
     - **What costs nothing**: a setting that was fixed before the rows were seen, or one that needs no tuning.
       `ModulatedOLS` has neither ridge nor step by default.
     """
@@ -455,19 +460,18 @@ table(CEILING)
 say(
     f"""
     *Test R². The last four columns: medians at ε = 10 with the paper's noise.* A ridge of γ = 0.5 to 2 on
-    standardised features, held fixed over the whole sweep, costs R² even with **no noise at all** (fourth
-    column), and one-shot ridge has reached that ceiling by ε = 10. Solve the very same one-shot release
-    with Fuller's modification instead, whose bias vanishes with the noise, and it is ahead of ten rounds in
-    {ahead} of 5 tasks at ε = 10. Rounds divide the budget: each of the ten carries √10 times the noise of a
-    single release.
+    standardized features costs R² even with **no noise at all** (fourth column). One-shot ridge has reached
+    that ceiling by ε = 10. Solve the same one-shot release with Fuller's modification instead, whose bias
+    vanishes with the noise, and it is better than ten rounds in {ahead} of 5 tasks at ε = 10. Rounds divide
+    the budget: each of the ten carries √10 times the noise of a single release.
     """
 )
 say(
     """
     The rounds need not be wasted, though. The same client answers all of them, so its ten messages can be
-    averaged *before* moments are formed. The average has the noise of a single release of the whole budget,
+    averaged *before* moments are formed. The average has the noise of a single release of the total budget,
     and the estimate is as good as one-shot (last two columns). That is the default of `ModulatedOLS` for
-    iterative releases; the last iterate keeps an optimisation error (I − ηΣ)ᵀβ besides, and gets no
+    iterative releases. The last iterate has an additional optimization error (I − ηΣ)ᵀβ, and gets no
     intervals.
     """
 )
@@ -536,9 +540,9 @@ figure(
     figure2,
     "figure2",
     """
-    Figure 2. The same tasks and budgets. Blue and light blue protect what the paper protects (records at
-    distance at most one, y unprotected); red protects any two records inside a ball of radius 1.5√d; purple
-    protects features and response of any two records, but trusts a curator. Grey: below the best median of
+    Figure 2. The same tasks and budgets. Blue and light blue protect what the paper protects: records at
+    distance at most one, y unprotected. Red protects any two records inside a ball of radius 1.5√d. Purple
+    protects features and response of any two records, but trusts a curator. Gray: below the best median of
     Figure 1.
     """,
 )
@@ -547,29 +551,28 @@ say("*Median test R². Below zero, the mean predicts better.*")
 say(
     """
     Two corrections cost nothing and are free of any trade-off. **Exact sensitivity**: the phase is uniform
-    and never leaves the client, so the modulation is noise independent of x, and the message moves by (1 −
-    α)‖x − x′‖, not (1 − α + λω)‖x − x′‖. **Exact accounting**: Gaussians compose exactly, no zCDP detour is
-    needed.
+    and never leaves the client, so the modulation is noise independent of x. The message moves by (1 − α)‖x −
+    x′‖, not by (1 − α + λω)‖x − x′‖. **Exact accounting**: Gaussians compose exactly, without a detour over
+    zCDP.
     """
 )
 table(SLACK)
 say(
     f"""
-    The paper adds {rows[-1][3]:.2f} to {rows[0][3]:.2f} times the noise that its guarantee needs. The textbook
-    formula σ = L√(2 log(1.25/δ))/ε, which section 3 of the paper writes, errs on the other side at the end
-    of the grid: from about ε = 8.4 it is *not* private at the nominal level (at a nominal 10 it gives
+    The paper adds {rows[-1][3]:.2f} to {rows[0][3]:.2f} times the noise that its guarantee needs. Section 3
+    of the paper writes the textbook formula σ = L√(2 log(1.25/δ))/ε, which errs on the other side at the end
+    of the grid. From about ε = 8.4 on it is *not* private at the nominal level (at a nominal 10 it gives
     {rows[-1][1]:.2f}).
     """
 )
 say(
     f"""
-    `MomentOLS` with every record noising its own second moments is a failure on these data. Its sensitivity
-    grows with the *square* of the radius, and n is at most 12,114 with d from 7 to 9: it is made for few
-    features or many records, where it beats the modulated release (`benchmarks/results/moments_local.md`).
-    With a trusted curator the same release stays within 0.05 of least squares from these ε on:
-    {within}.
-    Below that its median can dip: the noisy matrix passes through singularity, and no stabilisation was
-    used.
+    `MomentOLS` in which every record adds noise to its own second moments fails on these data. Its
+    sensitivity grows with the *square* of the radius, and n is at most 12,114 with d from 7 to 9. It is made
+    for few features or many records, where it beats the modulated release
+    (`benchmarks/results/moments_local.md`). With a trusted curator the same release stays within 0.05 of
+    least squares from these ε on: {within}. Below that its median can dip: the noisy matrix passes through
+    singularity, and no stabilization was used.
     """
 )
 
@@ -614,15 +617,15 @@ say('## 5. What "distance at most one" protects')
 table(DISTANCES, ".2f")
 say(
     f"""
-    *Distances between different standardised training records; the ε that holds between two such records
-    when ε = 1, δ = 1e-5 is guaranteed for distance one.* The paper's neighbours are records at distance at
-    most one. That is metric privacy, a legitimate promise, but two real people are nearly always farther
-    apart, and for them the epsilon is several times the one on the axis. The red curves of Figure 2 pay for
-    any two records instead (`radius=1.5√d`, diameter 3√d), as `ModulatedOLS` does by default; on these
-    sample sizes little is left: Fuller's modification shrinks a hopeless fit to zero, and where a little
-    information comes in the estimate is erratic before it is good. The comparison of Figure 1 is
-    therefore unfair to DP-SGD, whose sensitivity 2C protects any two clients, response included, and which
-    is the best of the three at some ε in {sgd} of 5 tasks all the same.
+    *Distances between different standardized training records. The last two columns are the ε between two
+    such records when ε = 1, δ = 1e-5 is guaranteed for distance one.* The paper's neighbors are records at
+    distance at most one. That is metric privacy, a legitimate promise. But two real people are nearly always
+    farther apart, and for them the epsilon is several times the one on the axis. The red curves of Figure 2
+    pay for any two records instead (`radius=1.5√d`, diameter 3√d), as `ModulatedOLS` does by default. On
+    these sample sizes little information is left. Fuller's modification shrinks an uninformative fit to zero.
+    With a little information the estimate is erratic before it is good. The comparison of Figure 1 is
+    therefore unfair to DP-SGD, whose sensitivity 2C protects any two clients, response included. Even so,
+    DP-SGD is the best of the three at some ε in {sgd} of 5 tasks.
     """
 )
 
@@ -742,8 +745,8 @@ figure(
     fig,
     "modulation",
     f"""
-    Figure 3. Trade-off between the errors of the best test that tells two records at distance 1 apart from
-    one message (higher is more private); α = {ALPHA}, σ = {SIGMA}, and λ = {WIDE:g}, ten times our setting,
+    Figure 3. Trade-off between the errors of the best test that distinguishes two records at distance 1 by
+    one message (higher is more private). α = {ALPHA} and σ = {SIGMA}. λ = {WIDE:g} is ten times our setting,
     to make the effect visible.
     """,
 )
@@ -751,27 +754,27 @@ table(BUYS, ".2f")
 say(f"*Exact ε at δ = 1e-5 of one message, distance 1, α = {ALPHA}, σ = {SIGMA}, d = {D}, m = 1.*")
 say(
     f"""
-    **In the worst pair modulation buys nothing.** If x − x′ is orthogonal to V, the cosine term has the
-    same value under both records and is no obstacle to the adversary: the two curves on the left are one.
-    Privacy is a guarantee for the worst pair, so the ε of the mechanism is that of the plain Gaussian
-    noise, whatever λ. **Along V** the term does hide something: since its phase is uniform, its distribution does
-    not depend on x at all; it is arcsine noise, added to the Gaussian. But arcsine noise is bounded: in the
-    tails, which decide ε at a small δ, it hides far less than Gaussian noise of the same variance (the
-    table; in the middle of the curve the two are close), and the account, which is for the worst pair,
-    cannot credit it. The variance λ²/2 spent as Gaussian noise over all directions is credited (second last
-    column). The paper's Lipschitz bound goes the other way and *charges* for the modulation (last column).
-    For the estimator the cosine is one more error: at λ = {WIDE:g} the trace of the noise covariance grows
-    by {inflation - 1:.0%}. For the guarantee and for the estimate λ = 0 is best; and then α cancels too,
-    since sensitivity and signal both shrink by 1 − α: what remains is the Gaussian mechanism on x.
+    **In the worst pair modulation buys nothing.** If x − x′ is orthogonal to V, the cosine term has the same
+    value under both records and does not hinder the adversary: the two curves on the left coincide. Privacy
+    is a guarantee for the worst pair, so the ε of the mechanism is that of the plain Gaussian noise, whatever
+    λ. **Along V** the term does hide something. Its phase is uniform, so its distribution does not depend on
+    x: it is arcsine noise, added to the Gaussian. But arcsine noise is bounded. In the tails, which decide ε
+    at a small δ, it hides far less than Gaussian noise of the same variance (see the table; in the middle of
+    the curve the two are close). The account is for the worst pair and cannot credit it. The variance λ²/2
+    spent as Gaussian noise over all directions is credited (second last column). The paper's Lipschitz bound
+    does the opposite and *charges* for the modulation (last column). For the estimator the cosine is one more
+    error: at λ = {WIDE:g} the trace of the noise covariance grows by {inflation - 1:.0%}. λ = 0 is best for
+    the guarantee and for the estimate. Then α cancels too, since sensitivity and signal both shrink by 1 − α,
+    and the Gaussian mechanism on x is left.
     """
 )
 say(
     """
     Two conditions carry this. The phase must be **drawn again for every message**: a phase kept over two
     rounds with different directions makes the terms depend on x jointly, and the statement fails. And the
-    direction must not depend on the phase. (With as many directions as features no pair is orthogonal to V;
-    every pair then gains what the right panel shows, with λ/√m in place of λ, and the account still cannot
-    credit more than the tails allow.)
+    direction must not depend on the phase. (With as many directions as features no pair is orthogonal to V.
+    Every pair then gains what the right panel shows, with λ/√m in place of λ. The account still cannot credit
+    more than the tails allow.)
     """
 )
 
@@ -802,32 +805,32 @@ figure(
     "reconstruction",
     f"""
     Figure 4. Lower bound on the root mean squared error per coordinate of an unbiased attack on x (Theorem
-    6.3 of the paper; d = {D}, α = {ALPHA}, σ = {SIGMA} for one message), for an attacker who knows the
-    phase, as the paper assumes, and for one who does not.
+    6.3 of the paper). d = {D}, α = {ALPHA}, σ = {SIGMA} for one message. One curve is for an attacker who
+    knows the phase, as the paper assumes, the other for one who does not.
     """,
 )
 one = np.full(1, SIGMA)
 say(
     f"""
-    The paper's Theorem 6.3 gives the attacker the phase, and then remarks that modulation improves the
-    bound. The sign is wrong: a known phase makes the cosine a *signal* about x, which adds Fisher
-    information, and the bound falls (at λ = 1 from {SIGMA / KEEP:.3f} to
+    The paper's Theorem 6.3 gives the attacker the phase, and then remarks that modulation improves the bound.
+    The sign is wrong. A known phase makes the cosine a *signal* about x, which adds Fisher information, and
+    the bound falls (at λ = 1 from {SIGMA / KEEP:.3f} to
     {np.sqrt(bound(scales=one, amplitude=1.0, phase="known")):.3f}). With the phase unknown, as it is in the
     protocol, information is lost along V only, one direction of five, and the bound rises (to
     {np.sqrt(bound(scales=one, amplitude=1.0, phase="unknown")):.3f}). At our λ = 0.1 the two bounds are
     {np.sqrt(bound(scales=one, amplitude=0.1, phase="known")):.4f} and
-    {np.sqrt(bound(scales=one, amplitude=0.1, phase="unknown")):.4f}: the Gaussian noise does all the work.
-    `results.reconstruction_bound(phase=..., rounds=...)` gives both, adding up information over rounds and,
-    where y is sent unprotected, that of y.
+    {np.sqrt(bound(scales=one, amplitude=0.1, phase="unknown")):.4f}: nearly all protection comes from the
+    Gaussian noise. `results.reconstruction_bound(phase=..., rounds=...)` gives both bounds. It adds up
+    information over rounds and, where y is sent unprotected, that of y.
     """
 )
 
 # %% [markdown]
 # ## Intervals and tests: coverage, flags, size and power
 #
-# Design: d = 5, x uniform on the unit sphere, y = x'b + .3 N(0,1), radius 1, any two records protected. A
+# Design: d = 5, x uniform on the unit sphere, y = x'b + 0.3 N(0,1), radius 1, any two records protected. A
 # reduced grid is computed here; where `make verify` has left its long runs in benchmarks/results, they are
-# shown as well.
+# shown too.
 
 
 # %%
@@ -967,34 +970,33 @@ table(SHOWN)
 sizes = GRID[GRID["what"] == "size"]["rate"]
 say(
     f"""
-    The paper has no standard errors. Ours come from the scores of the corrected equations. Where the noise
-    is strong the corrected matrix is nearly singular or indefinite, and Wald inference fails, as with weak
-    instruments: at n = 5,000 and ε = 1 the 95% Wald region, computed regardless, holds the truth in
+    The paper has no standard errors. Ours come from the scores of the corrected equations. Where the noise is
+    strong the corrected matrix is nearly singular or indefinite, and Wald inference fails, as with weak
+    instruments. At n = 5,000 and ε = 1 the 95% Wald region, computed regardless, covers the truth in
     {cell("Wald region", 5000, 1.0):.0%} of replications. An ordinary regression would print it without a
-    word. `ModulatedOLS` gives an identification statistic in every summary, flags
+    warning. `ModulatedOLS` gives an identification statistic in every summary, flags
     {cell("flagged", 5000, 1.0):.0%} of these fits and refuses standard errors where the matrix is not
     positive definite.
     """
 )
 say(
     f"""
-    The **score test** needs no inverse. Its size lies between {sizes.min():.1%} and {sizes.max():.1%} over
-    all cells (nominal 5%; {REPLICATIONS} replications leave ±3 points), and at n = 5,000, ε = 1, where no
-    interval can be trusted, it rejects "no slopes" in {cell("power", 5000, 1.0):.0%} of replications. At n
-    = 100,000 and ε = 4, {cell("flagged", 100000, 4.0):.0%} of fits are flagged and the Wald region covers
-    {cell("Wald region", 100000, 4.0):.0%}. The second panel shows what local privacy for any two records
-    costs: with five coefficients and ε of 1 or 2, a hundred thousand records do not yet identify the
-    regression well enough for intervals that can be relied on. The flag is cautious: it is still up at
-    ε = 4 and n = 20,000, where the region already covers {cell("Wald region", 20_000, 4.0):.0%}.
-    {long_coverage}
+    The **score test** needs no inverse. Its size is between {sizes.min():.1%} and {sizes.max():.1%} over all
+    cells (nominal 5%; {REPLICATIONS} replications leave ±3 points). At n = 5,000, ε = 1, where intervals are
+    flagged, it rejects "no slopes" in {cell("power", 5000, 1.0):.0%} of replications. At n = 100,000 and ε =
+    4, {cell("flagged", 100000, 4.0):.0%} of fits are flagged and the Wald region covers
+    {cell("Wald region", 100000, 4.0):.0%}. The second panel shows the cost of local privacy for any two
+    records: with five coefficients and ε of 1 or 2, 100,000 records do not identify the regression well
+    enough for reliable intervals. The flag is cautious: fits are still flagged at ε = 4 and n = 20,000, where
+    the region already covers {cell("Wald region", 20_000, 4.0):.0%}. {long_coverage}
     """
 )
 
 # %% [markdown]
 # ## An honest analysis: Fair's data with public bounds
 #
-# Nothing is standardised by the rows: the schema holds the bounds of the codebook, the response is protected
-# too, and any two respondents are neighbours.
+# Nothing is standardized by the rows. The schema has the bounds of the codebook, the response is protected
+# too, and any two respondents are neighbors.
 
 # %%
 fair = load("fair")
@@ -1032,11 +1034,11 @@ inside = int(((joint.to_numpy()[:, 0] <= reference) & (reference <= joint.to_num
 say("## 9. Fair's data with public bounds")
 say(
     """
-    The sweep above standardises by the raw rows and sends y unprotected, as the paper does. Here is the same
-    regression as an analyst could publish it: bounds from the codebook
-    (`privinf.datasets.load("fair").schema`), features and response protected, any two respondents
-    neighbours, coefficients in years. Nothing but the noise seed is unfit for release. `MomentOLS`, trusted
-    curator, ε = 4, δ = 1e-6:
+    The sweep above standardizes by the raw rows and sends y unprotected, as the paper does. Here is the same
+    regression in a form that could be published. Bounds come from the codebook
+    (`privinf.datasets.load("fair").schema`), features and response are protected, any two respondents are
+    neighbors, and coefficients are in years. Only the noise seed makes it unfit for release. `MomentOLS`,
+    trusted curator, ε = 4, δ = 1e-6:
     """
 )
 say(
@@ -1057,14 +1059,14 @@ share = fit.noise_share[1:]
 verdict = "flagged" if central[1.0].identification.weak else "not flagged"
 say(
     f"""
-    {inside} of {len(FAIR)} simultaneous intervals hold the coefficient of the clipped rows without noise.
+    {inside} of {len(FAIR)} simultaneous intervals cover the coefficient of the clipped rows without noise.
     The column "s.e. without noise" is estimated from the release; noise makes up {share.min():.0%} to
     {share.max():.0%} of the variance of the slopes. The identification statistic is {statistic["4"]:.2f}
-    (enough for Wald intervals above {threshold:.2f}); at ε = 1 it is {statistic["1"]:.2f}, {verdict}.
-    Without a curator, `ModulatedOLS` at ε = 4 on the same formula has {statistic["local"]:.2f}, and its
-    score test of "no slopes" has p = {local.score_test().pvalue:.2f}: 6,366 records are too few for eight
-    features when nobody is trusted and any two records are protected. No tuning changes that; the summary
-    says so instead of printing intervals.
+    (enough for Wald intervals above {threshold:.2f}); at ε = 1 it is {statistic["1"]:.2f}, {verdict}. Without
+    a curator, `ModulatedOLS` at ε = 4 on the same formula has {statistic["local"]:.2f}, and its score test of
+    "no slopes" has p = {local.score_test().pvalue:.2f}. 6,366 records are too few for eight features without
+    a trusted curator, when any two records are protected. No tuning changes that, and the summary warns
+    instead of printing intervals.
     """
 )
 say("```text\n" + str(fit.summary()) + "\n```")
