@@ -2,11 +2,12 @@
 # # Several parties, one regression: the synthetic study
 #
 # Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022), "Differentially private multi-party data release for
-# linear regression": their Figures 2 and 3 made again, with the estimators of privinf beside theirs.
+# linear regression". Their Figures 2 and 3 are made again, and compared with the estimators of privinf.
 #
 # Run it with `python vignettes/2a_synthetic_mixing.py` (a few minutes on one free core). The insurance data
-# lie in the folder that the environment variable PRIVINF_DATA names; without them a panel is left out. It writes the page
-# `2a_synthetic_mixing.md` and the figures beside it. All noise is seeded: simulation, not a private release.
+# are in the folder that the environment variable PRIVINF_DATA names; without them a panel is left out. The
+# script writes the page `2a_synthetic_mixing.md` and its figures. All noise is seeded: simulation, not a
+# private release.
 
 # %%
 import os
@@ -21,7 +22,7 @@ from functools import cache, partial
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from page import Page, size
+from page import Page, size, wrapped
 
 import privinf as pi
 from privinf.accounting import calibrate_mu, classic_mu
@@ -47,7 +48,7 @@ PAGE = Page(__file__)
 DELTA, D, RIDGE = 1e-5, 10, 1e-5
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 EPSILONS = (1.0, 0.3, 0.1)
-BETAS = (0.1, 0.5, 1.0)  # .1 is in the paper's text; the other levels of its figure are lost, and are ours
+BETAS = (0.1, 0.5, 1.0)  # 0.1 is in the paper's text; the other levels of its figure are lost, and are ours
 RESIDUAL, BIG = 0.2, 1_000_000  # from so many people on, sums over them are drawn from their normal limit
 SEEDS = size("SEEDS", 1000, 4)
 
@@ -137,10 +138,10 @@ def our_methods(sums, epsilon: float, rng) -> dict[str, tuple[np.ndarray, np.nda
         ones_row=top[:-1],
         ones_response=top[-1],
     )
-    centred = rows[:, 1:] - np.outer(rows[:, 0], top[1:] / top[0])
+    centered = rows[:, 1:] - np.outer(rows[:, 0], top[1:] / top[0])
     shrunk = shrunk_slopes(
-        centred[:, :-1],
-        centred[:, -1],
+        centered[:, :-1],
+        centered[:, -1],
         noise[:-1],
         noise[-1],
         kept=(1.0 - plan.share) * sums.n,
@@ -230,19 +231,20 @@ say("# Several parties, one regression: the synthetic study")
 say(
     f"""
     Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) let parties that hold different columns of the same
-    people release them with noise: every row (DGM, corrected for the noise; BGM, not corrected) or k random
-    mixtures of all rows (RMGM, not corrected). This page makes their synthetic study again, Figures 2 and 3,
-    with the estimators of `RMGMOLS` beside theirs. Every number comes from
-    `vignettes/2a_synthetic_mixing.py`; {SEEDS:,} tables a size, seeded noise: nothing here is a private release.
+    people release them with noise. Either every row is released (DGM, corrected for the noise; BGM, not
+    corrected), or k random mixtures of all rows (RMGM, not corrected). This page makes Figures 2 and 3 of
+    their synthetic study again and compares the estimators of `RMGMOLS` with theirs. Every number comes from
+    `vignettes/2a_synthetic_mixing.py`, with {SEEDS:,} tables a size. The noise is seeded, so nothing here is
+    a private release.
 
-    Ten features uniform on [-1, 1], slopes uniform on [-.1, .1] anew for every table, y = w'x; five parties
-    hold two features each, a sixth the label; δ = 1e-5 and ε **per party**. The paper's methods have the
-    paper's noise, its ridge of 1e-5 and its k = √n/σ (at least {D + 2}: fewer rows than features determine
-    nothing); ours use the exact calibration, each party's own diameter, the all-ones row and
-    k="auto", all from public numbers. Mixed rows are drawn from their Gaussian limit given the sums over
-    people, the Gram matrix of n noisy rows from its exact law; the limit agrees with real mixing
-    (`benchmarks/results/mixing_limit.md`). From a million people on the sums over people, too, are drawn from their
-    normal limit, whose error is far below the noise of any release.
+    Ten features are uniform on [-1, 1], slopes are drawn uniformly from [-0.1, 0.1] for every table, and y =
+    w'x. Five parties hold two features each, a sixth the label; δ = 1e-5 and ε are **per party**. The paper's
+    methods have the paper's noise, its ridge of 1e-5 and its k = √n/σ. (k is at least {D + 2}, because fewer
+    rows than features do not determine the slopes.) Our methods use the exact calibration, each party's own
+    diameter, the all-ones row and k="auto", all from public numbers. Mixed rows are drawn from their Gaussian
+    limit given the sums over people, and the Gram matrix of n noisy rows from its exact distribution. The
+    limit agrees with real mixing (`benchmarks/results/mixing_limit.md`). From a million people on, the sums
+    over people are drawn from their normal limit, whose error is far below the noise of any release.
     """
 )
 say("## 1. Figure 2: does the error fall?")
@@ -250,12 +252,12 @@ figure(
     fig,
     "figure2",
     f"""
-    Figure 2. Chance of an error above 0.1, 0.5 and 1, and mean error, against the number of people; {SEEDS:,} tables
-    a size (the paper: 1,000). The text that we have names the level 0.1 only; 0.5 and 1 are ours, of the order at
-    which its caption is true (every pair but ε = 0.3 and 0.1 at level 0.1 shows a chance that falls). OLS has
-    error 0 here, because the label has none. The true slopes have mean norm 0.18 (dotted). The corrected
-    methods (DGM, de-biased) have no finite mean error where the release does not identify the slopes: what
-    is drawn there is the mean of these tables, which a few of them decide.
+    Figure 2. Chance of an error above 0.1, 0.5 and 1, and mean error, against the number of people; {SEEDS:,}
+    tables a size (the paper: 1,000). The text that we have gives the level 0.1 only; 0.5 and 1 are ours. They
+    are of the order at which its caption is true: every pair but ε = 0.3 and 0.1 at level 0.1 shows a chance
+    that falls. OLS has error 0 here, because the label has none. The true slopes have mean norm 0.18
+    (dotted). The corrected methods (DGM, de-biased) have no finite mean error where the release does not
+    identify the slopes. There the figure shows the mean of these tables, which a few of them dominate.
     """,
 )
 
@@ -286,14 +288,15 @@ LAST = SIZES[-1]
 stuck = min(float((column(CLEAN[n], "BGM", e) > 0.1).mean()) for n in SIZES for e in EPSILONS)
 say(
     f"""
-    What the paper says of its methods holds: the error of RMGM falls with n and that of BGM does not
-    (P(error > 0.1) is at least {stuck:.2f} everywhere; its slopes are near zero, so its error is the norm
-    of the truth), and DGM needs more than three million people. But read the dotted line: RMGM's error is below that of
-    **no regression at all** only where n is large, at ε = 1 from n = {next((n for n in SIZES if mean(CLEAN, "RMGM", n) < mean(CLEAN, "zero", n)), 0):,} on.
-    At n = {BIG:,}, ε = 1 the mean errors are {mean(CLEAN, "RMGM", BIG):.3f} (RMGM),
-    {mean(CLEAN, "de-biased", BIG):.3f} (de-biased) and {mean(CLEAN, "shrunk", BIG):.3f} (shrunk). Where the
-    release does not identify the slopes the de-biased estimate has errors without bound, by design: the plan
-    says so before any row is read, and the shrunk fit is then the one to predict with.
+    The paper's statements about its methods hold. The error of RMGM falls with n and that of BGM does not:
+    P(error > 0.1) is at least {stuck:.2f} everywhere, because its slopes are near zero and its error is the
+    norm of the truth. DGM needs more than three million people. But compare with the dotted line. RMGM's
+    error is below that of **no regression at all** only where n is large, at ε = 1 from n =
+    {next((n for n in SIZES if mean(CLEAN, "RMGM", n) < mean(CLEAN, "zero", n)), 0):,} on. At n = {BIG:,}, ε =
+    1 the mean errors are {mean(CLEAN, "RMGM", BIG):.3f} (RMGM), {mean(CLEAN, "de-biased", BIG):.3f}
+    (de-biased) and {mean(CLEAN, "shrunk", BIG):.3f} (shrunk). Where the release does not identify the slopes,
+    the de-biased estimate has unbounded errors, by design. The plan states this before any row is read, and
+    the shrunk fit is then the one to use for prediction.
     """
 )
 
@@ -310,8 +313,9 @@ axes[0].legend(fontsize=6.5)
 say("## 2. With residual error: who converges, and how fast")
 say(
     """
-    No real label is an exact function of the features. With y = w'x + .2 U(-1, 1), k="auto" grows like n
-    and the de-biased estimate like the parametric rate; k = √n/σ caps what the paper's estimator can use.
+    No real label is an exact function of the features. With y = w'x + 0.2 U(-1, 1), k="auto" grows like n,
+    and the de-biased estimate converges at the parametric rate. k = √n/σ limits the information that the
+    paper's estimator can use.
     """
 )
 figure(
@@ -322,9 +326,9 @@ say("Up to ten million people (`benchmarks/verify_mixing.py --only rate`), ε = 
 PAGE.benchmark("mixing_rate")
 say(
     """
-    "plain" is the paper's estimator on our noise, so that only estimator and k differ. Below the crossing
-    the shrinkage that noise causes by accident beats an unbiased estimate; the shrunk fit does the same on
-    purpose, at every n.
+    "plain" is the paper's estimator on our noise, so that only estimator and k differ. Below the crossing,
+    the accidental shrinkage by the noise beats an unbiased estimate. The shrunk fit shrinks on purpose, at
+    every n.
     """
 )
 
@@ -404,27 +408,30 @@ figure(
     fig,
     "figure3",
     f"""
-    Figure 3. ε = 1, one point a seed. {f"(a) and (b) are the paper's: a new table and new noise each time, and new noise on one split of Insurance (error against least squares of its {len(TABLE):,} rows, k = {INSURANCE_ROWS})" if people is not None else "(a) is the paper's: a new table and new noise each time"}. On the right
-    a tenth of the people of (a).
+    Figure 3. ε = 1, one point a seed.
+    {f"(a) and (b) are the paper's: a new table and new noise each time, and new noise on one split of Insurance (error against least squares of its {len(TABLE):,} rows, k = {INSURANCE_ROWS})" if people is not None else "(a) is the paper's: a new table and new noise each time"}.
+    On the right: a tenth of the people of (a).
     """,
 )
 say(
     f"""
-    As the paper says: DGM's corrected Hessian has eigenvalues near zero ({small.mean():.0%} of tables below
-    0.01, where the median error is {CLEAN[BIG].loc[small, "DGM 1"].median() if small.any() else math.nan:.1f}),
-    rank correlation of error and eigenvalue {rank:.2f}. It is the correction that does it, and not
-    correcting is not the only cure: k mixed rows carry the noise of k people instead of n. The de-biased
-    Gram matrix of mixed rows, at the same n and ε, has its smallest eigenvalue at {least:.2f} or above
-    (the truth is 1/3), because phi = n h/(2 τ² √(dk)) is {setting(BIG, 1.0, paper=False)[0].check().forecast:.0f}.
+    As the paper states, DGM's corrected Hessian has eigenvalues near zero ({small.mean():.0%} of tables below
+    0.01, where the median error is
+    {CLEAN[BIG].loc[small, "DGM 1"].median() if small.any() else math.nan:.1f}), rank correlation of error and
+    eigenvalue {rank:.2f}. The correction causes them, and leaving it out is not the only cure: k mixed rows
+    carry the noise of k people instead of n. The de-biased Gram matrix of mixed rows, at the same n and ε,
+    has its smallest eigenvalue at {least:.2f} or above (the truth is 1/3), because phi = n h/(2 τ² √(dk)) is
+    {setting(BIG, 1.0, paper=False)[0].check().forecast:.0f}.
     """
 )
 if people is not None:
     say(
         f"""
-    On Insurance the median error is {INSURED["DGM 1"].median():.1f} (DGM), {INSURED["RMGM 1"].median():.2f} (RMGM) and
-    {INSURED["BGM 1"].median():.2f} (BGM), where slopes of zero have {INSURED_ZERO:.2f}: with {len(TABLE):,} people and this noise no
-    method learns anything, and DGM's errors are the larger the nearer its Hessian is to singular (rank correlation
-    {INSURED_RANK:.2f}; {INSURED_SMALL:.0%} of eigenvalues below 0.1 times those of RMGM's median).
+    On Insurance the median error is {INSURED["DGM 1"].median():.1f} (DGM), {INSURED["RMGM 1"].median():.2f}
+    (RMGM) and {INSURED["BGM 1"].median():.2f} (BGM), where slopes of zero have {INSURED_ZERO:.2f}. With
+    {len(TABLE):,} people and this noise no method learns anything. DGM's errors are larger, the nearer its
+    Hessian is to singular (rank correlation {INSURED_RANK:.2f}; {INSURED_SMALL:.0%} of eigenvalues are below
+    0.1 times the median of RMGM's).
     """
     )
 
@@ -435,8 +442,8 @@ if people is not None:
 say("## 4. Coverage and size")
 say(
     """
-    A release that many will use needs standard errors. Coverage of 95% intervals
-    (`benchmarks/verify_mixing.py --only coverage`; y = w'x + .2 U(-1, 1), ε = 1):
+    A release for many users needs standard errors. Coverage of 95% intervals
+    (`benchmarks/verify_mixing.py --only coverage`; y = w'x + 0.2 U(-1, 1), ε = 1):
     """
 )
 PAGE.benchmark("mixing_coverage")
@@ -460,18 +467,19 @@ inside = int(
 )
 
 say("## 5. One fit, as an analyst sees it")
-say("What the plan says beforehand, with ten thousand people and with a million:")
+say("The plan's forecast before any release, with 10,000 and with 1,000,000 people:")
 for n in (SIZES[0], BIG):
-    say("```text\n" + str(setting(n, 1.0, paper=False)[0].check()) + "\n```")
+    PAGE.printed(wrapped(setting(n, 1.0, paper=False)[0].check()))
 say(
     f"""
     ```python
-    model = pi.RMGMOLS(y, X, parties={{"a": [0, 1], ..., "f": ["y"]}}, bounds=[(-1, 1)] * 10, y_bounds=(-1, 1))
+    parties = {{"a": [0, 1], ..., "f": ["y"]}}
+    model = pi.RMGMOLS(y, X, parties=parties, bounds=[(-1, 1)] * 10, y_bounds=(-1, 1))
     fit = model.fit(epsilon=1.0, delta=1e-5)
     ```
 
-    Real mixing of {BIG:,} people; {inside} of 10 intervals hold the true slope. Each party spends ε = 1; one
-    person stands at all six, so the report's ε is {FIT.privacy.epsilon(DELTA):.2f}.
+    Real mixing of {BIG:,} people; {inside} of 10 intervals cover the true slope. Each party spends ε = 1. All
+    six hold data about each person, so the report's ε is {FIT.privacy.epsilon(DELTA):.2f}.
     """
 )
 say("```text\n" + str(FIT.summary()) + "\n```")
@@ -491,7 +499,7 @@ shrunk = sum(
 VERDICT = {
     "RMGM converges, BGM does not": "reproduced",
     "DGM fails up to three million people because of small eigenvalues": "reproduced",
-    "RMGM is best for large n": "of the three, yes; it is worse than slopes of zero where n is small",
+    "RMGM is best for large n": "yes, of the three; it is worse than slopes of zero where n is small",
     "noise 2 √d_max σ with the classic σ": f"{exact / classic:.2f} times what ε = 1 needs",
     "no correction after mixing": (
         f"bias that k = √n/σ has to keep small; de-biased, the error is {better:.2f} times as large at n = {LAST:,}"

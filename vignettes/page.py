@@ -6,6 +6,7 @@
 
 import os
 import subprocess
+import textwrap
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -60,6 +61,16 @@ def few(rows: pd.DataFrame, quick: int = QUICK_ROWS) -> pd.DataFrame:
     if not QUICK or len(rows) <= quick:
         return rows
     return rows.sample(quick, random_state=0).reset_index(drop=True)
+
+
+def wrapped(shown: object, columns: int = 80) -> str:
+    """Return the printed form of an object in lines of at most `columns`; continued lines are indented."""
+    lines = str(shown).splitlines()
+    indents = [line[: len(line) - len(line.lstrip())] + "    " for line in lines]
+    return "\n".join(
+        textwrap.fill(line, columns, subsequent_indent=indent, break_on_hyphens=False)
+        for line, indent in zip(lines, indents, strict=True)
+    )
 
 
 class Page:
