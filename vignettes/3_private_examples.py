@@ -2,13 +2,13 @@
 # # Locally private examples: the paper's figures, and intervals
 #
 # Dufraiche, Mangold, Perrot and Tommasi, "Learning with locally private examples by inverse Weierstrass
-# private stochastic gradient descent": their Figures 1 to 8 made again, with the M-estimator of privinf in
-# every one of them, and a release that an official statistician would read.
+# private stochastic gradient descent". Their Figures 1 to 8 are made again, each with the M-estimator of
+# privinf. Then comes a release that an official statistician would read.
 #
-# Run it with `python vignettes/3_private_examples.py` (about half an hour on one free core). The ACS data lie
-# in the folder that the environment variable PRIVINF_DATA names, and without them sections 3 to 7 are left out; VIGNETTE_DRAWS and
-# VIGNETTE_FEW_DRAWS set the numbers of draws. It writes the page `3_private_examples.md` and the figures beside it. All noise is
-# seeded: simulation, not a private release.
+# Run it with `python vignettes/3_private_examples.py` (about half an hour on one free core). The ACS data are
+# in the folder that the environment variable PRIVINF_DATA names, and without them sections 3 to 7 are left
+# out. VIGNETTE_DRAWS and VIGNETTE_FEW_DRAWS set the numbers of draws. It writes the page
+# `3_private_examples.md` and its figures. All noise is seeded: simulation, not a private release.
 
 # %%
 import os
@@ -64,9 +64,9 @@ say, table, figure, printed = PAGE.say, PAGE.table, PAGE.figure, PAGE.printed
 # %% [markdown]
 # ## One draw
 #
-# Three passes of SGD from zero, one over each of: the real examples; the noisy ones as if they were real; the
-# noisy ones with the inverse transforms. The M-estimator solves the corrected equation over the same noisy
-# examples. All four minimise the loss with its penalty.
+# Three passes of SGD start from zero. They read the real examples, the noisy ones as if they were real, and
+# the noisy ones with the inverse transforms. The M-estimator solves the corrected equation over the same
+# noisy examples. All four minimize the loss with its penalty.
 
 
 # %%
@@ -149,7 +149,7 @@ class Study:
             self.shares[name].append(accuracy(X, y, thetas))
 
     def reference(self, test: Release, X: np.ndarray, y: np.ndarray) -> None:
-        """Note the least penalised loss that any coefficients have on the test rows, and that of zero."""
+        """Store the least penalized loss that any coefficients have on the test rows, and that of zero."""
         theta = solve_root(example_system(test, settings(self.loss, self.setting.ridge, paper=False))).params
         self.best.append(float(risk(self.loss, X, y, theta, self.setting.ridge)[0]))
         self.zero = float(risk(self.loss, X, y, np.zeros_like(theta), 0.0)[0])
@@ -376,24 +376,29 @@ TRAIN = {name: int(0.8 * n) for name, n in PEOPLE.items()}
 say("# Locally private examples: the paper's figures, and intervals")
 say(
     f"""
-    Dufraiche, Mangold, Perrot and Tommasi let every person send one noisy copy of its own record: Gaussian
-    noise on the features, randomized response on the label. Anybody can then learn anything from these
-    copies. Their IWP-SGD is one pass of stochastic gradient descent in which the inverse Weierstrass and
-    Bernoulli transforms take the bias out of the gradient. This page reproduces Figures 1 to 8, adds the
-    M-estimator of `IWPGLM` to every figure (all copies are available together, so nothing forces a single pass),
-    and ends with what the paper does not have: intervals. Every number comes from
-    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {FEW_DRAWS}
-    of the synthetic data (the paper: 100). The noise is seeded, so nothing here is a private release.
+    Dufraiche, Mangold, Perrot and Tommasi let every person send one noisy copy of their record, with Gaussian
+    noise on the features and randomized response on the label. Anyone can then fit any model to these copies.
+    Their IWP-SGD is one pass of stochastic gradient descent in which the inverse Weierstrass and Bernoulli
+    transforms remove the bias of the gradient. This page reproduces Figures 1 to 8 and adds the M-estimator
+    of `IWPGLM` to every figure, since all copies are available together and a single pass is not necessary.
+    It ends with intervals, which the paper does not have. Every number comes from
+    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {FEW_DRAWS} of the synthetic
+    data (the paper: 100). The noise is seeded, so nothing here is a private release.
 
-    The paper gives ε, δ, penalty, batch and step. It does **not** give the split of ε over features and label,
-    the scaling of the ACS features, a schedule of steps, the ball of Algorithm 1, or K for the log loss. Ours:
-    ε = {SYNTHETIC[2][0]:g} + {SYNTHETIC[2][1]:g} for p = 2 and the ACS, {SYNTHETIC[10][0]:g} + {SYNTHETIC[10][1]:g} for
-    p = 10; every feature to [-1, 1] by its public range, no constant; constant steps from θ = 0; a ball of
-    radius {RADIUS:g}; K = 1. Our noise has the exact calibration, so it is smaller than the paper's at the same ε.
-    The test loss is that of clean test records, with its penalty: it is what all four methods minimise.
-    Drawn is its excess over the least that any coefficients reach on the test records, so that real-data SGD can
-    be seen to arrive; the tables have the levels. The M-estimator is the conditional score for the log loss
-    and the exact transforms otherwise. Its equations without a stable root: {rootless}.
+    The paper gives ε, δ, penalty, batch and step. It does **not** give the split of ε over features and
+    label, the scaling of the ACS features, a schedule of steps, the ball of Algorithm 1, or K for the log
+    loss. Ours:
+
+    - ε = {SYNTHETIC[2][0]:g} + {SYNTHETIC[2][1]:g} for p = 2 and the ACS, {SYNTHETIC[10][0]:g} +
+      {SYNTHETIC[10][1]:g} for p = 10;
+    - every feature scaled to [-1, 1] by its public range, no constant;
+    - constant steps from θ = 0, a ball of radius {RADIUS:g}, and K = 1.
+
+    Our noise has the exact calibration, so it is smaller than the paper's at the same ε. The test loss is
+    that of unprotected test records, with its penalty, which all four methods minimize. The figures show its
+    excess over the least loss of any coefficients on the test records, so that the convergence of real-data
+    SGD is visible. The tables have the levels. The M-estimator is the conditional score for the log loss and
+    the exact transforms otherwise. Number of its equations without a stable root: {rootless}.
     """
 )
 
@@ -431,17 +436,18 @@ worst = max(s.gap(IWP) / s.gap(NOISY) for s in rows.values())
 ratio = [s.gap(ROOT) / s.gap(IWP) for s in rows.values()]
 say(
     f"""
-    The paper's statement holds. SGD on the noisy copies stays away, for it estimates something else; IWP-SGD comes
-    to the real-data curve, with at most {worst:.0%} of the excess that ignoring the noise leaves. The
-    M-estimator, from the same copies, leaves {min(ratio):.2f} to {max(ratio):.2f} times the excess of IWP-SGD,
-    without a step to choose.
+    The paper's statement holds. SGD on the noisy copies estimates something else and does not reach the
+    real-data curve. IWP-SGD comes close to it, with at most {worst:.0%} of the excess that ignoring the noise
+    leaves. The M-estimator, from the same copies, leaves {min(ratio):.2f} to {max(ratio):.2f} times the
+    excess of IWP-SGD, without a step to choose.
 
-    But the penalty of 5 holds every method near zero. Between coefficients of **zero** and the best ones lie
-    only {min(s.zero - np.mean(s.best) for s in rows.values()):.4f} to
-    {max(s.zero - np.mean(s.best) for s in rows.values()):.4f} of a loss of {rows[next(iter(rows))].zero:.0f} or
-    {math.log(2):.3f}; the best coefficients have norms of about {np.mean([np.linalg.norm(q[-1]) for q in SYNTH[2]["exponential"].paths[REAL]]):.2f}.
-    The penalty also makes the noise harmless: where θ is small, so is sd(θ'noise), and it is that small number
-    which decides whether the exponential's variance and the log-loss series behave.
+    But the penalty of 5 keeps every method near zero. Between coefficients of **zero** and the best ones, the
+    difference is only {min(s.zero - np.mean(s.best) for s in rows.values()):.4f} to
+    {max(s.zero - np.mean(s.best) for s in rows.values()):.4f} of a loss of {rows[next(iter(rows))].zero:.0f}
+    or {math.log(2):.3f}; the best coefficients have norms of about
+    {np.mean([np.linalg.norm(q[-1]) for q in SYNTH[2]["exponential"].paths[REAL]]):.2f}. The penalty also
+    makes the noise harmless. Where θ is small, so is sd(θ'noise). This small number keeps the exponential's
+    variance and the bias of the log-loss series small.
     """
 )
 
@@ -482,13 +488,14 @@ REACHED = max(
 )
 say(
     f"""
-    The paper reads from its picture, made by numerical integration and Monte Carlo, that K = 1 is best where there is much noise. By its own
-    integral that is {"not so: K = 3 has the least bias at every variance drawn" if ordered else "so at some variances"}
-    (at {VARIANCES[-1]:.0f}: {BIAS[1][-1]:.2f}, {BIAS[2][-1]:.2f} and {BIAS[3][-1]:.2f} for K = 1, 2, 3, and
-    {BIAS[0][-1]:.2f} with the noise ignored). No K takes the bias away. In Figures 5 to 7 the penalty keeps the variance of θ'noise
-    at {REACHED:.2f} or less, where the bias of K = 1 is
-    {truncation_bias(logistic_derivatives, REACHED, truncation=1, bound=1.0):.4f} at most: that is why they look unbiased.
-    Without a penalty the estimates are not. Logistic regression with truth (1.5, -1), n = 100,000
+    The paper concludes from its figure (numerical integration and Monte Carlo) that K = 1 is best where there
+    is much noise. By its own integral that is
+    {"not so: K = 3 has the least bias at every variance drawn" if ordered else "so at some variances"}. At
+    variance {VARIANCES[-1]:.0f} the bias is {BIAS[1][-1]:.2f}, {BIAS[2][-1]:.2f} and {BIAS[3][-1]:.2f} for K
+    = 1, 2, 3, and {BIAS[0][-1]:.2f} with the noise ignored. No K removes the bias. In Figures 5 to 7 the
+    penalty keeps the variance of θ'noise at {REACHED:.2f} or less. There the bias of K = 1 is
+    {truncation_bias(logistic_derivatives, REACHED, truncation=1, bound=1.0):.4f} at most, and the estimates
+    look unbiased. Without a penalty they are biased. Logistic regression with truth (1.5, -1), n = 100,000
     (`benchmarks/verify_examples.py --only conditional`):
     """
 )
@@ -507,13 +514,15 @@ INCOME, PLAIN_INCOME = DOLLAR_STUDIES
 say("## 3. The American Community Survey: Figures 2, 4, 6 and 7")
 say(
     f"""
-    The paper takes 2018's five largest states; its 668,859 incomes are those of six states by the usual
-    filter, and its 883,984 people of the coverage task follow from no usual filter. Those files are not at hand: `survey="2018"` of the loaders reads them where they are. **The
-    figures below are made with stand-ins**: the survey of 2024 of ten large states, with the same filters and
-    codes, {PEOPLE["income"]:,} people for income above 50,000 dollars and {PEOPLE["coverage"]:,} for public
-    coverage. Section 6 of the paper names four features, sex among them, with Gaussian noise on it too, and its
-    appendix three, without sex: the figures have four, and a table below has both. As in the paper: 80% to learn
-    from, ε = {sum(ACS_EPSILON):g}, penalty 10, batches of 50, step 2e-5; the draws differ in their noise only.
+    The paper uses the five largest states of 2018. Its 668,859 incomes are those of six states by the usual
+    filter, and no usual filter gives its 883,984 people of the coverage task. Those files are not available
+    here; `survey="2018"` of the loaders reads them where they are. **The figures below are made with
+    stand-ins**: the survey of 2024 of ten large states, with the same filters and codes. They have
+    {PEOPLE["income"]:,} people for income above 50,000 dollars and {PEOPLE["coverage"]:,} for public
+    coverage. Section 6 of the paper uses four features, including sex, to which it adds Gaussian noise too.
+    Its appendix uses three, without sex. The figures here have four, and a table below has both. As in the
+    paper, 80% are training rows, ε = {sum(ACS_EPSILON):g}, the penalty is 10, batches have 50 records, and
+    the step is 2e-5. The draws differ in their noise only.
     """
 )
 for number, (loss, title) in zip((2, 6), PAPER_LOSSES.items(), strict=True):
@@ -535,8 +544,9 @@ for number, (loss, title) in zip((2, 6), PAPER_LOSSES.items(), strict=True):
         fig,
         f"figure{number}",
         f"""
-        Figure {number} of the paper, {title}, with the M-estimator. Left the loss averaged over {DRAWS} draws of the
-        noise, right the loss of the coefficients averaged over them, which leaves out the variance.
+        Figure {number} of the paper, {title}, with the M-estimator. Left: the loss averaged over {DRAWS}
+        draws of the noise. Right: the loss of the coefficients averaged over them, which leaves out the
+        variance.
         """,
     )
 rows = {f"{title}, {TASKS[n][2]}": ACS[n][0][loss] for loss, title in PAPER_LOSSES.items() for n in TASKS}
@@ -599,7 +609,7 @@ table(
             for n in TASKS
             for found, more in ((ACS, ""), (PLAIN, ", without sex"))
         ],
-        columns=["accuracy", "larger class", "least penalised loss", *LABELS.values()],
+        columns=["accuracy", "larger class", "least penalized loss", *LABELS.values()],
     )
 )
 EXP, LOG = ({name: ACS[name][0][loss] for name in TASKS} for loss in PAPER_LOSSES)
@@ -614,36 +624,43 @@ solved = {n: s.gap(ROOT) / s.gap(IWP) for n, s in EXP.items()}
 solved_left = {n: s.averaged_gap(ROOT, *ACS[n][1:]) / s.gap(ROOT) for n, s in EXP.items()}
 say(
     f"""
-    In the loss the statement holds again: under the exponential loss IWP-SGD leaves {closer["income"]:.0%} (income) and
-    {closer["coverage"]:.0%} (coverage) of the excess of the noisy-data curve. What it leaves is variance, as the paper says:
-    averaged over the draws its coefficients have {left["income"]:.0%} and {left["coverage"]:.0%} of that excess,
-    the way that the pass has not gone. The real-data pass itself comes {reached["income"]:.0%} and {reached["coverage"]:.0%} of the way from the loss of zero
-    to the least one; the steps are that small. The M-estimator goes all the way, so that it has
-    {solved["income"]:.2f} and {solved["coverage"]:.2f} times the excess of IWP-SGD: with this penalty and step one pass weighs
-    nearly all records alike, and there is little left to gain. Averaged, its coefficients keep
+    In the loss the statement holds again. Under the exponential loss IWP-SGD leaves {closer["income"]:.0%}
+    (income) and {closer["coverage"]:.0%} (coverage) of the excess of the noisy-data curve. This rest is
+    variance, as the paper states: averaged over the draws, its coefficients have {left["income"]:.0%} and
+    {left["coverage"]:.0%} of that excess, because the pass ends before convergence. The real-data pass itself
+    covers {reached["income"]:.0%} and {reached["coverage"]:.0%} of the way from the loss of zero to the least
+    one, because the steps are small. The M-estimator converges, and has {solved["income"]:.2f} and
+    {solved["coverage"]:.2f} times the excess of IWP-SGD. With this penalty and step, one pass weighs nearly
+    all records alike, and there is little left to gain. Averaged, its coefficients keep
     {solved_left["income"]:.0%} and {solved_left["coverage"]:.0%} of its excess.
 
-    Again the whole scale is small: from the loss of zero to the least one it is
-    {min(s.zero - s.best[0] for s in EXP.values()):.4f} to {max(s.zero - s.best[0] for s in EXP.values()):.4f} of 1.
-    The accuracy needs the direction of θ only. At the least loss it is {ACS["income"][0]["logistic"].best_share[0]:.3f} for
-    income and {ACS["coverage"][0]["logistic"].best_share[0]:.3f} for coverage, where the same class for everybody has
-    {larger_class("income"):.3f} and {larger_class("coverage"):.3f}: a classifier without a constant, held near zero by a
-    penalty of 10, is {"worse than none" if ACS["coverage"][0]["logistic"].best_share[0] < larger_class("coverage") else "hardly better than none"}
-    for coverage. Sex, which is always -1 or 1, takes the place of a constant here, and the penalty makes it count more
-    than the rest: without it the accuracy at the least loss is {PLAIN["income"][0]["logistic"].best_share[0]:.3f} and
-    {PLAIN["coverage"][0]["logistic"].best_share[0]:.3f}. Under the exponential loss the last iterates have {EXP["income"].last_share(IWP):.3f} and
-    {EXP["coverage"].last_share(IWP):.3f} (IWP-SGD), {EXP["income"].last_share(ROOT):.3f} and {EXP["coverage"].last_share(ROOT):.3f}
-    (M-estimator), {EXP["income"].last_share(NOISY):.3f} and {EXP["coverage"].last_share(NOISY):.3f} (noise ignored). The last is no
-    bias: averaged over the draws, the coefficients that ignore the noise classify {direction["income"]:.3f} and
-    {direction["coverage"]:.3f} rightly. Noise of one size on all features shrinks θ and hardly turns it, so accuracy shows the
-    variance of the last step and not the bias that the loss shows.
+    Again the total scale is small: from the loss of zero to the least one it is
+    {min(s.zero - s.best[0] for s in EXP.values()):.4f} to {max(s.zero - s.best[0] for s in EXP.values()):.4f}
+    of 1. The accuracy needs the direction of θ only. At the least loss it is
+    {ACS["income"][0]["logistic"].best_share[0]:.3f} for income and
+    {ACS["coverage"][0]["logistic"].best_share[0]:.3f} for coverage. The same class for everybody has
+    {larger_class("income"):.3f} and {larger_class("coverage"):.3f}. So for coverage a classifier without a
+    constant, kept near zero by a penalty of 10, is
+    {"worse than none" if ACS["coverage"][0]["logistic"].best_share[0] < larger_class("coverage") else "hardly better than none"}.
+    Sex, which is always -1 or 1, takes the place of a constant here, and the penalty makes it count more than
+    the other features. Without it the accuracy at the least loss is
+    {PLAIN["income"][0]["logistic"].best_share[0]:.3f} and
+    {PLAIN["coverage"][0]["logistic"].best_share[0]:.3f}. Under the exponential loss the last iterates have
+    {EXP["income"].last_share(IWP):.3f} and {EXP["coverage"].last_share(IWP):.3f} (IWP-SGD),
+    {EXP["income"].last_share(ROOT):.3f} and {EXP["coverage"].last_share(ROOT):.3f} (M-estimator),
+    {EXP["income"].last_share(NOISY):.3f} and {EXP["coverage"].last_share(NOISY):.3f} (noise ignored). The
+    last is not bias: averaged over the draws, the coefficients that ignore the noise classify
+    {direction["income"]:.3f} and {direction["coverage"]:.3f} correctly. Noise of one size on all features
+    shrinks θ and hardly changes its direction. So accuracy shows the variance of the last step and not the
+    bias that the loss shows.
 
-    One thing the paper's log loss has over ours: the conditional score is unbiased if the logistic model is right, and without a
-    constant it is not. Averaged over the draws the M-estimator keeps an excess of
-    {LOG["coverage"].averaged_gap(ROOT, *ACS["coverage"][1:]):.2g} for coverage, IWP-SGD
-    {LOG["coverage"].averaged_gap(IWP, *ACS["coverage"][1:]):.2g} (for income {LOG["income"].averaged_gap(ROOT, *ACS["income"][1:]):.2g}
-    and {LOG["income"].averaged_gap(IWP, *ACS["income"][1:]):.2g}). Where little noise reaches θ'x the series with K = 1 is
-    nearly exact under any model, and `fit(correction="series")` has it.
+    The paper's log loss has one advantage over ours. The conditional score is unbiased if the logistic model
+    is right, and without a constant it is not. Averaged over the draws, the M-estimator keeps an excess of
+    {LOG["coverage"].averaged_gap(ROOT, *ACS["coverage"][1:]):.2g} for coverage, and IWP-SGD keeps
+    {LOG["coverage"].averaged_gap(IWP, *ACS["coverage"][1:]):.2g} (for income
+    {LOG["income"].averaged_gap(ROOT, *ACS["income"][1:]):.2g} and
+    {LOG["income"].averaged_gap(IWP, *ACS["income"][1:]):.2g}). Where θ'x has little noise, the series with K
+    = 1 is nearly exact under any model; `fit(correction="series")` uses it.
     """
 )
 
@@ -671,21 +688,22 @@ table(gaps(both).rename(columns={"": "last test loss above the least"}), ".3g")
 steps = int(study.batches[-1])
 say(
     f"""
-    Income is clipped at {DOLLARS:,.0f} dollars and brought to [-1, 1]; features and label get δ/2 each. With features
-    in [-1, 1] the curvature is about the penalty, so {steps:,} steps of 5e-6 go
-    {1 - math.exp(-steps * 5e-6 * 10.0):.0%} of the way (1 - exp(-{steps:,} × 5e-6 × 10)), and the **real-data** pass
-    itself ends far above the least loss. So does IWP-SGD; the paper's scaling, with which its passes would arrive, is not
-    stated. The M-estimator goes all the way, and pays for it: at ε = {sum(ACS_EPSILON):g} with a noisy label its variance
-    leaves an excess of {study.gap(ROOT):.4f}, where coefficients of zero have {study.zero - study.best[0]:.4f}. Its mean
-    over the draws has {study.averaged_gap(ROOT, X, y):.4f}: there is no bias, there is too little information. A pass that stops early
-    looks better in this picture because it stays near zero, not because it has more information.
+    Income is clipped at {DOLLARS:,.0f} dollars and scaled to [-1, 1]; features and label get δ/2 each. With
+    features in [-1, 1] the curvature is about the penalty. So {steps:,} steps of 5e-6 cover
+    {1 - math.exp(-steps * 5e-6 * 10.0):.0%} of the way (1 - exp(-{steps:,} × 5e-6 × 10)), and the
+    **real-data** pass itself ends far above the least loss. So does IWP-SGD. The paper does not state its
+    scaling, with which its passes would converge. The M-estimator converges, at a cost: at ε =
+    {sum(ACS_EPSILON):g} with a noisy label, its variance leaves an excess of {study.gap(ROOT):.4f}, where
+    coefficients of zero have {study.zero - study.best[0]:.4f}. Its mean over the draws has
+    {study.averaged_gap(ROOT, X, y):.4f}. It has no bias, but there is too little information. A pass that
+    stops early looks better in this figure because it stays near zero, not because it has more information.
     """
 )
 
 # %% [markdown]
 # ## What the paper does not have: intervals
 #
-# Two surveys, one release each. The ranges are an office's choice, made without looking at the rows.
+# Two surveys, one release each. An office chose the ranges, without looking at the rows.
 
 # %%
 note("intervals")
@@ -805,19 +823,21 @@ say("## 5. One release per survey, several analyses, with intervals")
 FIRST, SECOND = SURVEY_EPSILON
 say(
     f"""
-    A statistical office collects from each person of two surveys one noisy copy of the record and publishes the copies: three
-    numbers with Gaussian noise, sex and the label (income above 50,000 dollars; public coverage) by randomized
-    response. No penalty, a constant, everybody ({COPIES["income"].nobs:,} and {COPIES["coverage"].nobs:,} people). The
-    office first narrows the ranges, without looking at the rows (age 20 to 80, schooling from code 12, 10 to 60 hours): the
-    noise follows the range, so the answers get sharper, and they are about people moved into the ranges.
+    A statistical office collects one noisy copy of the record of each person in two surveys, and publishes
+    the copies. Three numbers have Gaussian noise; sex and the label (income above 50,000 dollars; public
+    coverage) have randomized response. The fits have no penalty, a constant, and all people
+    ({COPIES["income"].nobs:,} and {COPIES["coverage"].nobs:,}). The office first narrows the ranges, without
+    looking at the rows: age 20 to 80, schooling from code 12, 10 to 60 hours. The noise is proportional to
+    the range, so estimates get more precise. They describe people whose values are clipped to the ranges.
 
-    The features get ε = {FIRST:g} and the label {SECOND:g}: **a weak guarantee**, and about what intervals for four private
-    features cost here. A release serves any number of analyses. Here they estimate how many **percentage points** lie
-    between groups (quadratic loss: the linear probability model), and what the **odds** are (logistic). The second
-    analysis costs nothing.
+    The features get ε = {FIRST:g} and the label {SECOND:g}. This is **a weak guarantee**, and it is about the
+    cost of intervals for four private features here. A release serves any number of analyses. Here they
+    estimate the difference between groups in **percentage points** (quadratic loss: the linear probability
+    model) and the **odds** (logistic). The second analysis costs nothing.
 
     ```python
-    survey = pi.IWPGLM.from_formula("{SURVEYS["coverage"][0]}", people, schema=ranges, binary=["female"])
+    formula = "{SURVEYS["coverage"][0]}"
+    survey = pi.IWPGLM.from_formula(formula, people, schema=ranges, binary=["female"])
     copies = survey.release(epsilon_x={FIRST:g}, epsilon_y={SECOND:g}, delta={SURVEY_DELTA:g})
     points = pi.IWPGLM.from_release(copies, loss="quadratic").fit()
     odds = pi.IWPGLM.from_release(copies, loss="logistic").fit()
@@ -828,8 +848,8 @@ figure(
     fig,
     "intervals",
     f"""
-    Coefficients with 95% intervals where the method has them; the grey line is the fit of the raw data (statsmodels).
-    ε = {FIRST:g} + {SECOND:g}, δ = {SURVEY_DELTA:g} a person.
+    Coefficients with 95% intervals where the method has them; the gray line is the fit of the raw data
+    (statsmodels). ε = {FIRST:g} + {SECOND:g}, δ = {SURVEY_DELTA:g} a person.
     """,
 )
 for (name, (factor, unit)), fits in ANSWERS.items():
@@ -874,12 +894,12 @@ noisy_columns = {
 )
 say(
     f"""
-    {ours} of {all_ours} intervals of the M-estimator hold the raw-data coefficient; they are {min(wider):.0f} to
-    {max(wider):.0f} times as wide as those of the raw data, and that is the price of this privacy, where a reader of the
-    table can see it. Ignoring the noise leaves at most {max(noisy_columns.values()):.0%} of the raw-data coefficients of the
-    numeric features, with narrow intervals around the wrong values: {naive} of {all_naive} hold. One last iterate of
-    IWP-SGD has no interval at all. Averaged iterates have one where the pass has forgotten its start: {single} of
-    {all_single} hold here.
+    {ours} of {all_ours} intervals of the M-estimator cover the raw-data coefficient. They are
+    {min(wider):.0f} to {max(wider):.0f} times as wide as those of the raw data: that is the price of this
+    privacy, and the table shows it. Ignoring the noise leaves at most {max(noisy_columns.values()):.0%} of
+    the raw-data coefficients of the numeric features, with narrow intervals around the wrong values: {naive}
+    of {all_naive} cover. One last iterate of IWP-SGD has no interval. Averaged iterates have one where the
+    average no longer depends on the starting values: {single} of {all_single} cover here.
     """
 )
 for (name, (_, unit)), fits in ANSWERS.items():
@@ -888,7 +908,7 @@ for (name, (_, unit)), fits in ANSWERS.items():
             f"- Averaged IWP-SGD, {TASKS[name][2]}, {unit}: *{fits['averaged IWP-SGD'].estimate.weak_reason}*."
         )
 shown = ANSWERS["coverage", ODDS if has_interval(ANSWERS["coverage", ODDS]["M-estimator"]) else POINTS]
-say("One of these fits, as an analyst sees it, and the guarantee that the people have:")
+say("One of these fits, as an analyst sees it, and the guarantee for the people:")
 printed(shown["M-estimator"].summary(naive=True))
 printed(shown["M-estimator"].privacy)
 
@@ -907,17 +927,18 @@ say(
     *{INCOME_ODDS.estimate.weak_reason or INCOME_ODDS.identification}*. The effects on that label are strong, and
     the conditional score fades where θ'noise is large.
 
-    With ε = {WEAK_EPSILON[0]:g} for the features and {WEAK_EPSILON[1]:g} for the label, near the paper's, the noise has standard
-    deviation {WEAK_COPIES.noise_model["scale"]:.1f} on columns that lie in [-1, 1]. Without a penalty nobody can learn four
-    coefficients from this, and the package reports it:
+    With ε = {WEAK_EPSILON[0]:g} for the features and {WEAK_EPSILON[1]:g} for the label, near the paper's, the
+    noise has standard deviation {WEAK_COPIES.noise_model["scale"]:.1f} on columns in [-1, 1]. Without a
+    penalty, four coefficients cannot be estimated from this release, and the summary reports it:
     """
 )
 printed(WEAK.summary())
 say(
     f"""
-    Whether high income has anything to do with the features at all can still be tested; the score test needs no
-    coefficients: χ² = {TEST.statistic:.1f} on {TEST.df} degrees of freedom, p = {TEST.pvalue:.2g}. A penalty of 5 or 10, as in the paper, would
-    give numbers here too: mostly those of the penalty.
+    A test of any association between high income and the features is still possible, since the score test
+    does not need coefficients: χ² = {TEST.statistic:.1f} on {TEST.df} degrees of freedom, p =
+    {TEST.pvalue:.2g}. A penalty of 5 or 10, as in the paper, would give numbers here too, but the penalty
+    would determine most of them.
     """
 )
 
@@ -940,11 +961,11 @@ VERDICT = {
     ),
     "the gap left is variance (Figures 2 and 6)": "reproduced, right panels",
     "the same for the log loss (Figures 5 to 7)": (
-        "looks so, because the penalty holds θ near zero; without it the series is biased and intervals cover 0% (section 2)"
+        "looks so, because the penalty keeps θ near zero; without it the series is biased and intervals cover 0% (section 2)"
     ),
-    "accuracy (Figures 4 and 7)": "shows variance, not bias: ignoring the noise shrinks θ and hardly turns it",
+    "accuracy (Figures 4 and 7)": "shows variance, not bias: ignoring the noise shrinks θ and hardly changes its direction",
     "regression (Figure 8)": (
-        "IWP-SGD follows the real-data pass, but with features in [-1, 1] neither arrives in one pass with the stated step; the M-estimator arrives, with a variance that shows how little information ε = 2 leaves"
+        "IWP-SGD follows the real-data pass, but with features in [-1, 1] neither converges in one pass with the stated step; the M-estimator converges, but its variance is large at ε = 2"
     ),
     "one pass of SGD": (
         f"the M-estimator leaves {exp2.gap(ROOT) / exp2.gap(IWP):.2f} of its excess at p = 2 and {solved['income']:.2f} for ACS income, has no step, and has intervals"
