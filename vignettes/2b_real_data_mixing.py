@@ -2,12 +2,13 @@
 # # Multi-party release on real data: Table 1, and intervals
 #
 # A reading of Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022), "Differentially private multi-party data
-# release for linear regression": its Table 1 made again, without choosing anything on the test set, beside
-# two models that know nothing and two of ours.
+# release for linear regression". Its Table 1 is made again, without choosing anything on the test set. It is
+# compared with two models that ignore the features and with two of ours.
 #
-# Run it with `python vignettes/2b_real_data_mixing.py` (about half an hour on one core). The data lie in the
-# folder that the environment variable PRIVINF_DATA names; a set that is not there is left out, and the page says so. It writes the page `2b_real_data_mixing.md` and a
-# folder of figures and numbers beside it. All noise is seeded: simulation, not a private release.
+# Run it with `python vignettes/2b_real_data_mixing.py` (about half an hour on one core). The data are in the
+# folder that the environment variable PRIVINF_DATA names; a set that is not there is left out, and the page
+# states it. It writes the page `2b_real_data_mixing.md` and a folder of figures and numbers. All noise is
+# seeded: simulation, not a private release.
 
 # %%
 import os
@@ -100,7 +101,7 @@ class Task:
         return {f"party {number + 1}": list(part) for number, part in enumerate(parts)}
 
     def model(self, kind: type, X: np.ndarray, y: np.ndarray, **options: Any) -> Any:
-        """Return a model with our reading of the bounds: columns in [0, 1], centred, own diameters."""
+        """Return a model with our reading of the bounds: columns in [0, 1], centered, own diameters."""
         return kind(y, X, parties=self.holders, bounds=[(0, 1)] * X.shape[1], y_bounds=(0, 1), **options)
 
     def paper_model(self, kind: type, X: np.ndarray, y: np.ndarray, **options: Any) -> Any:
@@ -405,19 +406,20 @@ say(f"# {TITLE}")
 say(
     """
     Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) let parties that hold different columns of the same
-    people release them once, with Gaussian noise (DGM, BGM) or as k random mixtures of the rows with noise
-    (RMGM), after which anybody may regress any column on the others. Their Table 1 has the test error of
-    these methods on five data sets. This page reproduces the table, adds what the paper leaves
-    out (predictors that know nothing, a k that is not chosen on the test set, intervals) and two fits of
-    ours: the de-biased one, for inference, and the shrunk one, for prediction. Every number comes from
-    `vignettes/2b_real_data_mixing.py`; the noise is seeded, so nothing here is itself a private release.
+    people release them once. Either all rows are released with Gaussian noise (DGM, BGM), or k random
+    mixtures of the rows with noise (RMGM). Anyone may then regress any column on the others. Their Table 1
+    has the test error of these methods on five data sets. This page reproduces the table and adds what the
+    paper leaves out: predictors that ignore the features, a k that is not chosen on the test set, and
+    intervals. It also adds two fits of ours: the de-biased one, for inference, and the shrunk one, for
+    prediction. Every number comes from `vignettes/2b_real_data_mixing.py`; the noise is seeded, so nothing
+    here is itself a private release.
     """
 )
 say("## 1. The data")
 
 
 def person(parties: int) -> float:
-    """Return a person's epsilon where each of so many parties spends 1."""
+    """Return a person's epsilon where each of `parties` parties spends 1."""
     return gaussian_epsilon(calibrate_mu(epsilon=1.0, delta=DELTA) * np.sqrt(parties), DELTA)
 
 
@@ -455,26 +457,26 @@ table(
 )
 say(
     f"""
-    As in the paper: random splits 4 to 1 ({SPLITS} of them; the paper has one or does not say), features and
-    label spread evenly over the parties in their order, δ = 1e-5, ridge 1e-5 for the paper's methods. Every
-    column is scaled to [0, 1] by its smallest and largest value **over all rows, test rows included: that
-    step reads the data and no budget pays for it**. We follow it to compare; a real release takes bounds
-    from outside, as `privinf.datasets` declares them.
+    As in the paper, splits are random, 4 to 1 ({SPLITS} of them; the paper has one or does not state it).
+    Features and label are spread evenly over the parties in their order, δ = 1e-5, and the paper's methods
+    have a ridge of 1e-5. Every column is scaled to [0, 1] by its smallest and largest value **over all rows,
+    test rows included: that step reads the data and no budget pays for it**. We follow it to compare; a real
+    release takes bounds from outside, as `privinf.datasets` declares them.
 
-    ε is what *each party* spends. A person's row is with all parties, so what a person may lose is more: at
-    ε = 1 it is {person(5):.2f} with five parties and {person(10):.2f} with ten.
+    ε is spent by *each party*. A person's row is with all parties, so the loss of a person is larger: at ε =
+    1 it is {person(5):.2f} with five parties and {person(10):.2f} with ten.
     """
 )
 say(
     """
     - **Insurance**: four region columns that add up to one, as the paper's d = 9 requires.
-    - **Bike**: d = 13 and the paper's 0.017 come from the hour as sine and cosine.
+    - **Bike**: the hour as sine and cosine gives d = 13 and the paper's 0.017.
     - **Superconductor**: features computed again from the formulas, 21,257 of the original 21,263 rows.
-    - **Music**: the original (515,345 songs) could not be had, so both rows are **stand-ins**. *Songs drawn
-      again*: the 4,680 songs of a public part of the same database are split 4 to 1, then 412,276 training
-      rows are drawn from 3,744 songs; their 90 columns are made in another way than the original's (54 are
-      distinct). *Wages*: log wages of 412,276 workers on 90 columns, other contents altogether. They say
-      what happens at this n, d and number of parties; their errors are not those of the paper's data.
+    - **Music**: the original (515,345 songs) was not available, so both rows are **stand-ins**. *Songs drawn
+      again*: the 4,680 songs of a public part of the same database are split 4 to 1. Then 412,276 training
+      rows are drawn from 3,744 songs. Their 90 columns are made in another way than the original's (54 are
+      distinct). *Wages*: log wages of 412,276 workers on 90 columns, with entirely different contents. They
+      show the effect of this n, d and number of parties; their errors are not those of the paper's data.
     """
 )
 
@@ -489,23 +491,24 @@ table(pd.DataFrame([row_of(task, epsilon) for task in ALL for epsilon in EPSILON
 say(
     f"""
     *Test error, mean over {SPLITS} splits ({STANDIN_SPLITS} for stand-ins), median for DGM and the de-biased
-    fit; in parentheses what the paper prints. DGM, RMGM, BGM: the paper's noise (|column| <= 1, largest
-    diameter, textbook calibration), no intercept. Ours: exact calibration, columns centred at the middle of
-    [0, 1], each party's own diameter, the all-ones row. "Private mean": the label's mean from the same
-    all-ones row, the same release, the same budget. "Mean": of the training labels, not private. DGM as
-    Algorithm 1 is written is far above the numbers that the paper prints for it; with predictions moved into
-    [-1, 1] it has them, see the next table.*
+    fit. Values printed in the paper are in parentheses. DGM, RMGM, BGM: the paper's noise (|column| <= 1,
+    largest diameter, textbook calibration), no intercept. Ours: exact calibration, columns centered at the
+    middle of [0, 1], each party's own diameter, the all-ones row. "Private mean": the label's mean from the
+    same all-ones row, with the same release and budget. "Mean": of the training labels, not private. DGM as
+    Algorithm 1 is written is far above the numbers that the paper prints for it. With predictions moved into
+    [-1, 1] it has them; see the next table.*
     """
 )
 say("### The DGM column")
 say(
     f"""
-    Test error of DGM under five readings of the paper (`benchmarks/verify_mixing.py --only dgm`; one split and one
-    draw of the noise each). With predictions moved into [-1, 1], the range that the paper assumes of every
-    attribute, the mean over the draws is {DGM_RATIO.min():.2f} to {DGM_RATIO.max():.2f} times the printed number in all 15 cells, the
-    stand-in for the songs included, and every printed number is among the central 90% of the draws. No other
-    reading comes near. The paper does not say that it clips. So its column does not show how large DGM's errors
-    are, only how often a prediction ends at a bound: without clipping the error has no mean at all.
+    Test error of DGM under five readings of the paper (`benchmarks/verify_mixing.py --only dgm`; one split
+    and one draw of the noise each). With predictions moved into [-1, 1], the range that the paper assumes of
+    every attribute, the mean over the draws is {DGM_RATIO.min():.2f} to {DGM_RATIO.max():.2f} times the
+    printed number in all 15 cells, the stand-in for the songs included. Every printed number is among the
+    central 90% of the draws. No other reading comes near. The paper does not state that it clips. So its
+    column does not show how large DGM's errors are, only how often a prediction ends at a bound: without
+    clipping the error has no mean.
     """
 )
 PAGE.benchmark("mixing_dgm")
@@ -514,21 +517,22 @@ for task in STANDINS:
         say("### The second stand-in")
         table(pd.DataFrame([row_of(task, epsilon) for epsilon in EPSILONS], columns=HEAD))
 
-say("## 3. What the table says")
+say("## 3. Results of Table 1")
 table(VERDICTS)
 say(
     f"""
-    **Predicting the training mean beats the better of the paper's printed RMGM and BGM in {beaten} of {len(VERDICTS)}
-    cells** of the real sets. In {as_zero} of {len(VERDICTS)} the better printed value is within 5% of predicting zero, or
-    worse: that is the error of a model that has learned nothing. Columns in [0, 1] that are not centred make
-    the label's mean the first thing to learn, and the plain fit, shrunk to zero by the noise, does not.
+    **Predicting the training mean beats the better of the paper's printed RMGM and BGM in {beaten} of
+    {len(VERDICTS)} cells** of the real sets. In {as_zero} of {len(VERDICTS)} the better printed value is
+    within 5% of predicting zero, or worse, which is the error of a model that has learned nothing. Columns in
+    [0, 1] that are not centered make the label's mean the first thing to learn. The plain fit, shrunk to zero
+    by the noise, does not learn it.
 
     **Our recommended model** is `RMGMOLS(k="auto").fit(shrink=True)` everywhere. Its rule was fixed on
     simulated designs before any of these tables was read. It is
 
     - not worse than the better printed value in **{not_worse} of {len(VERDICTS)}** cells;
-    - at most 5% worse than the private mean in **{near_mean} of {len(VERDICTS)}**: where there is nothing to learn it predicts
-      the mean;
+    - at most 5% worse than the private mean in **{near_mean} of {len(VERDICTS)}**: where there is nothing to
+      learn it predicts the mean;
     - {gained or "on the sets that are left out, not measured here"} at ε = 1. That is still far from least squares without privacy.
     """
 )
@@ -589,10 +593,10 @@ table(
 say(
     """
     RMGM with the paper's noise at every k of the paper's grid. The paper takes the best of them on the test
-    set. Our rule looks at none: the k nearest to √n/σ, the paper's own choice for its synthetic data, or to
-    six rows a column where that is more (with k near d, plain least squares fits the noise exactly; with k
-    large, the noise shrinks it to zero). What stands under "best" is not a private result: it needs the
-    test labels.
+    set. Our rule uses none of these errors. It takes the k nearest to √n/σ, the paper's own choice for its
+    synthetic data, or to six rows a column where that is more. (With k near d, plain least squares fits the
+    noise exactly; with k large, the noise shrinks it to zero.) The column "best on the test set" is not a
+    private result: it needs the test labels.
     """
 )
 
@@ -637,28 +641,28 @@ say(
     f"""
     The paper has no intervals. Here the target is least squares of the training rows without privacy
     (`target="sample"`), on {SPLITS} splits with {COVERAGE_SEEDS} draws of the noise each; widths are in the
-    scaled units. A release that does not identify the coefficients says so and gives no normal interval. At
-    the paper's ε the identified cells are: {named or "none"}; larger ε show where the others begin. Where a
-    release is identified, {100 * INTERVALS["inside"].mean():.1f}% of the 95% intervals cover, over
-    {int(tried.sum())} releases. To keep only releases that pass the check is a selection, which a nominal
-    level need not survive where about half of them pass.
+    scaled units. A release that does not identify the coefficients is flagged and gives no normal interval.
+    At the paper's ε the identified cells are: {named or "none"}. Larger ε show where the others begin. Where
+    a release is identified, {100 * INTERVALS["inside"].mean():.1f}% of the 95% intervals cover, over
+    {int(tried.sum())} releases. Keeping only releases that pass the check is a selection. The nominal level
+    may not hold after it where about half of them pass.
 
-    The score region (all slopes together, `score_test(form="exact")`) needs no identification: it covers
-    {100 * score.mean():.1f}% over all {len(score)} releases; an exact 95% lies between {100 * low:.1f}% and
-    {100 * high:.1f}% (99% limits).
+    The score region (all slopes together, `score_test(form="exact")`) needs no identification. It covers
+    {100 * score.mean():.1f}% over all {len(score)} releases; an exact 95% would be between {100 * low:.1f}%
+    and {100 * high:.1f}% (99% limits).
     """
 )
 
 say("## 6. The shrunk fit")
 say(
     """
-    The rule (`privinf.mixing.shrinkage`) is regression calibration and a ridge, averaged over what is
-    plausible. Each mixed column is multiplied by the share of it that is signal; covariances between columns
-    are used as far as they stand out of the noise; and slopes have a normal prior whose size, R² and the
-    label's variance, is averaged over a public grid by how well each explains the released rows. With no
-    signal the slopes go to zero and the prediction is the label's private mean. Predictions are kept inside
-    the label's bounds. Grids and margins were fixed on simulated designs (independent, correlated and
-    indicator columns, n from 1,000 to 5 million, R² from 0 to 0.75).
+    The rule (`privinf.mixing.shrinkage`) is regression calibration and a ridge, averaged over plausible
+    parameters. Each mixed column is multiplied by its share of signal. Covariances between columns are used
+    as far as they exceed the noise. Slopes have a normal prior, whose size, R² and label variance are
+    averaged over a public grid by how well each explains the released rows. Without signal the slopes go to
+    zero and the prediction is the label's private mean. Predictions are kept inside the label's bounds. Grids
+    and margins were fixed on simulated designs: independent, correlated and indicator columns, n from 1,000
+    to 5 million, R² from 0 to 0.75.
     """
 )
 PAGE.write()
