@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Three clinics, three processes, one regression
 #
-# A story in commands: three holders of different columns about the same people agree on a plan, each turns its
-# own rows into one file, and an analyst runs a regression on the files. Last, what a dishonest fourth party
-# would learn about one person.
+# Three holders of different columns about the same people agree on a plan. Each turns its own rows into one
+# file, and an analyst runs a regression on the files. The last section measures what a dishonest fourth party
+# could learn about one person.
 #
 # Run it with `python vignettes/2c_three_clinics.py` (two minutes). It writes the page
 # `2c_three_clinics.md`. The people are simulated, and the noise is seeded so that the page can be made again:
@@ -102,21 +102,21 @@ say(
     f"""
     # Three clinics, three processes, one regression
 
-    How much does blood pressure rise with age, weight, smoking and blood sugar? A registry knows age and
-    body mass index, a laboratory knows HbA1c, and a cardiology network knows who smokes and the blood
-    pressure. All three know the same {PEOPLE:,} people by the same patient number, none may show a row to
-    another, and nobody may pool them. The people are simulated, from a distribution that we know:
+    How much does blood pressure rise with age, weight, smoking and blood sugar? A registry has age and body
+    mass index, a laboratory has HbA1c, and a cardiology network has smoking and blood pressure. All three
+    have the same {PEOPLE:,} people under the same patient numbers. None may show a row to another, and nobody
+    may pool the rows. The people are simulated, from a distribution that we know:
 
     `sbp = 62 + 0.5 age + 0.8 bmi + 6 (if smoking) + 2.5 hba1c + normal noise of sd 9`.
 
     Every box below is a real process of the command line `privinf`, run by `vignettes/2c_three_clinics.py`.
-    The noise is seeded (`--seed`) so that this page can be made again; a holder leaves the option out.
+    The noise is seeded (`--seed`) so that this page can be made again. A real holder omits the option.
 
     ## 1. The plan
 
-    First the holders agree, in public: who is in the study (a roster of patient numbers), which columns with
-    which bounds, and how much each release may reveal. Bounds come from knowledge, never from the data;
-    values outside are clipped, and the narrower they are, the less noise is needed.
+    First the holders publicly agree on the people in the study (a roster of patient numbers), on the columns
+    and their bounds, and on the epsilon of each release. Bounds come from prior knowledge, never from the
+    data. Values outside are clipped, and narrower bounds need less noise.
     """
 )
 (FOLDER / "columns.csv").write_text(
@@ -138,14 +138,14 @@ PLAN = pi.MixingPlan.load(FOLDER / "plan.json")
 say(
     f"""
     The plan chose k = {PLAN.k} from the number of people, the noise and a public guess of R², and forecasts
-    that the regression can be identified. Nobody has read a row.
+    that the regression will be identified. No row has been read yet.
 
     ## 2. The releases
 
     Each holder now runs one command on its own computer. The files differ in format and in the order of their
     rows, and one stores the patient numbers as text; the id column aligns them. Each holder keeps a ledger
-    with a limit of its own. Cardiology's first try goes wrong: in its file somebody is missing and somebody
-    is there twice. It is refused, and has cost nothing:
+    with a limit of its own. Cardiology's first file has an error: one person is missing and another is there
+    twice. The release is refused and costs nothing:
     """
 )
 cardiology = pd.read_csv(FOLDER / FILES["cardiology"])
@@ -174,11 +174,11 @@ typed(*RELEASES)
 MIXED = pi.load_release(FOLDER / "lab.npz").arrays["rows"]
 say(
     f"""
-    What left the laboratory is {len(MIXED)} noisy sums over all {PEOPLE:,} people and the noisy total: about
+    The laboratory has sent {len(MIXED)} noisy sums over all {PEOPLE:,} people and the noisy total: about
     {(FOLDER / "lab.npz").stat().st_size / 1000:.0f} kB, whatever the number of people.
 
-    The ledgers stay. When the laboratory tries a second release, from which more would be known about its
-    people, its own ledger refuses, and no noise is drawn:
+    The ledgers remain in force. A second release by the laboratory would reveal more about its people. Its
+    own ledger refuses it, and no noise is drawn:
     """
 )
 typed("privinf release --plan plan.json --party lab --data lab.parquet --ledger lab.ledger --out again.npz")
@@ -209,7 +209,7 @@ GAUSSIAN, MULTIPLIED = (FIT.simultaneous(method=method, rng=1) for method in ("g
 inside = sum(interval.loc[name, 0] <= OLS.params[name] <= interval.loc[name, 1] for name in FIT.params.index)
 say(
     """
-    For comparison, what pooling would have given, which here we can see because the people are made up
+    For comparison, the estimate from pooled rows, which is available here because the people are simulated
     (ordinary least squares on all rows, clipped to the bounds):
     """
 )
@@ -226,10 +226,10 @@ table(
 )
 say(
     f"""
-    {inside} of the {len(FIT.params)} intervals hold the pooled estimate. The standard errors are much larger
-    than those of the pooled rows (the column "no noise"): that is the price of trusting nobody.
+    {inside} of the {len(FIT.params)} intervals cover the pooled estimate. The standard errors are much larger
+    than those of the pooled rows (the column "no noise"): that is the price without a trusted party.
 
-    Where the errors come from, term by term (`fit.variance_formula`):
+    The share of each source of error in the variance (`fit.variance_formula`):
     """
 )
 FORMULA_OF = FIT.variance_formula
@@ -252,11 +252,11 @@ with warnings.catch_warnings():
     )
 say(
     f"""
-    The largest term of smoking's coefficient is "{STRONGEST}". Joint intervals of all coefficients can
-    rest on the {len(JOINED_ROWS)} mixed rows themselves, with normal multipliers
-    (`fit.simultaneous(method="multiplier")`): critical value {MULTIPLIED.critical_value:.3f}, with the
-    multivariate t distribution {GAUSSIAN.critical_value:.3f}. And draws from the sampling distribution go to ArviZ
-    as they are:
+    The largest term of smoking's coefficient is "{STRONGEST}". Joint intervals of all coefficients can also
+    be computed from the {len(JOINED_ROWS)} mixed rows, with normal multipliers
+    (`fit.simultaneous(method="multiplier")`). Their critical value is {MULTIPLIED.critical_value:.3f}; with
+    the multivariate t distribution it is {GAUSSIAN.critical_value:.3f}. ArviZ takes draws from the sampling
+    distribution directly:
     """
 )
 PAGE.add(
@@ -266,8 +266,9 @@ PAGE.add(
 PAGE.figure(
     forest.figure,
     "forest",
-    "95% intervals of the slopes: of the population that these people are from, and of these people alone, "
-    "whose error is the mixing and the noise; half a million people leave next to no sampling error.",
+    "95% intervals of the slopes, for the population that these people are from and for these people alone. "
+    "The error for these people alone is due to mixing and noise. With half a million people the sampling "
+    "error is nearly zero.",
 )
 say(
     """
@@ -279,9 +280,9 @@ typed('privinf fit "hba1c ~ bmi + age" joined.npz')
 # %% [markdown]
 # ## The dishonest party
 #
-# The attacker knows the plan, the matrix, every row of everybody else and all columns of the target but
-# smoking and blood pressure; she wants to tell two rows of the target apart. The best test between two values is
-# the likelihood ratio, and both distributions are known to her exactly.
+# The attacker knows the plan, the matrix, every row of all other people and all columns of the target except
+# smoking and blood pressure. She wants to distinguish two rows of the target. The best test between two
+# values is the likelihood ratio, and she knows both distributions exactly.
 
 # %%
 REPEATS = 2000
@@ -290,7 +291,7 @@ rows = POOLED[HOLDERS["cardiology"]].iloc[: small.n].reset_index(drop=True)
 
 
 def sums(plan: pi.MixingPlan, frame: pd.DataFrame) -> np.ndarray:
-    """Return what a release of these rows is on average: the sums without noise, in one vector."""
+    """Return the mean of a release of these rows: the sums without noise, in one vector."""
     mechanism = plan.mechanism("cardiology")
     found = mechanism.release(frame, epsilon=math.inf, delta=DELTA)
     return np.concatenate([found.arrays["rows"].ravel(), found.arrays["ones_row"]])
@@ -329,22 +330,22 @@ say(
     f"""
     ## 4. A fourth, dishonest party
 
-    Suppose somebody else obtains all the files: a fourth clinic that joined under a pretext. Suppose the worst:
-    she knows the plan and so the mixing matrix, has the rows of the registry and the laboratory, and knows
-    even the cardiology rows of *every other person*. She subtracts all she knows, and what is left is one
-    person's row under the noise. She wants to know between two values which one is that person's. No test
-    is better than the likelihood ratio, and she can compute it exactly.
+    Suppose a fourth clinic, which joined under a pretext, obtains all the files. Suppose the worst: its
+    analyst knows the plan and so the mixing matrix, has the rows of the registry and the laboratory, and even
+    has the cardiology rows of *every other person*. She subtracts all this, and one person's row under the
+    noise remains. She wants to decide which of two values is that person's. No test is better than the
+    likelihood ratio, and she can compute it exactly.
 
-    Cardiology's release has mu = {REPORT.mu:.3f} (epsilon {REPORT.epsilon(DELTA):.3g} at delta {DELTA:g}): a test
-    that accuses wrongly in 5% of cases finds the truth in at most {bound:.1%}. We ran the attack on
-    {REPEATS:,} releases of each of the two values, with {small.n:,} people, since she subtracts the others
-    however many they are:
+    Cardiology's release has mu = {REPORT.mu:.3f} (epsilon {REPORT.epsilon(DELTA):.3g} at delta {DELTA:g}): a
+    test that is wrong in 5% of cases under one value detects the other in at most {bound:.1%}. We ran the
+    attack on {REPEATS:,} releases of each of the two values, with {small.n:,} people. Their number does not
+    matter, since she subtracts all others:
     """
 )
 table(
     pd.DataFrame(
         [[name, f"{found:.1%}", f"{exact:.1%}", f"{bound:.1%}"] for name, (found, exact) in powers.items()],
-        columns=["the two values", "found, simulated", "found, exactly", "bound"],
+        columns=["the two values", "power, simulated", "power, exact", "bound"],
     )
 )
 slack = 4.0 * math.sqrt(bound * (1 - bound) / REPEATS)
@@ -352,14 +353,14 @@ assert all(found <= bound + slack and exact <= bound + 1e-6 for found, exact in 
 report = pi.PrivacyReport.from_entries(JOINED.entries, delta=DELTA)
 say(
     f"""
-    Guessing finds 5%. Only the two ends of the bounds reach this bound; realistic pairs stay below.
-    Having the registry's and the laboratory's rows did not help her: the matrix is public anyway, and
-    each release has noise of its own. Were she after a person's whole row, all three releases would count
-    together: epsilon {report.epsilon(DELTA):.3g}, the figure per person in the summary above.
+    Guessing detects 5%. Only the two ends of the bounds attain this bound; the power for realistic pairs is
+    lower. The rows of the registry and the laboratory did not help her, because the matrix is public anyway
+    and each release has noise of its own. Against a person's total row, all three releases would count
+    together: epsilon {report.epsilon(DELTA):.3g}, the epsilon per person in the summary above.
 
-    Two things the guarantee does not cover, and should not: that the person takes part in the study (the
-    roster is public), and what the regression says about people in general. That smokers have a higher
-    blood pressure is the purpose of the study, and its result would be the same without that person.
+    The guarantee does not cover two things, and should not. One is that the person takes part in the study:
+    the roster is public. The other is the result of the regression about people in general. That smokers have
+    a higher blood pressure is the purpose of the study, and its result would be the same without that person.
     """
 )
 
