@@ -188,7 +188,7 @@ PAGE = """# Absorbed effects, and clusters
 firms, whose factor is declared public. "covers": how many of the 95% intervals of x and z hold the true slopes, among
 fits that are not flagged; "flagged": fits whose identification is called weak or steep; "none": fits without intervals,
 with the reason. "width": standard errors over those of statsmodels with all indicators, medians of 20 fits. The error of
-a coverage of .95 in {fits} fits is .010. Rows with a design have {harder} fits (.018): firms of unequal size (1 to 10), x that
+a coverage of 0.95 in {fits} fits is 0.010. Rows with a design have {harder} fits (0.018): firms of unequal size (1 to 10), x that
 varies by .15 within firms in place of .5.
 
 {table}

@@ -141,7 +141,7 @@ def lines(setting: dict[str, object], fits: int, one) -> list[dict[str, object]]
                 "what, method": name,
                 "fits": len(values),
                 "held": float(np.mean(values)),
-                "99% limits of .95": f"{low:.3f} to {high:.3f}",
+                "99% limits of 0.95": f"{low:.3f} to {high:.3f}",
             }
         )
     return rows
@@ -161,7 +161,7 @@ def pairs_lines(setting: dict[str, object], fits: int) -> list[dict[str, object]
             "fits": len(found[name]),
             "held, mean of four slopes": float(np.mean(found[name])),
             "± se": float(np.std(found[name]) / len(found[name]) ** 0.5),
-            "99% limits of .95, one slope": f"{low:.3f} to {high:.3f}",
+            "99% limits of 0.95, one slope": f"{low:.3f} to {high:.3f}",
             "width / t's, median": float(np.median(np.divide(found[f"{name}: width"], found["t: width"]))),
         }
         for name in ("t", "pairs, studentized", "pairs, percentile")

@@ -90,7 +90,7 @@ def main(replications: int) -> None:
     cells = [(fit, n, epsilon) for n in SIZES for epsilon in EPSILONS for fit in FITS]
     low = limits(0.95, replications, 3 * len(cells))[0]
     note = f"{__doc__.split(chr(10), 2)[2].strip()}\n\n{replications} replications a cell; "
-    note += f"joint 99% limit of a coverage of .95 in a cell without flags: {low:.3f}."
+    note += f"joint 99% limit of a coverage of 0.95 in a cell without flags: {low:.3f}."
     for one_cell in cells:
         table.append(cell(*one_cell, replications))
         command, seconds = f"benchmarks/small_samples.py {replications}", time.perf_counter() - start

@@ -137,7 +137,7 @@ def coverage_row(design: LassoDesign, label: str, frame: pd.DataFrame, asked: di
         "draws of X": frame["draw"].nunique(),
         "coverage": f"{overall:.4f}",
         "± se": f"{held.mean(axis=1).std(ddof=1) / math.sqrt(len(held)):.4f}",
-        "99% limits of .95": f"{low:.4f} to {high:.4f}",
+        "99% limits of 0.95": f"{low:.4f} to {high:.4f}",
         "each target": " ".join(f"{c:.3f}" for c in each),
         "error / se: mean": " ".join(f"{b:+.2f}" for b in (errors / ses).mean(axis=0)),
         "sd": " ".join(f"{b:.2f}" for b in (errors / ses).std(axis=0)),
@@ -315,7 +315,7 @@ JOINT_DRAW = 5
 JOINT_COLUMNS = (
     "coverage",
     "± se",
-    "99% limits of .95",
+    "99% limits of 0.95",
     "width",
     "non-private width",
     "width / non-private, each",

@@ -2,13 +2,13 @@
 # # Several sites, one sparse regression: intervals under a joint budget
 #
 # "Differentially private federated learning: servers trustworthiness, estimation, and statistical inference"
-# (paper 2): its estimators, and its tables and figures beside ours. A regression of wages on several hundred
-# columns, which a labour economist would read, is `4b_wages.py`.
+# (paper 2). Its estimators, tables and figures are compared with ours. A regression of wages on several
+# hundred columns, which a labor economist would read, is `4b_wages.py`.
 #
-# Run it with `python vignettes/4_federated_lasso.py` (about two minutes on one free core). Tables and figures of
-# many data sets come from `benchmarks/verify_lasso.py`, `lasso_paper.py`, `lasso_gauntlet.py` and
-# `sparse_mean.py`, whose results are stored. It writes the page `4_federated_lasso.md` and the figures beside it.
-# All noise is seeded: simulation, not a private release.
+# Run it with `python vignettes/4_federated_lasso.py` (about two minutes on one free core). Tables and figures
+# of many data sets come from `benchmarks/verify_lasso.py`, `lasso_paper.py`, `lasso_gauntlet.py` and
+# `sparse_mean.py`, whose results are stored. It writes the page `4_federated_lasso.md` and its figures. All
+# noise is seeded: simulation, not a private release.
 
 # %%
 import os
@@ -41,7 +41,7 @@ say, table, figure, printed = PAGE.say, PAGE.table, PAGE.figure, PAGE.printed
 
 
 def note(what: str) -> None:
-    """Say on the terminal how far the run is."""
+    """Print the progress of the run on the terminal."""
     print(f"{time.time() - PAGE.started:6.0f} s  {what}", flush=True)
 
 
@@ -59,30 +59,30 @@ say(
     """
     Hospitals, states or firms hold different people and the same several hundred columns. They want a few
     coefficients of one linear regression, with intervals, and nobody outside may learn whether a given
-    person's record was changed. This page is about `DebiasedLasso`, which does that with a server that the
-    sites trust, and about `sparse_mean`, which shows what it costs when they do not trust it. It follows
-    paper 2, "Differentially private federated learning: servers trustworthiness, estimation, and statistical
-    inference", and states where it departs from it. Every number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing
-    here is a private release. Numbers of one data set are of this run; those of many are tables that
-    `make verify-lasso` makes, and each states its code and its number of fits.
+    person's record was changed. `DebiasedLasso` does this with a server that the sites trust. `sparse_mean`
+    shows the cost without that trust. This page follows paper 2, "Differentially private federated learning:
+    servers trustworthiness, estimation, and statistical inference", and states its departures from it. Every
+    number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing here is a private
+    release. Numbers of one data set are of this run. Those of many are tables made by `make verify-lasso`,
+    and each states its code and its number of fits.
     """
 )
-say("## 1. Who trusts whom, and what is counted")
+say("## 1. Trust, and the releases that count")
 say(
     """
-    - **The sites trust the server.** They send it sums over their records without noise; it adds them, adds
-      Gaussian noise once, and publishes. The noise is therefore that of all records together, not that of
-      every site. A site's records never leave it.
-    - **One record is replaced by any other.** What is published must not tell the two data sets apart, at ε
-      and δ. The number of records, the columns, their bounds and the response's bounds are public.
-    - **Everything that is published counts, jointly**: which columns were selected, the refit, the typical
-      size of residuals and columns, the neighbours of each target, a regression of it on them, counts of the scores'
-      tail, their slopes and variances, the scores, and a test whether a column was missed. ε is the price of all of it together, composed in zCDP. More
-      targets do not raise ε: they split it further.
+    - **The sites trust the server.** They send it sums over their records without noise. It adds them, adds
+      Gaussian noise once, and publishes. So the noise is that of one table with all records, and not that of
+      each site. A site's records never leave it.
+    - **One record is replaced by any other.** The published results must not distinguish the two data sets,
+      at ε and δ. The number of records, the columns, their bounds and the response's bounds are public.
+    - **Every release counts, jointly**: the selected columns, the refit, the typical sizes of residuals and
+      columns, the neighbors of each target, and its regression on them. So do the counts of the scores' tail,
+      their slopes and variances, the scores, and a test for an omitted column. ε is the price of all of them,
+      composed in zCDP. More targets do not raise ε: they split it further.
     - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label.
       Section 3 shows both numbers.
-    - What is **not** protected: a site from the server, a person with records at two sites, the fact that a
-      record is in the data at all (replace-one), and any column that was coded by looking at the rows.
+    - **Not** protected are a site from the server, a person with records at two sites, and the fact that a
+      record is in the data (replace-one). Neither is any column whose coding was chosen from the rows.
     """
 )
 
@@ -101,20 +101,20 @@ PURPOSES = {
     "Gram matrix of the selection": "refit of the selected columns",
     "scale": "sizes of residuals and columns",
     "sizes": "sizes of residuals and columns",
-    "neighbors": "neighbours of the targets",
-    "neighbours": "neighbours of the targets",
-    "Gram matrices of the targets": "regressions of the targets on their neighbours",
-    "Gram matrices of the neighbors": "regressions of the targets on their neighbours",
-    "effects of the neighbors": "regressions of the targets on their neighbours",
-    "tails of the targets": "regressions of the targets on their neighbours",
-    "residuals of the targets": "regressions of the targets on their neighbours",
-    "sizes of targets": "regressions of the targets on their neighbours",
+    "neighbors": "neighbors of the targets",
+    "neighbours": "neighbors of the targets",
+    "Gram matrices of the targets": "regressions of the targets on their neighbors",
+    "Gram matrices of the neighbors": "regressions of the targets on their neighbors",
+    "effects of the neighbors": "regressions of the targets on their neighbors",
+    "tails of the targets": "regressions of the targets on their neighbors",
+    "residuals of the targets": "regressions of the targets on their neighbors",
+    "sizes of targets": "regressions of the targets on their neighbors",
     "Gram matrix of the candidate": "test of an omitted column",
     "score of the candidate": "test of an omitted column",
     "candidate for an omitted": "test of an omitted column",
-    "mean": "centres",
+    "mean": "centers",
     "first scale": "sizes of residuals and columns",
-    "values outside": "centres",
+    "values outside": "centers",
     "slopes": "slopes and variances of the scores",
     "variances": "slopes and variances of the scores",
     "counts of the scores": "debiasing scores",
@@ -185,7 +185,7 @@ def spent() -> pd.Series:
 
 
 def spent_table() -> pd.DataFrame:
-    """Return what the budget bought."""
+    """Return the shares of the budget by purpose."""
     rho_of = spent()
     rows = [[name, f"{rho:.5f}", f"{rho / rho_of.sum():.0%}"] for name, rho in rho_of.items()]
     return pd.DataFrame(
@@ -194,11 +194,11 @@ def spent_table() -> pd.DataFrame:
 
 
 CELLS = {
-    "normal": "paper's: AR(.5), normal errors",
+    "normal": "paper's: AR(0.5), normal errors",
     "heteroskedastic": "errors times a column",
     "skewed": "skewed errors times a column",
     "chi2": "chi-square features",
-    "equicorrelated": "correlation .3 everywhere",
+    "equicorrelated": "correlation 0.3 everywhere",
     "spread": "signals of both signs, spread",
 }
 
@@ -217,7 +217,7 @@ def stored_coverage() -> pd.DataFrame:
 
 
 def coverage_figure(found: pd.DataFrame) -> plt.Figure:
-    """Draw coverage by design; the band is where 99% of estimates of .95 lie."""
+    """Draw coverage by design; the band has 99% of estimates of 0.95."""
     fig, ax = plt.subplots(figsize=(9.5, 3.2))
     cells = [cell for cell in CELLS if cell in set(found["cell"])]
     colors = (BLUE, SKY, GREEN, ORANGE, RED)
@@ -253,9 +253,10 @@ def homogeneous_section() -> None:
     found = set(FIT15.selected) >= {f"x{j + 1}" for j in SUPPORT}
     say(
         f"""
-        The paper's setting with equal coefficients: {HOME.machines} sites with {HOME.n:,} records, p = {HOME.p} normal
-        columns (autoregression of .5: the paper does not state its design's correlation), {HOME.sparsity} coefficients of
-        {SAMPLE.shared[0]:.3f}, error sd {HOME.error_sd}, ε = {HOME_EPSILON}, δ = 1/(2N). Five targets are named in advance: three signals, the zero
+        The paper's setting with equal coefficients: {HOME.machines} sites with {HOME.n:,} records, p =
+        {HOME.p} normal columns, {HOME.sparsity} coefficients of {SAMPLE.shared[0]:.3f}, error sd
+        {HOME.error_sd}, ε = {HOME_EPSILON}, δ = 1/(2N). The paper does not state the correlation of its
+        design; ours is an autoregression of 0.5. Five targets are chosen in advance: three signals, the zero
         next to the last one and a zero far away.
 
         ```python
@@ -263,13 +264,14 @@ def homogeneous_section() -> None:
         fit = model.fit(epsilon=0.8, delta=0.5 / len(y), targets=[0, 7, 14, 15, 400])
         ```
 
-        The number of columns that matter is not declared: `sparsity="auto"`, the default, selects columns in blocks until they no
-        longer stand out of the noise. **Each target has a private regression of its own.** Its neighbours, the columns
-        that explain it, are selected in addition to those that explain y (double selection), it is regressed on both by
-        clipped steps, and the residuals of that regression are the scores. One Gram matrix of all targets together,
-        with four neighbours each, gives narrower intervals, which are wrong where columns are correlated in
-        blocks. `target="mean"`, the default, clips scores at a threshold chosen by noisy counts of their tail, so that the
-        coefficient is that of the mean whatever the errors; `target="robust"` clips where it is best for normal errors.
+        The number of columns that matter is not declared. `sparsity="auto"`, the default, selects columns in
+        blocks until they no longer exceed the noise. **Each target has a private regression of its own.** Its
+        neighbors, the columns that explain it, are selected in addition to those that explain y (double
+        selection). The target is regressed on both by clipped steps, and the residuals of that regression
+        give the scores. One Gram matrix of all targets together, with four neighbors each, gives narrower
+        intervals, which are wrong where columns are correlated in blocks. `target="mean"`, the default, clips
+        scores at a threshold chosen by noisy counts of their tail, so that the coefficient is that of the
+        mean for any errors. `target="robust"` clips at the threshold that is best for normal errors.
         """
     )
     printed(FIT15.summary())
@@ -285,27 +287,30 @@ def homogeneous_section() -> None:
     enough = [epsilon for epsilon, one in FIRST.items() if one is not None]
     say(
         f"""
-        The private intervals are {ratio:.2f} times as wide as those without privacy, {robust:.2f} times with `target="robust"`;
-        {"all" if found else "not all"} {HOME.sparsity} signals were selected, {len(FIT15.selected)} columns in all.
-        With `targets="all"` the same ε gives {HOME.p} robust intervals without neighbours of their own, {every:.2f} times as wide as those of the five
-        ({held:.1%} of them hold the truth): name few targets if few are needed.
+        The private intervals are {ratio:.2f} times as wide as those without privacy, {robust:.2f} times with
+        `target="robust"`. {"All" if found else "Not all"} {HOME.sparsity} signals were selected,
+        {len(FIT15.selected)} columns in total. With `targets="all"` the same ε gives {HOME.p} robust
+        intervals without neighbors of their own. They are {every:.2f} times as wide as those of the five, and
+        {held:.1%} of them cover the truth. So name few targets if few are needed.
 
-        **Sites that work alone** need no trust at all, each spends its own ε on its own {HOME.n:,} records, and
-        without privacy their average loses nothing here. With privacy {refused} of {len(ALONE)} refuse at ε = {HOME_EPSILON}: the noise
-        hides what a precision column needs. {f"The first one gives intervals from ε = {enough[0]:g} on (of {', '.join(f'{e:g}' for e in FIRST)})." if enough else f"The first one refuses up to ε = {max(FIRST):g} too."}
+        **Sites that work alone** need no trust. Each spends its own ε on its own {HOME.n:,} records, and
+        without privacy their average loses nothing here. With privacy {refused} of {len(ALONE)} refuse at ε =
+        {HOME_EPSILON}, because the noise dominates the nodewise regressions.
+        {f"The first one gives intervals from ε = {enough[0]:g} on (of {', '.join(f'{e:g}' for e in FIRST)})." if enough else f"The first one refuses up to ε = {max(FIRST):g} too."}
 
-        **The coefficients themselves** (distance from the truth, l2): {distance(FIT15.sparse_params)} for the sparse fit, which had to find
-        its columns, with {found_for:.0%} of ρ for selection and refit; {distance(SSP.params)} for AdaSSP with the whole budget **and the true
-        support**; without privacy {distance(CLEAR15.sparse_params)} for the lasso and {distance(restricted())} for least squares on the true support.
-        What the rest of the budget bought:
+        **The coefficients themselves** (distance from the truth, l2). The sparse fit has
+        {distance(FIT15.sparse_params)}; it had to select its columns, with {found_for:.0%} of ρ for selection
+        and refit. AdaSSP has {distance(SSP.params)}, with the total budget **and the true support**. Without
+        privacy, the lasso has {distance(CLEAR15.sparse_params)}, and least squares on the true support has
+        {distance(restricted())}. Use of the budget:
         """
     )
     table(spent_table())
     say(
         """
-        **Over many data sets, and where the paper's assumptions fail**, as last measured (the cells of this design in
-        `benchmarks/lasso_gauntlet.py`; width: median over the non-private interval on the true
-        support):
+        **Over many data sets, and where the paper's assumptions fail**, as last measured: the cells of this
+        design in `benchmarks/lasso_gauntlet.py`. Width is the median over the non-private interval on the
+        true support:
         """
     )
     table(gauntlet_rows())
@@ -314,23 +319,26 @@ def homogeneous_section() -> None:
         coverage_figure(stored),
         "coverage",
         f"""
-        An older run with more fits: `target="robust"`, one Gram matrix for all targets and four neighbours each. Coverage
-        of the five intervals under the joint budget; grey: where 99% of such estimates lie if coverage is .95.
-        {outside(stored)} of {len(stored)} lie outside. `benchmarks/verify_lasso.py --only homogeneous --fresh` (and
-        `robust`) makes it by the code as it is.
+        An older run with more fits: `target="robust"`, one Gram matrix for all targets and four neighbors
+        each. Coverage of the five intervals under the joint budget. Gray: the range of 99% of such estimates
+        if coverage is 0.95; {outside(stored)} of {len(stored)} are outside it. Made by
+        `benchmarks/verify_lasso.py --only homogeneous --fresh` (and `robust`); a new run uses the present
+        code.
         """,
     )
     binomial_part()
 
 
 def checks_of(fit: pi.models.LassoResults) -> str:
-    """Say what a fit releases about itself."""
+    """Return the diagnostics that a fit releases, in words."""
     test, shares = fit.missed_column_test, fit.explained_shares()
     return f"""
-        **Diagnostics of the fit.** `missed_column_test`: of the {test.columns} columns outside the fit the one that stands
-        out most is {test.column}, p = {test.pvalue:.2f}; where it rejects, the intervals come with a warning. `explained_shares()`:
-        up to {shares["neighbours"].max()} neighbours and the fit's columns explain {shares["explained"].min():.0%} to {shares["explained"].max():.0%} of each target's
-        variance. `score_tail`: {fit.score_tail.beyond:.2%} of the records' scores are beyond the clipping threshold; their tail is released and counts with its size.
+        **Diagnostics of the fit.** `missed_column_test`: of the {test.columns} columns outside the fit, the
+        strongest is {test.column}, p = {test.pvalue:.2f}. Where it rejects, the intervals come with a
+        warning. `explained_shares()`: up to {shares["neighbours"].max()} neighbors and the fit's columns
+        explain {shares["explained"].min():.0%} to {shares["explained"].max():.0%} of each target's variance.
+        `score_tail`: {fit.score_tail.beyond:.2%} of the records' scores are beyond the clipping threshold;
+        their tail is released with its size.
         """
 
 
@@ -341,7 +349,7 @@ def gauntlet_rows() -> pd.DataFrame:
     names = rows[0]
     frame = pd.DataFrame([row for row in rows if row[0].startswith("bench")], columns=names)
     kept = ["cell", "fits", "unmarked", "coverage", "99% limit", "worst target", "marked", "width"]
-    return frame[kept].rename(columns={"99% limit": "99% limit of .95"})
+    return frame[kept].rename(columns={"99% limit": "99% limit of 0.95"})
 
 
 LABELS = np.random.default_rng(4)
@@ -359,9 +367,10 @@ def binomial_part() -> None:
     """Show the logistic fit."""
     say(
         f"""
-        **A response of 0 and 1.** `family="binomial"` is the logistic regression by the same ideas: columns by
-        peeling, Newton steps, one orthogonal score of the targets. Rows are weighted in x alone, so that a right
-        mean keeps its coefficients. The same columns, coefficients of {LOGIT[0]:.2f} on the same {HOME.sparsity}, one data set:
+        **A response of 0 and 1.** `family="binomial"` is logistic regression by the same ideas: columns by
+        peeling, Newton steps, one orthogonal score of the targets. Rows are weighted by x alone, so that the
+        coefficients keep their meaning if the mean is right. One data set with the same columns and
+        coefficients of {LOGIT[0]:.2f} on the same {HOME.sparsity}:
 
         ```python
         model = pi.DebiasedLasso(label, X, sites=sites, x_bound=3.5, family="binomial")
@@ -374,7 +383,7 @@ def binomial_part() -> None:
     low, high = LOGISTIC.conf_int().to_numpy().T
     held = int(((low <= LOGIT[FIVE]) & (LOGIT[FIVE] <= high)).sum())
     table(shown.rename_axis("").reset_index().assign(truth=np.exp(LOGIT[FIVE])))
-    say(f"{held} of the five intervals hold the truth.")
+    say(f"{held} of the five intervals cover the truth.")
 
 
 def restricted() -> np.ndarray:
@@ -401,7 +410,7 @@ SWEEPS = {
 
 
 def machine_rows() -> pd.DataFrame:
-    """Return means over the stored data sets of each of the paper's 13 rows, the paper's own beside them."""
+    """Return means over the stored data sets of each of the paper's 13 rows, next to the paper's own."""
     if not MACHINE_FITS.exists():
         return pd.DataFrame()
     stored = pd.read_csv(MACHINE_FITS)
@@ -464,7 +473,7 @@ def table5(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def sweep_figure(found: pd.DataFrame, panels: list[tuple[str, str, str, str, str]]) -> plt.Figure:
-    """Draw quantities against what varies: (title, our column, colour, the paper's column, label) a line."""
+    """Draw quantities against what varies: (title, our column, color, the paper's column, label) a line."""
     names = list(dict.fromkeys(title for title, *_ in panels))
     fig, axes = plt.subplots(
         len(names), len(SWEEPS), figsize=(11.0, 2.3 * len(names) + 0.6), sharey="row", squeeze=False
@@ -503,10 +512,11 @@ def tables_section() -> None:
     say("## 3. Every site has coefficients of its own: Tables 2 and 5")
     say(
         """
-        Site i (the paper: machine i) has coefficients u + v_i: s0 signals that all share and s - s0 of its own, each 1/√s. The paper gives
-        an interval for every coefficient of every site, 12,000 of them in row 2, and counts **each interval's
-        budget alone**. `fit(heterogeneous=True, targets="all", accounting="per-interval")` does that too, and
-        states it: the ledger is charged, and the report prints, the joint ε of everything released.
+        Site i (the paper: machine i) has coefficients u + v_i. There are s0 signals that all sites share and
+        s - s0 of its own, each 1/√s. The paper gives an interval for every coefficient of every site, 12,000
+        of them in row 2, and counts **each interval's budget alone**.
+        `fit(heterogeneous=True, targets="all", accounting="per-interval")` does the same and states it. The
+        ledger is charged for the joint ε of every release, and the report prints it.
         """
     )
     found = machine_rows()
@@ -528,14 +538,18 @@ def tables_section() -> None:
     say(
         f"""
         "No privacy" is the mean length of the debiased lasso with the true precision matrix: on average no
-        honest interval is shorter. {f"In row{'s' if len(below) > 1 else ''} {', '.join(map(str, below))} the paper's length lies below it" if len(below) else "The paper's lengths lie above it"}: the paper does not state
-        its design's correlation, and its two tables imply different ones; ours is .5^|j - k|. So compare our
-        length with the bound next to it ({ratio.min():.2f} to {ratio.max():.2f} times), and the paper's with care. Our intervals are
-        shorter than the paper's in {len(shorter)} of {len(found)} rows, our error is smaller in {len(better)}, and coverage is
-        {found["our coverage all"].min():.3f} to {found["our coverage all"].max():.3f} ({found["our coverage support"].min():.3f} to {found["our coverage support"].max():.3f} of the non-zero coefficients).
-        {f"{refused} fits refused and have no part in the means." if refused else ""}
-        The joint ε is {found["our epsilon"].min():.0f} to {found["our epsilon"].max():.0f} where the label is {found["epsilon"].min():g} to {found["epsilon"].max():g}: **no protection worth the name**
-        if all intervals are published.
+        valid interval is shorter.
+        {f"In row{'s' if len(below) > 1 else ''} {', '.join(map(str, below))} the paper's length is below it" if len(below) else "The paper's lengths are above it"}.
+        The paper does not state its design's correlation, and its two tables imply different ones; ours is
+        0.5^|j - k|. So compare our length with the bound next to it ({ratio.min():.2f} to {ratio.max():.2f}
+        times), and the paper's with care. Our intervals are shorter than the paper's in {len(shorter)} of
+        {len(found)} rows, and our error is smaller in {len(better)}. Coverage is
+        {found["our coverage all"].min():.3f} to {found["our coverage all"].max():.3f}
+        ({found["our coverage support"].min():.3f} to {found["our coverage support"].max():.3f} of the
+        non-zero coefficients). {f"{refused} fits refused and are not in the means." if refused else ""} The
+        joint ε is {found["our epsilon"].min():.0f} to {found["our epsilon"].max():.0f} where the label is
+        {found["epsilon"].min():g} to {found["epsilon"].max():g}. That is **no useful protection** if all
+        intervals are published.
         """
     )
     figure(
@@ -551,7 +565,7 @@ def tables_section() -> None:
         "table2",
         "Table 2 against what varies: coverage and length of single intervals; crosses are the paper's.",
     )
-    say("**Table 5, ours / the paper's**: 95% for all coefficients of a set at once.")
+    say("**Table 5, ours / the paper's**: 95% for all coefficients of a set simultaneously.")
     table(table5(found))
     worst = found[["our joint all", "our joint support", "our joint rest"]].min().min()
     papers = found[["joint_all", "joint_support", "joint_rest"]].min().min()
@@ -570,8 +584,9 @@ def tables_section() -> None:
     )
     say(
         f"""
-        The paper's simultaneous intervals cover the support in {papers:.3f} of its data sets in the worst row; ours cover each
-        set in at least {worst:.3f}. They come from the released covariance and cost nothing more.
+        The paper's simultaneous intervals cover the support in {papers:.3f} of its data sets in the worst
+        row; ours cover each set in at least {worst:.3f}. They use the released covariance and have no further
+        cost.
         """
     )
     five = found["our five coverage"].dropna()
@@ -580,15 +595,16 @@ def tables_section() -> None:
     say(
         f"""
         **The same data under one joint budget.** Five coefficients of every site (three shared signals, the
-        column next to them, one far away), the ε of the label now that of everything released, for all sites:
-        coverage {five.min():.3f} to {five.max():.3f}, at lengths of 1.5 times those without privacy and more.
-        {f"No fit gives an answer in row{'s' if len(none) > 1 else ''} {', '.join(map(str, none))}." if len(none) else ""} A coefficient that all sites share is better estimated from all rows
-        together (last table).
+        column next to them, one far away), for all sites. The ε of the label is now that of every release.
+        Coverage is {five.min():.3f} to {five.max():.3f}, at lengths of at least 1.5 times those without
+        privacy.
+        {f"No fit gives intervals in row{'s' if len(none) > 1 else ''} {', '.join(map(str, none))}." if len(none) else ""}
+        A coefficient that all sites share is better estimated from all rows together (last table).
         """
     )
     PAGE.benchmark("lasso_machines_joint")
     PAGE.benchmark("lasso_joint")
-    say("(The last table aims at the mean, as by default, with five fits a row.)")
+    say('(The last table has `target="mean"`, the default, with five fits a row.)')
 
 
 METHODS = {"ours": BLUE, "nearest reading": ORANGE, "as written": RED}
@@ -659,37 +675,45 @@ def replications(name: str, column: str = "draw") -> int:
 
 
 def variant_part() -> None:
-    """Show the paper's own algorithms: Figures 3 and 4, and what explains the distance from its tables."""
+    """Show the paper's own algorithms: Figures 3 and 4, and the reasons for the distance from its tables."""
     say("### The paper's own algorithms, and its Figures 3 and 4")
     say(
         """
-        `studies.paper.as_written` has Algorithms 1 to 10 to the letter (the text has lost its formulas: they are restored,
-        and cannot be checked against the original), and `fit(variant="paper")` is the same with noise priced in zCDP, the sensitivity of
-        clipped residuals and a ledger. Squared error in Table 2's settings:
+        `studies.paper.as_written` has Algorithms 1 to 10 exactly as written. (Our copy of the text has lost
+        its formulas: they are restored, and cannot be checked against the original.) `fit(variant="paper")`
+        is the same with noise priced in zCDP, the sensitivity of clipped residuals and a ledger. Squared
+        error in Table 2's settings:
         """
     )
     PAGE.benchmark("lasso_paper")
     say(
         """
-        **As written the paper's constants do not give its numbers.** A site's own part v_i is fitted on its own n rows
-        in T = log N steps at ε/T each; Laplace noise of 2λ√(3s log(T/δ))T/ε is then several times the coefficients, of 0.26.
-        What brings the error near what is printed: **three steps** instead of log N, each at **the whole ε**; own noise
-        as if a site had **the rows of all**; and columns taken to be bounded by **1.5**. With these four changes the
-        13 numbers are met to the typical factor in the last row (at worst 2.2, in row 13); they go with n, m and ε as those
-        printed, with s and s0 not at every step (rows 9 and 10). Most of that error is three steps that have not converged
-        and a response clipped at R, and no noise. Only the first change keeps the guarantee. It is a reading that fits, not
-        a proof of what was run. Means over five sites; all algorithms are given
-        the whole ε, which favours the paper.
+        **As written the paper's constants do not give its numbers.** A site's own part v_i is fitted on its
+        own n rows in T = log N steps at ε/T each. Laplace noise of 2λ√(3s log(T/δ))T/ε is then several times
+        the coefficients, which are 0.26. Four changes bring the error near the printed values:
+
+        - **three steps** instead of log N;
+        - each step at **the total ε**;
+        - own noise as if a site had **the rows of all**;
+        - columns assumed to be bounded by **1.5**.
+
+        With them the 13 numbers agree up to the typical factor in the last row (at worst 2.2, in row 13).
+        They change with n, m and ε as the printed ones do, but with s and s0 not at every step (rows 9 and
+        10). Most of that error is due to three steps that have not converged and a response clipped at R, not
+        to noise. Only the first change keeps the guarantee. This is a reading that fits, and it does not
+        prove which code was run. Means are over five sites; all algorithms have the total ε, which favors the
+        paper.
         """
     )
     figure(
         figure3(),
         "figure3",
         f"""
-        The paper's Figure 3: 60 random columns of one site against the truth (dots), mean interval over
-        {replications("lasso_figure3")} replications, below their coverage; ours next to the paper's own algorithms, as written and in the nearest
-        reading, which is not private. The paper's setting is lost: Table 2's default row, n = 4,000, m = 15, p = 800,
-        s = 15, s0 = 8, ε = 0.8 for each interval alone. The paper has 50 replications.
+        The paper's Figure 3: 60 random columns of one site against the truth (dots). Top: mean interval over
+        {replications("lasso_figure3")} replications. Bottom: their coverage. Ours is next to the paper's own
+        algorithms, as written and in the nearest reading, which is not private. The paper's setting is lost,
+        and Table 2's default row is used: n = 4,000, m = 15, p = 800, s = 15, s0 = 8, ε = 0.8 for each
+        interval alone. The paper has 50 replications.
         """,
     )
     PAGE.benchmark("lasso_figure3")
@@ -697,26 +721,29 @@ def variant_part() -> None:
         figure4(),
         "figure4",
         f"""
-        The paper's Figure 4: squared error against records, signals and sites; data sets per point: {replications("lasso_figure4")} (the paper: 50). What
-        does not vary is lost, and taken from Table 2's default row. Orange is not private. Where ours has no point it refused.
+        The paper's Figure 4: squared error against records, signals and sites; data sets per point:
+        {replications("lasso_figure4")} (the paper: 50). The fixed settings are lost, and taken from Table 2's
+        default row. Orange is not private. Where ours has no point, it refused.
         """,
     )
-    say("**Intervals** by the paper's own algorithms (Algorithms 3, 4, 6, 9), and what else they release:")
+    say("**Intervals** by the paper's own algorithms (Algorithms 3, 4, 6, 9), and their other releases:")
     PAGE.benchmark("lasso_paper_intervals")
     PAGE.benchmark("lasso_paper_extras")
     say(
         """
-        As written the noise E_j alone is wider than the printed length allows. Algorithm 5's random sparse directions
-        hardly ever hit neighbouring columns: it finds restricted eigenvalues near one, where an autoregression of .5
-        has .34 to 3. Algorithm 7's noise at ε/q a draw is thousands of times its statistic: the printed simultaneous
-        lengths are those without it. Theorem 5's slack as written is longer than any interval.
+        As written, the noise E_j alone is wider than the printed length allows. Algorithm 5's random sparse
+        directions hardly ever hit neighboring columns. It estimates restricted eigenvalues near one, where an
+        autoregression of 0.5 has 0.34 to 3. Algorithm 7's noise at ε/q a draw is thousands of times its
+        statistic: the printed simultaneous lengths are those without it. Theorem 5's slack as written is
+        longer than any interval.
         """
     )
     say('**All sites alike**, `fit(variant="paper")` on the design of section 2, five targets, joint ε:')
     PAGE.benchmark("lasso_paper_homogeneous")
     say(
         """
-        Its clips bias the coordinate, which is not in its intervals; fewer steps and a private refit help most.
+        Its clips bias the coordinate, and its intervals do not account for that. Fewer steps and a private
+        refit help most.
         """
     )
 
@@ -758,11 +785,12 @@ def untrusted_section() -> None:
     say("## 4. A server that is not trusted: linear cost in p")
     say(
         f"""
-        Now {SITES:,} sites with {ROWS} rows each, rows N(μ, I) in p coordinates, {SPARSITY} of them with mean
-        {MEAN:.2f}. Each site answers for **all** its rows together with one bit: the sign of its mean in one
-        coordinate that was drawn publicly, flipped with the chance that makes it ε-differentially private.
-        Each coordinate gets answers from m/p sites only, and by the paper's theorem nothing does better
-        than a squared error of order s p/(m n ε²), sparse or not. Under a trusted server selection costs log p only.
+        Now there are {SITES:,} sites with {ROWS} rows each. Rows are N(μ, I) in p coordinates, {SPARSITY} of
+        them with mean {MEAN:.2f}. Each site answers for **all** its rows together with one bit. The bit is
+        the sign of its mean in one coordinate that was drawn publicly, flipped with the chance that makes it
+        ε-differentially private. Each coordinate gets answers from m/p sites only. By the paper's theorem, no
+        method has a smaller squared error than of order s p/(m n ε²), sparse or not. With a trusted server,
+        selection costs log p only.
         """
     )
     figure(
@@ -775,18 +803,22 @@ def untrusted_section() -> None:
     first = SIGNS[SIGNS["epsilon"] == LOCAL[0]].set_index("p")
     say(
         f"""
-        Signals and nulls have errors of their own: a sign carries less information about a mean the further it is from zero, by the
-        square of the normal density there. At p = 50 and ε = {LOCAL[0]:g} the five signals have {first.loc[50, "signals"]:.3f} against a forecast
-        of {first.loc[50, "forecast of signals"]:.3f} (`expected_square(0.35)`), five nulls {first.loc[50, "nulls"]:.3f} against {first.loc[50, "forecast of nulls"]:.3f} (to first order
-        {first.loc[50, "first order at 0"]:.3f}). The forecast sums over all answers that sites may give: from p = 200 on
-        few sites answer for each coordinate, the distribution of an estimate has long tails that end where estimates are
-        held, at 2/√n, and a first-order variance is no guide. Errors of nulls grow like p to the power {slopes[0]:.2f} at ε = {LOCAL[0]:g} and
-        {slopes[1]:.2f} at ε = {LOCAL[1]:g}; to first order their constant against the minimax rate is coth²(ε/2) ε² π/2, that is
-        {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f} (beyond ε of about 1 the sign limits the error, not privacy).
-        Selection fails before that: when the largest of p noises passes the signal, the sparse estimate keeps
-        the wrong coordinates and is worse than zero. `sparse_mean` prints the rate, flags coordinates
-        where the sign saturates (√n |μ| above 2) and has exact binomial intervals. It is a demonstration of a
-        limit: a regression on hundreds of columns is not for this channel.
+        Signals and nulls have different errors. A sign carries less information about a mean that is farther
+        from zero, by the square of the normal density there. At p = 50 and ε = {LOCAL[0]:g} the error of the
+        five signals is {first.loc[50, "signals"]:.3f}, with a forecast of
+        {first.loc[50, "forecast of signals"]:.3f} (`expected_square(0.35)`). That of five nulls is
+        {first.loc[50, "nulls"]:.3f}, with a forecast of {first.loc[50, "forecast of nulls"]:.3f} (to first
+        order {first.loc[50, "first order at 0"]:.3f}). The forecast sums over all possible answers of the
+        sites. From p = 200 on few sites answer for each coordinate, and the distribution of an estimate has
+        long tails up to the limit of estimates, 2/√n. A first-order variance is then misleading. Errors of
+        nulls grow like p to the power {slopes[0]:.2f} at ε = {LOCAL[0]:g} and {slopes[1]:.2f} at ε =
+        {LOCAL[1]:g}. To first order their constant relative to the minimax rate is coth²(ε/2) ε² π/2, that is
+        {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and
+        {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f} (beyond ε of about 1 the sign limits
+        the error, not privacy). Selection fails before that. When the largest of p noises exceeds the signal,
+        the sparse estimate keeps the wrong coordinates and is worse than zero. `sparse_mean` prints the rate,
+        flags coordinates where the sign saturates (√n |μ| above 2) and has exact binomial intervals. It
+        demonstrates a limit: this channel is not suitable for a regression on hundreds of columns.
         """
     )
 
@@ -796,47 +828,49 @@ def wages_section() -> None:
     say("## 5. Wages: which gaps survive several hundred controls?")
     say(
         """
-        [A page of its own](4b_wages.md): 360,000 people, 360 columns, eight targets under one joint budget, and what
-        happens where a regression is not sparse.
+        [A separate page](4b_wages.md) has 360,000 people, 360 columns, and eight targets under one joint
+        budget. It also shows the intervals where a regression is not sparse.
         """
     )
 
 
 def limits_section() -> None:
     """Write section 6."""
-    say("## 6. What this does not give")
+    say("## 6. Limitations")
     say(
         """
-        - **An interval for a regression that is not sparse.** [Wages](4b_wages.md) are the example: the intervals are for the
-          coefficient if few columns matter. A sparsity that is too small biases them, one that is too large for ε
-          breaks the refit; `missed_column_test` shows the first where one column stands out, many weak ones it cannot
-          see; `residual_scale` shows the second.
-        - **A choice of targets after looking.** `targets="selected"` gives intervals for columns that the same
-          data chose: each covers its own coefficient, but of those that were chosen for being large more than 5%
-          fail. Name targets in advance, or use `simultaneous()` over all of them. Every further fit costs again.
-        - **Joint privacy for every coefficient of every site.** A few named coefficients of sites that
-          differ are available under one joint budget (`heterogeneous=True, targets=[...]`); all 12,000 of section 3
-          cannot, and are offered per interval only, as in the paper.
-        - **The mean regression where `target="robust"`, all columns are targets or sites differ**, and errors are skewed
-          with a spread that depends on the columns: residuals are clipped there, and the target is a robust regression's
-          coefficient, near the mean's. `target="mean"`, the default for named targets, is that of the mean.
-        - **Narrow intervals for rare levels** ([wages](4b_wages.md)), or for columns whose declared bounds have nothing to
-          do with their values.
-        - **Protection from the server.** It sees every site's sums. Sums that it cannot see apart are
-          `trust="secure-sum"` (at a price in p, since it cannot select columns by sums that it does not see); noise at
-          every site is section 4, and its price.
+        - **An interval for a regression that is not sparse.** [Wages](4b_wages.md) are the example: the
+          intervals are for the coefficient if few columns matter. A sparsity that is too small biases them,
+          and one that is too large for ε makes the refit fail. `missed_column_test` detects the first where
+          one strong column is missing, but not many weak ones; `residual_scale` shows the second.
+        - **A choice of targets by the same data.** `targets="selected"` gives intervals for columns that the
+          same data chose. Each covers its own coefficient, but among those chosen for being large, more than
+          5% fail. Name targets in advance, or use `simultaneous()` over all of them. Every further fit has
+          its own cost.
+        - **Joint privacy for every coefficient of every site.** A few named coefficients of sites that differ
+          are available under one joint budget (`heterogeneous=True, targets=[...]`). All 12,000 of section 3
+          are not, and are offered per interval only, as in the paper.
+        - **The mean regression where `target="robust"`, all columns are targets or sites differ**, and errors
+          are skewed with a spread that depends on the columns. Residuals are clipped there, and the target is
+          the coefficient of a robust regression, near that of the mean. `target="mean"`, the default for
+          named targets, estimates that of the mean.
+        - **Narrow intervals for rare levels** ([wages](4b_wages.md)), or for columns whose declared bounds
+          are far wider than their values.
+        - **Protection from the server.** It sees every site's sums. `trust="secure-sum"` hides the sums of
+          single sites. It has a price in p, since the server cannot select columns by sums that it does not
+          see. Section 4 has noise at every site, and its price.
         """
     )
-    say("**Where the paper fails**, and what is done here:")
+    say("**Failures of the paper**, and the remedies here:")
     failures = {
         "one interval's budget for 12,000 intervals": "marked as per interval; the joint ε is next to it (section 3)",
         "T steps share ε, and a site's own part has its own rows only": "the printed errors need three steps, each at the whole ε, and noise as if of all rows (section 3)",
         "sensitivity: largest column times largest residual, in every step": "clipped products for selection: the same ranking, five to ten times less noise",
         "σ² w_jj as the variance": "it carries the noise of w_j at first order; here the variance is released, robust to heteroskedasticity",
         "clips bias the coordinate": "divided by the released slope",
-        "noise of Gram matrix, slope and w_j ignored": "delta-method terms; without them non-zeros fell to 87% at ε = .3",
-        "precision column without the selected support": "coverage 0 under a common correlation of .3; here the support is in it, with neighbours of the target",
-        "multiplier bootstrap: sensitivity without bound": "public multipliers, drawn first; a simulation from the released covariance is the default, and free",
+        "noise of Gram matrix, slope and w_j ignored": "delta-method terms; without them the coverage of non-zeros fell to 87% at ε = 0.3",
+        "precision column without the selected support": "coverage 0 under a common correlation of 0.3; here it has the support and the neighbors of the target",
+        "multiplier bootstrap: sensitivity without bound": "public multipliers, drawn first; a simulation from the released covariance is the default, at no cost",
         "correlation of the design not stated, two tables imply different ones": "ours is stated; lengths are compared with the non-private bound",
         "one precision column for all sites": 'right only if all have the same covariance; else `precision="machine"`',
     }
