@@ -1,11 +1,12 @@
 # %% [markdown]
 # # Wages: which gaps survive several hundred controls?
 #
-# A regression of log wages on 360 columns, ten states as sites, eight targets under one joint budget; what a
-# sparse regression holds fixed and what it does not. The method is that of `4_federated_lasso.py`.
+# A regression of log wages on 360 columns, with ten states as sites and eight targets under one joint budget.
+# It shows which columns a sparse regression controls for, and which not. The method is that of
+# `4_federated_lasso.py`.
 #
-# Run it with `python vignettes/4b_wages.py` (long: fits of 360,000 rows). The ACS data lie in the folder that the
-# environment variable PRIVINF_DATA names. It writes the page `4b_wages.md` and the figure beside it. All noise is
+# Run it with `python vignettes/4b_wages.py` (long: fits of 360,000 rows). The ACS data are in the folder that
+# the environment variable PRIVINF_DATA names. It writes the page `4b_wages.md` and its figure. All noise is
 # seeded: simulation, not a private release.
 
 # %%
@@ -397,25 +398,28 @@ def wages_section() -> None:
     say(f"# {TITLE}")
     say(
         f"""
-        A labour economist asks what separates the wages of comparable people: how much more the same worker
-        earns in New York, New Jersey or Illinois than in Florida, and how large the gaps by sex, race,
-        disability, marriage and place of work are once occupation, industry, field of degree, schooling and
-        the rest are held fixed. American Community Survey 2024, ten states; {len(PEOPLE):,} people of 25 to 64 who
-        worked full time all year for a wage. Each state is a site. {len(COLUMNS)} columns: {sum(n.startswith("occ_") for n in COLUMNS)} occupations, {sum(n.startswith("ind_") for n in COLUMNS)}
-        industries, {sum(n.startswith("field_") for n in COLUMNS)} fields of degree, and schooling, marriage, race, origin, citizenship, English,
-        sector, service, way to work, state, disability, age, hours. Least squares without privacy explains
-        {OLS.r_squared:.0%} of the variance of log wages. The eight targets are named in advance and share **one joint
-        budget** of ε = {EPSILON:g}, δ = {DELTA:g}.
+        How much more does the same worker earn in New York, New Jersey or Illinois than in Florida? How large
+        are the wage gaps by sex, race, disability, marriage and place of work, controlling for occupation,
+        industry, field of degree, schooling and other columns? The data are from the American Community
+        Survey 2024, ten states: {len(PEOPLE):,} people of 25 to 64 who worked full time all year for a wage.
+        Each state is a site. The {len(COLUMNS)} columns are {sum(n.startswith("occ_") for n in COLUMNS)}
+        occupations, {sum(n.startswith("ind_") for n in COLUMNS)} industries,
+        {sum(n.startswith("field_") for n in COLUMNS)} fields of degree, and the following: schooling,
+        marriage, race, origin, citizenship, English, sector, service, way to work, state, disability, age,
+        hours. Least squares without privacy explains {OLS.r_squared:.0%} of the variance of log wages. The
+        eight targets are named in advance and share **one joint budget** of ε = {EPSILON:g}, δ = {DELTA:g}.
 
-        **What is public.** Bounds and codes are the codebook's. That an occupation has {LEAST_SHARE:.1%} of the workers or
-        more, and its share to one digit, is in the Census Bureau's published tables, and is used as such:
-        rarer codes are in the reference group, each indicator has its share subtracted (then 0 is its typical
-        value and the middle of its declared bounds), and √(q(1 - q)) is declared as its size. (This page takes
-        the shares from the file; a real analysis takes them from the tables.)
+        **Public facts.** Bounds and codes are the codebook's. The Census Bureau's published tables state
+        which occupations have {LEAST_SHARE:.1%} of the workers or more, and their shares to one digit. So
+        these are public. Rarer codes are in the reference group. Each indicator has its share subtracted, so
+        that 0 is its typical value and the middle of its declared bounds, and √(q(1 - q)) is declared as its
+        size. (This page takes the shares from the file; a real analysis takes them from the tables.)
 
         ```python
-        schema = pi.Schema({{"log_wage": (log(1e3), log(1e6)), "new_york": (-0.8, 0.8), ...}})
-        model = pi.DebiasedLasso.from_formula(formula, people, schema=schema, sites="state", x_scale=sizes)
+        bounds = {{"log_wage": (log(1e3), log(1e6)), "new_york": (-0.8, 0.8), ...}}
+        model = pi.DebiasedLasso.from_formula(
+            formula, people, schema=pi.Schema(bounds), sites="state", x_scale=sizes
+        )
         fit = model.fit(epsilon={EPSILON:g}, delta={DELTA:g}, sparsity={KEPT}, targets=[...])
         fit.simultaneous()
         ```
@@ -426,8 +430,8 @@ def wages_section() -> None:
         wages_figure(),
         "wages",
         f"""
-        Left: the targets with 95% intervals. Middle and right: two of them against the number of columns
-        kept (each point a fit with the whole budget); dashed, least squares on all {len(COLUMNS)} columns.
+        Left: the targets with 95% intervals. Middle and right: two of them against the number of selected
+        columns (each point a fit with the total budget). Dashed: least squares on all {len(COLUMNS)} columns.
         """,
     )
     table(wages_table())
@@ -437,21 +441,27 @@ def wages_section() -> None:
     test, neighbours = FIT.missed_column_test, FIT.explained_shares()["neighbours"]
     say(
         f"""
-        **Privacy is not the problem here.** With {len(PEOPLE):,} people, ε = {EPSILON:g} and eight targets the intervals are
-        {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).min()):.2f} to {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).max()):.2f} times as wide as those of least squares: {FIT.score_tail.beyond:.1%} of the scores
-        pass their clip, and the tail counts with its released size.
+        **Privacy is not the problem here.** With {len(PEOPLE):,} people, ε = {EPSILON:g} and eight targets
+        the intervals are {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).min()):.2f} to
+        {float((FIT.bse[TARGETS] / OLS.bse[TARGETS]).max()):.2f} times as wide as those of least squares.
+        {FIT.score_tail.beyond:.1%} of the scores are beyond the clipping threshold, and the tail is included
+        with its released size.
 
         **Sparsity is.** Wages depend a little on hundreds of occupations and industries. The intervals of
-        {", ".join(n.replace("_", " ") for n in inside) or "no target"} hold least squares on all columns. {", ".join(n.replace("_", " ") for n in far)} lie
-        {abs(away[far]).min():.0f} to {abs(away[far]).max():.0f} standard errors away from it, and without noise the same method does too
-        ({abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f}): {KEPT} columns and up to {neighbours.max()} neighbours of each target do not hold fixed what {len(COLUMNS)} do, and
-        these groups differ in occupations that were not selected. The regional
-        premia are near ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors) once all states are selected: with
-        fewer columns the reference is Florida **and every state that was not kept** (middle panel).
+        {", ".join(n.replace("_", " ") for n in inside) or "no target"} cover least squares on all columns.
+        Those of {", ".join(n.replace("_", " ") for n in far)} are {abs(away[far]).min():.0f} to
+        {abs(away[far]).max():.0f} standard errors away from it, and without noise the same method is
+        {abs(bias[far]).min():.0f} to {abs(bias[far]).max():.0f} away. {KEPT} columns and up to
+        {neighbours.max()} neighbors of each target do not control for all {len(COLUMNS)} columns, and these
+        groups differ in occupations that were not selected. The regional premia are near once all states are
+        selected ({", ".join(f"{n.replace('_', ' ')} {away[n]:+.1f}" for n in premia)} standard errors). With
+        fewer columns the reference is Florida **and every state that was not selected** (middle panel).
 
-        An interval after sparse
-        selection is an interval for the coefficient **if few columns matter**. The fit tests that: of the {test.columns} columns
-        outside it {test.column.replace("_", " ")} stands out most, p = {test.pvalue:.2g}, and {"the intervals come with a warning" if test.pvalue < 0.05 else "the summary says how far a column too weak to be seen could move an interval"}. What more columns do, by budget:
+        An interval after sparse selection is an interval for the coefficient **if few columns matter**. The
+        fit tests this. Of the {test.columns} columns outside it, {test.column.replace("_", " ")} is the
+        strongest, p = {test.pvalue:.2g}, and
+        {"the intervals come with a warning" if test.pvalue < 0.05 else "the summary states how far an undetected column could move an interval"}.
+        Results by budget and number of columns:
         """
     )
     table(grid_table())
@@ -459,28 +469,29 @@ def wages_section() -> None:
     refused = [key for key, fit in GRID.items() if fit is None]
     say(
         f"""
-        The typical residual is released with every fit (`residual_scale`) and is the thing to read first.
-        {f"With {', '.join(f'{s} columns at ε = {e:g}' for e, s in broken)} it is far above the response's own spread of {LOG_WAGE.std():.2f}: the noise has broken the refit, and the intervals next to it miss. Their summary states that they are not to be trusted, and every test of them warns." if broken else ""}
+        The typical residual is released with every fit (`residual_scale`) and should be read first.
+        {f"With {', '.join(f'{s} columns at ε = {e:g}' for e, s in broken)} it is far above the response's own spread of {LOG_WAGE.std():.2f}: the refit failed because of the noise, and the intervals next to it do not cover. Their summary marks them as weak, and every test of them warns." if broken else ""}
         {f"With {', '.join(f'{s} columns at ε = {e:g}' for e, s in refused)} the fit refuses." if refused else ""}
-        Where ε is small keep few columns, and accept that fewer are held fixed. At ε = {GRID_EPSILONS[0]:g} with {GRID_SPARSITIES[0]} columns
-        {hidden()}.
+        Where ε is small, select few columns, and accept fewer controls. At ε = {GRID_EPSILONS[0]:g} with
+        {GRID_SPARSITIES[0]} columns {hidden()}.
         """
     )
     say("**How to code the columns** (one fit each at the same ε):")
     table(coding_table())
     say(
         """
-        Without a constant the response is centred at the middle of its bounds, which is nobody's mean, and the
-        intervals are wrong, unless the fit releases the means: `center="released"`, for a small share of the
-        budget and without any published share. Columns whose typical value is not the middle of their bounds
-        do worse where the score is clipped. Declared sizes make the ranking one of standardised columns,
-        whose clipping keeps rare ones out. No coding cures what sparsity lacks.
+        Without a constant the response is centered at the middle of its bounds, which is not the mean of any
+        group. The intervals are then wrong unless the fit releases the means: `center="released"`, for a
+        small share of the budget and without any published share. Columns whose typical value is not the
+        middle of their bounds do worse where the score is clipped. With declared sizes the ranking is one of
+        standardized columns, and their clipping excludes rare ones. No coding corrects the bias from omitted
+        columns.
         """
     )
     say("**Rare columns as targets** (one fit):")
     if SELDOM[EPSILON] is None:
         say(
-            f"At ε = {EPSILON:g} the fit is refused: among {len(PEOPLE):,} people the noise leaves no estimate of them."
+            f"At ε = {EPSILON:g} the fit is refused: the noise is too large for their estimates with {len(PEOPLE):,} people."
         )
         return
     table(rare_table())
@@ -488,7 +499,7 @@ def wages_section() -> None:
 
 
 def hidden() -> str:
-    """Say which effects the noise hides at the smallest epsilon."""
+    """Return in words which effects are undetected at the smallest epsilon."""
     fit = GRID[GRID_EPSILONS[0], GRID_SPARSITIES[0]]
     if fit is None:
         return "there is no estimate at all"
@@ -496,15 +507,15 @@ def hidden() -> str:
     wide = (fit.bse[TARGETS] / OLS.bse[TARGETS]).sort_values()
     names = ", ".join(n.replace("_", " ") for n in covered)
     first = (
-        f"simultaneous intervals of {names} hold zero: the noise hides them"
+        f"simultaneous intervals of {names} contain zero because of the noise"
         if covered
-        else "no simultaneous interval holds zero"
+        else "no simultaneous interval contains zero"
     )
     return f"{first}; that of {wide.index[-1].replace('_', ' ')} is {wide.iloc[-1]:.1f} times as wide as without privacy"
 
 
 def rare_verdict() -> str:
-    """Say how the rare targets did."""
+    """Return the results of the rare targets in words."""
     private, names = SELDOM[EPSILON], list(RARE)
     away = pd.Series(((private.params - OLS.params[names]) / private.bse[names]), names)
     clear = pd.Series(((SELDOM[math.inf].params - OLS.params[names]) / SELDOM[math.inf].bse[names]), names)
@@ -512,15 +523,17 @@ def rare_verdict() -> str:
     widest = (private.bse[names] / OLS.bse[names]).sort_values()
     text = f"""
         An indicator with share q is √((1 - q)/q) of its standard deviations away from zero where it is one:
-        {math.sqrt(0.992 / 0.008):.0f} for physicians. The score is clipped at about three, so that few people carry the answer and
-        their scores are cut: intervals of rare columns are wide, {widest.iloc[-1]:.1f} times those of least squares for {RARE[widest.index[-1]]}.
+        {math.sqrt(0.992 / 0.008):.0f} for physicians. The score is clipped at about three. Few people
+        determine the estimate, and their scores are clipped, so intervals of rare columns are wide:
+        {widest.iloc[-1]:.1f} times those of least squares for {RARE[widest.index[-1]]}.
         {f"A rare column that was selected starts from its refitted coefficient and is corrected little; {', '.join(RARE[n] for n in lost)} start from zero." if lost else ""}
     """
     far = [n for n in names if abs(away[n]) > 4.0]
     if far:
         text += f"""
-        Distance from least squares in standard errors, without noise in brackets: {", ".join(f"{RARE[n]} {away[n]:+.1f} ({clear[n]:+.1f})" for n in far)}.
-        Where both miss alike the cause is the columns that were not selected; each fit selects its own.
+        Distance from least squares in standard errors, without noise in brackets:
+        {", ".join(f"{RARE[n]} {away[n]:+.1f} ({clear[n]:+.1f})" for n in far)}. Where both differ alike, the
+        reason is the columns that were not selected; each fit selects its own.
         """
     return text
 
