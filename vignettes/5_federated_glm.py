@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Regression over sites in many dimensions: what a sketch buys
 #
-# Numbers come from `benchmarks/verify_dome.py` (stored fits) and `benchmarks/verify_federated.py` (intervals);
-# the rest is computed here in about a minute. `python vignettes/5_federated_glm.py` writes the page
-# `5_federated_glm.md` and the figures beside it. All noise is seeded: simulation, not a private release.
+# Numbers come from `benchmarks/verify_dome.py` (stored fits) and `benchmarks/verify_federated.py`
+# (intervals); the rest is computed here in about a minute. `python vignettes/5_federated_glm.py` writes the
+# page `5_federated_glm.md` and its figures. All noise is seeded: simulation, not a private release.
 
 # %%
 import os
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, Page
+from page import BENCHMARKS, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED, Page, wrapped
 from scipy.special import expit
 
 import privinf as pi
@@ -157,14 +157,16 @@ say("# Regression over sites in many dimensions: what a sketch buys")
 say(
     f"""
     DOME ("Communication efficient, differentially private distributed optimization using correlation-aware
-    sketching") sends k numbers a round instead of a gradient of d: coordinates along k directions, some learned from
-    past releases, some random. The paper has no experiments. This page tests its two claims on logistic regression,
-    **fewer bytes** and **less noise**, beside private gradient descent in all dimensions (`DPSGD`, `DPAdam`) and a sketch
-    that learns nothing (`RandomSketch`). Then: intervals, which need few dimensions and another engine.
+    sketching") sends k numbers a round instead of a gradient of d: coordinates along k directions, some
+    learned from past releases, some random. The paper has no experiments. This page tests its two claims,
+    **fewer bytes** and **less noise**, on logistic regression. It compares DOME with private gradient descent
+    in all dimensions (`DPSGD`, `DPAdam`) and with a sketch that learns nothing (`RandomSketch`). Section 6 is
+    about intervals, which need few dimensions and another method.
 
-    Everything is `pi.FederatedGLM` with one of its optimisers. Unless said otherwise {N:,} rows at 10 sites, ε = {EPSILON:g},
-    δ = n^-1.1, the **zero-out** relation that the paper uses (a record against none; replace-one costs four times the ρ
-    at the same noise). **Excess loss** is the expected logistic loss above the truth's; fitting nothing has {NULL:.3f}.
+    Every fit is `pi.FederatedGLM` with one of its optimizers. Unless stated otherwise, there are {N:,} rows
+    at 10 sites, ε = {EPSILON:g}, δ = n^-1.1, and the **zero-out** relation of the paper (a record against
+    none; replace-one costs four times the ρ at the same noise). **Excess loss** is the expected logistic loss
+    above the truth's; without a fit it is {NULL:.3f}.
     """
 )
 say("## 1. Lemma 3.1: noise costs k, not d, if the space is known")
@@ -172,25 +174,26 @@ figure(
     fig,
     "noise",
     f"""
-    Left: squared error that the noise adds to a gradient, against the count of numbers that carry it. Look at the points on the
-    grey line: error is k for a known space, d without one, whatever the other is. Right: the space is learned from the
-    noisy gradients themselves (rank {RANK}, d = {D:,}, k = {K}, at most {RANK} learned directions, rounds 301 to 400).
-    Look at the red lines: whatever the noise, most of the gradient is missed from a cold start. Who starts with the true space (blue)
-    keeps it, at k/d of the noise (the dotted line is all of it).
+    Left: squared error that the noise adds to a gradient, against the number of noisy coordinates. The points
+    on the gray line have an error of k for a known space and of d without one, whatever the other number is.
+    Right: the space is learned from the noisy gradients themselves (rank {RANK}, d = {D:,}, k = {K}, at most
+    {RANK} learned directions, rounds 301 to 400). The red lines show that from a cold start most of the
+    gradient is missed, whatever the noise. A start from the true space (blue) keeps it, at k/d of the noise
+    (dotted: all of the noise).
     """,
 )
 PAGE.benchmark("dome_noise")
 say(
     f"""
-    The lemma is right, and Lemma 3.2 (the noise taken off Adam's second moment) too. But nobody gives us the space. Learned
-    by the paper's history PCA from a cold start, the sketch misses {cold[0]:.0%} to {cold[1]:.0%} of a gradient after 300 rounds, because
-    what it is shown are its own few directions. Started from the **true space** it misses at most {warm[1]:.1%}.
-    The error is what is missed plus k/d of the noise: a projection trades noise for bias. (All {len(LEARNED)} cells:
-    `benchmarks/results/dome_learned.md`.)
+    The lemma is right, and so is Lemma 3.2 (the noise subtracted from Adam's second moment). But the space is
+    not given. Learned by the paper's history PCA from a cold start, the sketch misses {cold[0]:.0%} to
+    {cold[1]:.0%} of a gradient after 300 rounds, because it sees only its own few directions. Started from
+    the **true space** it misses at most {warm[1]:.1%}. The error is the missed part plus k/d of the noise: a
+    projection trades noise for bias. (All {len(LEARNED)} cells: `benchmarks/results/dome_learned.md`.)
 
-    The repair is to scale the random columns, so that the estimate is unbiased. In d dimensions it is then far from the gradient
-    ({spread[0]:.0f} to {spread[1]:,.0f} times its energy, orange), with the noise of all d dimensions. What counts is the part of that error that enters
-    a prediction; so the losses decide.
+    The repair is to scale the random columns, so that the estimate is unbiased. In d dimensions it is then
+    far from the gradient ({spread[0]:.0f} to {spread[1]:,.0f} times its energy, orange), with the noise of
+    all d dimensions. Only the part of that error that enters a prediction counts. So the losses decide.
     """
 )
 
@@ -201,9 +204,9 @@ say(
 say("## 2. Losses at the same budget: does the sketch help?")
 say(
     f"""
-    d = {D:,} features in {RANK} directions. Step and clip are the best of a 3 × 3 grid, chosen on other seeds (on
-    simulated data; on private data tuning is not free). "Uneven": the variances of the {RANK} directions fall as 1/j. "5% full-rank noise"
-    and "full-rank features" leave the assumption under which the method was made.
+    d = {D:,} features in {RANK} directions. Step and clip are the best of a 3 × 3 grid, chosen on other seeds
+    (on simulated data; on private data tuning is not free). "Uneven": the variances of the {RANK} directions
+    fall as 1/j. "5% full-rank noise" and "full-rank features" violate the assumption of the method.
     """
 )
 shown = LOSSES.reset_index().drop(columns=["seeds"])
@@ -213,19 +216,22 @@ for column in ("rounds", "floats up", "floats down"):
 table(shown)
 say(
     f"""
-    - **The sketch does not lower the loss.** DPSGD in all {D:,} dimensions has {loss("DPSGD"):.2g}; given the true span of
-      {RANK} directions it has {float(SPAN["true span"]):.2g} (difference {float(SPAN["difference"]):.1g}, standard error
-      {float(SPAN["paired standard error"]):.1g}, {int(SPAN["seeds"])} seeds). Noise outside the span of the features
-      never enters a prediction: Lemma 3.1's error is real, and it is not the error of the fit.
-    - **It saves bytes.** Repaired DOME has {loss("DOME"):.2g} and a random sketch {loss("random sketch"):.2g}, with
-      {int(LOSSES.loc["DOME", "floats up"]):,} numbers sent by a site instead of {int(LOSSES.loc["DPSGD", "floats up"]):,}.
-      What comes down does not shrink: θ has d numbers, and learned directions d each.
-    - **A sketch that learns nothing does as well**, and sends less down.
-    - **DOME as written** (centred, preconditioned, projected) has {loss("DOME as written"):.2g}, {loss("DOME as written") / loss("DOME"):.0f} times the repaired one's, and only
-      near one clip and step, in units of the preconditioned gradient that nobody knows beforehand.
-    - DPSGD that may send no more than the sketch, 2 rounds, has {loss("DPSGD, equal floats up"):.2g} where all directions are alike
-      and {loss("DPSGD, equal floats up, uneven features"):.2g} where they are not (DOME {loss("DOME, uneven features"):.2g}, random
-      {loss("random sketch, uneven features"):.2g}).
+    - **The sketch does not lower the loss.** DPSGD in all {D:,} dimensions has {loss("DPSGD"):.2g}. With the
+      true span of {RANK} directions it has {float(SPAN["true span"]):.2g} (difference
+      {float(SPAN["difference"]):.1g}, standard error {float(SPAN["paired standard error"]):.1g},
+      {int(SPAN["seeds"])} seeds). Noise outside the span of the features never enters a prediction: Lemma
+      3.1's error is real, and it is not the error of the fit.
+    - **It saves bytes.** Repaired DOME has {loss("DOME"):.2g} and a random sketch
+      {loss("random sketch"):.2g}, with {int(LOSSES.loc["DOME", "floats up"]):,} numbers sent by a site
+      instead of {int(LOSSES.loc["DPSGD", "floats up"]):,}. The numbers sent to a site do not shrink: θ has d
+      numbers, and learned directions have d each.
+    - **A sketch that learns nothing does as well**, and sends less to the sites.
+    - **DOME as written** (centered, preconditioned, projected) has {loss("DOME as written"):.2g},
+      {loss("DOME as written") / loss("DOME"):.0f} times the repaired one's. It has that only near one clip
+      and step, in units of the preconditioned gradient, which are unknown in advance.
+    - DPSGD that may not send more than the sketch, 2 rounds, has {loss("DPSGD, equal floats up"):.2g} where
+      all directions are alike and {loss("DPSGD, equal floats up, uneven features"):.2g} where they are not
+      (DOME {loss("DOME, uneven features"):.2g}, random {loss("random sketch, uneven features"):.2g}).
     - With **full-rank features** there is nothing to compress: DPSGD {loss("DPSGD, full-rank features"):.2g}, random sketch
       {loss("random sketch, full-rank features"):.2g}, DOME {loss("DOME, full-rank features"):.2g}, and DPSGD with the sketch's bytes
       {loss("DPSGD, equal floats up, full-rank features"):.2g}.
@@ -285,11 +291,12 @@ figure(
     fig,
     "losses",
     f"""
-    Excess loss at the best of three steps or more (mean of 3 seeds above, one below). The dotted line is no fit at all. Upper row:
-    all of d (black) and both sketches are close together, and level in d: the dimension costs nothing where the features
-    have {RANK} directions. DOME as written, its clip tuned at ε = {EPSILON:g} and d = {D:,}, is well above, and at other ε
-    that clip is wrong. Lower row: with signal in all directions the loss grows with d
-    until nothing is learned, and from d = 500 on the sketches are above all of d.
+    Excess loss at the best of three steps or more (mean of 3 seeds above, one below). The dotted line is the
+    loss without a fit. Upper row: all of d (black) and both sketches are close together and do not change
+    with d. The dimension costs nothing where the features have {RANK} directions. DOME as written, its clip
+    tuned at ε = {EPSILON:g} and d = {D:,}, is well above, and at other ε that clip is wrong. Lower row: with
+    signal in all directions the loss grows with d until nothing is learned, and from d = 500 on the losses of
+    the sketches are above that of all d.
     """,
 )
 
@@ -302,10 +309,11 @@ def at(features: str, method: str, x: str, value: float) -> float:
 
 say(
     f"""
-    From d = 100 to 10,000 with {RANK} directions DPSGD goes from {at("low", "DPSGD", "d", 100):.2g} to {at("low", "DPSGD", "d", 10_000):.2g}, repaired
-    DOME from {at("low", "DOME", "d", 100):.2g} to {at("low", "DOME", "d", 10_000):.2g}. With full rank DPSGD goes from
-    {at("full", "DPSGD", "d", 100):.2g} to {at("full", "DPSGD", "d", 10_000):.2g}, where DOME has {at("full", "DOME", "d", 10_000):.2g}:
-    at ε = {EPSILON:g}, {N:,} rows do not tell 10,000 coefficients, sent in whatever way.
+    From d = 100 to 10,000 with {RANK} directions DPSGD goes from {at("low", "DPSGD", "d", 100):.2g} to
+    {at("low", "DPSGD", "d", 10_000):.2g}, repaired DOME from {at("low", "DOME", "d", 100):.2g} to
+    {at("low", "DOME", "d", 10_000):.2g}. With full rank DPSGD goes from {at("full", "DPSGD", "d", 100):.2g}
+    to {at("full", "DPSGD", "d", 10_000):.2g}, where DOME has {at("full", "DOME", "d", 10_000):.2g}: at ε =
+    {EPSILON:g}, {N:,} rows do not identify 10,000 coefficients, however they are sent.
     """
 )
 
@@ -343,29 +351,31 @@ spent = {method: needed("low", method, LEVEL) / 1000.0 for method in ("DPSGD", "
 floor = {
     method: float(by_bytes("full", method)["excess"].min()) for method in ("DPSGD", "RandomSketch", "DOME")
 }
-say("## 4. Loss against bytes: what the sketch is for")
+say("## 4. Loss against bytes: the use of the sketch")
 figure(
     fig,
     "bytes",
     f"""
-    d = {CURVE_D:,}, ε = {EPSILON:g}; 2 to 400 rounds (lines; k = {K} in the sketches) and 100 rounds of k = 10 or 160 (pale), steps tuned at each
-    point. Left: read across at one loss; the sketches are there with about k/d of DPSGD's bytes, and more rounds buy
-    nothing. Right, full rank: the first black point; two long steps in all of d beat every sketch at any number of bytes.
+    d = {CURVE_D:,}, ε = {EPSILON:g}; 2 to 400 rounds (lines; k = {K} in the sketches) and 100 rounds of k =
+    10 or 160 (pale), steps tuned at each point. Left: at one loss, the sketches need about k/d of DPSGD's
+    bytes, and more rounds do not help. Right, full rank: at the first black point, two long steps in all of d
+    beat every sketch at any number of bytes.
     """,
 )
 saved = float(LOSSES.loc["DPSGD", "floats up"] / LOSSES.loc["DOME", "floats up"])
 down = {name: 8e-6 * float(LOSSES.loc[name, "floats down"]) for name in ("DPSGD", "DOME", "random sketch")}
 say(
     f"""
-    An excess of {LEVEL:g} takes {spent["DPSGD"]:.0f} kB of a site with DPSGD, {spent["DOME"]:.1f} kB with DOME and {spent["RandomSketch"]:.1f} kB with a random
-    sketch. With full rank the least that each reaches is {floor["DPSGD"]:.2g}, {floor["DOME"]:.2g} and {floor["RandomSketch"]:.2g}: an epoch has less
-    noise than five, and features that are alike in all directions need few steps, if the steps see all directions.
+    For an excess of {LEVEL:g} a site sends {spent["DPSGD"]:.0f} kB with DPSGD, {spent["DOME"]:.1f} kB with
+    DOME and {spent["RandomSketch"]:.1f} kB with a random sketch. With full rank the least losses are
+    {floor["DPSGD"]:.2g}, {floor["DOME"]:.2g} and {floor["RandomSketch"]:.2g}. One epoch has less noise than
+    five, and features that are alike in all directions need few steps, if the steps use all directions.
 
-    In the table above (d = {D:,}) a site of DPSGD sends {8e-6 * float(LOSSES.loc["DPSGD", "floats up"]):.1f} MB over
-    {int(LOSSES.loc["DPSGD", "rounds"])} rounds, one of a sketch {1 / saved:.0%} of that. Down, θ is needed by everybody
-    ({down["DPSGD"]:.1f} MB), the random sketch adds a seed, and DOME its learned directions: {down["DOME"]:.1f} MB. Where the
-    uplink is what costs, or each number sent costs a secure sum, that is a gain; where both ways count, the random
-    sketch is the better one.
+    In the table above (d = {D:,}) a site of DPSGD sends {8e-6 * float(LOSSES.loc["DPSGD", "floats up"]):.1f}
+    MB over {int(LOSSES.loc["DPSGD", "rounds"])} rounds, and one of a sketch {1 / saved:.0%} of that. In the
+    other direction, every method sends θ ({down["DPSGD"]:.1f} MB). The random sketch adds a seed, and DOME
+    its learned directions: {down["DOME"]:.1f} MB. That is a gain where only the uplink is expensive, or where
+    each number sent costs a secure sum. Where both directions count, the random sketch is better.
     """
 )
 
@@ -395,22 +405,28 @@ FIT = model.fit(
     rng=0,
     optimizer=pi.DOME(k=20, epochs=5, batches=10, step=8.0, clip=2.0),
 )
-say("## 5. How to ask for it")
+say("## 5. Code of a fit with a sketch")
 say(
     """
     ```python
-    model = pi.FederatedGLM.from_arrays(sites, bounds=[(-1, 1)] * 300, family="binomial")
-    fit = model.fit(epsilon=2.0, delta=1e-6, relation="zero-out",
-                    optimizer=pi.DOME(k=20, epochs=5, batches=10, step=8.0, clip=2.0))
-    fit.communication.groupby("question").sum()     # floats and bytes, of one site
-    fit.trace                                    # public iterates
+    bounds = [(-1, 1)] * 300
+    model = pi.FederatedGLM.from_arrays(sites, bounds=bounds, family="binomial")
+    sketch = pi.DOME(k=20, epochs=5, batches=10, step=8.0, clip=2.0)
+    fit = model.fit(epsilon=2.0, delta=1e-6, relation="zero-out", optimizer=sketch)
+    fit.communication.groupby("question").sum()  # floats and bytes, of one site
+    fit.trace  # public iterates
     ```
     """
 )
 table(FIT.communication.groupby("question").sum().astype(float).reset_index(), ",.0f")
-promise = str(FIT.privacy).splitlines()
-first = promise.index("Releases")
-printed("\n".join([*promise[: first + 3], f"  ... and {len(FIT.privacy.entries) - 1} more like it"]))
+printed(wrapped(str(FIT.privacy).split("\n\n")[0]))
+each = FIT.privacy.releases.iloc[0]
+say(
+    f"""
+    Each of the {len(FIT.privacy.releases)} gradients has sensitivity {each["sensitivity"]:g}, noise of standard
+    deviation {each["noise_scale"]:.4g}, and mu = {each["mu"]:.4g}.
+    """
+)
 
 
 def mean_loss(coefficients: np.ndarray) -> float:
@@ -423,9 +439,10 @@ def mean_loss(coefficients: np.ndarray) -> float:
 reached, least, none = (mean_loss(b) for b in (np.asarray(FIT.params), beta, np.zeros(300)))
 say(
     f"""
-    300 coefficients from 20,000 rows: its loss on fresh rows is {reached:.4f}; the truth has {least:.4f}, no fit {none:.4f}.
-    Beyond p^1.5 = 0.1 n μ no interval is honest (the noise of the Hessian would bias its inverse), and the fit has coefficients
-    only: *{FIT.estimate.weak_reason}*.
+    With 300 coefficients from 20,000 rows, the loss on fresh rows is {reached:.4f}. The truth has
+    {least:.4f}, and all coefficients zero have {none:.4f}. Beyond p^1.5 = 0.1 n μ no interval would be valid,
+    because the noise of the Hessian would bias its inverse. So the fit has coefficients only:
+    *{FIT.estimate.weak_reason}*.
     """
 )
 
@@ -459,25 +476,27 @@ ax.legend(fontsize=7.5, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 say("## 6. Few coefficients: intervals of the one-step estimate")
 say(
     """
-    With few coefficients the default is Newton's method: a few noisy rounds in coordinates that they whiten, then a last private
-    release of score, Hessian and meat, and intervals from draws of what their noise leaves open. `DPSGD` and the sketches end
-    with such a release where the dimension allows it, one step, and a sandwich that knows the noise. Replace-one of one record here.
+    With few coefficients the default is Newton's method. It makes a few noisy rounds in whitened coordinates,
+    then a last private release of score, Hessian and meat. Intervals come from draws of the coefficients
+    given the noise of that release. `DPSGD` and the sketches end with such a release where the dimension
+    allows it: one step, and a sandwich that includes the noise. The relation here is replace-one of one
+    record.
     """
 )
 figure(
     fig,
     "intervals",
     """
-    One data set, n = 20,000 at 10 sites, d = 10: 95% intervals. Look at the widths: at ε = 2 they are hardly wider
-    than without privacy; at ε = 0.5 some 1.4 times as wide. Red: the truth.
+    One data set, n = 20,000 at 10 sites, d = 10: 95% intervals. At ε = 2 they are hardly wider than without
+    privacy; at ε = 0.5 they are about 1.4 times as wide. Red: the truth.
     """,
 )
 PRIVATE = {name: fit for name, (fit, _) in SHOWN.items() if name != "no privacy"}
-say("What makes the coefficients vary, term by term, means over the ten (`fit.variance_formula`):")
+say("Sources of the variance of the coefficients, means over the ten (`fit.variance_formula`):")
 terms = {name: fit.variance_formula.shares.mean() for name, fit in PRIVATE.items()}
 shares = pd.concat(terms, axis=1, sort=False).T.fillna(0.0).map("{:.1%}".format)
 table(shares.reset_index(names="fit"))
-printed(next(iter(PRIVATE.values())).variance_formula.equation)
+printed(wrapped(next(iter(PRIVATE.values())).variance_formula.equation))
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import arviz as az
@@ -493,10 +512,11 @@ with warnings.catch_warnings():
     )
 say(
     """
-    Draws from the law that the intervals rest on go to ArviZ as they are:
+    ArviZ takes draws from the distribution behind the intervals directly:
 
     ```python
-    az.plot_forest([one.to_arviz(4000), other.to_arviz(4000)], model_names=["one", "other"], hdi_prob=0.95)
+    draws = [one.to_arviz(4000), other.to_arviz(4000)]
+    az.plot_forest(draws, model_names=["one", "other"], hdi_prob=0.95)
     ```
     """
 )
@@ -504,8 +524,8 @@ figure(
     forest.figure,
     "forest",
     """
-    The same three fits by ArviZ's forest plot. The draws are of what the releases leave open, not of a posterior: there is no
-    prior, and no likelihood that `az.compare` could weigh.
+    The same three fits by ArviZ's forest plot. The draws are from the distribution of the coefficients given
+    the releases, not from a posterior. There is no prior, and no likelihood for `az.compare`.
     """,
 )
 width = {
@@ -521,15 +541,15 @@ inside = {
 table(
     pd.DataFrame(
         [[name, width[name], f"{inside[name]} of 10"] for name in SHOWN],
-        columns=["fit", "width / no privacy", "intervals that hold the truth"],
+        columns=["fit", "width / no privacy", "intervals that cover the truth"],
     )
 )
 say("Over many fits (`benchmarks/verify_federated.py`):")
 PAGE.benchmark("federated_intervals")
 say(
     """
-    Leaving the privacy noise out of the interval, or clipping whole scores instead of weighting rows by their length, is seen at once
-    in the coverage.
+    The coverage shows both errors: intervals that ignore the privacy noise, and clipping of whole scores
+    instead of weights by the length of a row.
     """
 )
 printed(SHOWN["Newton, ε = 2"][0].summary())
@@ -547,7 +567,7 @@ VERDICT = {
     "a learned sketch beats a random one": f"no: {loss('DOME'):.2g} and {loss('random sketch'):.2g}, at five times the bytes down",
     "the method as written": f"{loss('DOME as written') / loss('DPSGD'):.0f} times the excess of DPSGD ({loss('DOME as written'):.2g}), at its best clip and step",
     "signal in all directions": f"do not sketch: {loss('DOME, full-rank features'):.2g} against {loss('DPSGD, full-rank features'):.2g}, and {loss('DPSGD, equal floats up, full-rank features'):.2g} at the sketch's bytes",
-    "intervals": "few coefficients: Newton's method and one last private step; many: none, and the package says so",
+    "intervals": "few coefficients: Newton's method and one last private step; many: none, and the fit states it",
 }
 table(pd.DataFrame(VERDICT.items(), columns=["claim or question", "what we find"]))
 say(
@@ -556,7 +576,7 @@ say(
         Made by `python vignettes/5_federated_glm.py` from the stored fits of
 
         ```bash
-        python benchmarks/verify_dome.py            # all parts; --only noise, losses, losses-full, learned, curves or curves-full
+        python benchmarks/verify_dome.py            # all parts; --only selects one
         python benchmarks/verify_federated.py       # coverage of the intervals
         ```
         """
