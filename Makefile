@@ -25,7 +25,7 @@ FRESH ?= --fresh
 # The demo needs the package and matplotlib, not the tests' tools; where these are installed it takes them.
 READY := $(or $(wildcard $(VENV)/.installed),$(VENV)/.demo)
 
-.PHONY: demo test audit count test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet bench clean
+.PHONY: demo test audit count test-processors lint docs dist test-minimal test-oldest test-pythons vignettes-quick verify verify-quick verify-smallest verify-curator verify-mixing verify-examples verify-lasso verify-federation verify-gate verify-peers gauntlet lottery bench clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -211,6 +211,12 @@ gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cel
 	$(BIN)/python benchmarks/gauntlet.py --named $(FRESH)
 	$(BIN)/python benchmarks/gauntlet.py --report
 	$(BIN)/python benchmarks/gauntlet.py --growth
+
+lottery: $(VENV)/.installed          ## 300 regressions drawn by lot from tables of R packages: some five hours on one core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
+	$(BIN)/python benchmarks/lottery.py --draw
+	$(BIN)/python benchmarks/lottery.py $(FRESH)
+	$(BIN)/python benchmarks/lottery.py --report
 
 bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and polars -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

@@ -49,9 +49,13 @@ def seed_of(*names: str | int) -> list[int]:
 
 
 def fits(work: Work) -> list[dict[str, Any]]:
-    """Make some replications of a cell; every estimator sees the same rows."""
+    """Make some replications of a cell of the gauntlet."""
+    return fits_of(BY_NAME[work[0]], work)
+
+
+def fits_of(cell: Cell, work: Work, observe: Callable[..., Any] = outcome) -> list[dict[str, Any]]:
+    """Make some replications of a cell; every estimator sees the same rows, `observe` returns what is stored."""
     name, estimators, first, stop = work
-    cell = BY_NAME[name]
     reference, found = reference_of(cell), []
     for number in range(first, stop):
         frame = cell.population.draw(cell.n, np.random.default_rng(seed_of(name, number)))
@@ -59,7 +63,7 @@ def fits(work: Work) -> list[dict[str, Any]]:
             noise = np.random.default_rng(seed_of(name, number, estimator))
             began = time.perf_counter()
             try:
-                said = asdict(outcome(cell, estimator, frame, noise, reference))
+                said = asdict(observe(cell, estimator, frame, noise, reference))
             except Exception as error:  # a defect: told in the report, and no reason to lose the other fits
                 said = {"failed": f"{type(error).__name__}: {error}"[:200]}
             seconds = round(time.perf_counter() - began, 3)

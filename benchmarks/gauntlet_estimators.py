@@ -182,6 +182,13 @@ def outcome(
     cell: Cell, name: str, frame: pd.DataFrame, rng: np.random.Generator, reference: Reference
 ) -> Outcome:
     """Fit, ask for the interval, and compare it with the truth."""
+    return outcome_and_result(cell, name, frame, rng, reference)[0]
+
+
+def outcome_and_result(
+    cell: Cell, name: str, frame: pd.DataFrame, rng: np.random.Generator, reference: Reference
+) -> tuple[Outcome, Any]:
+    """Return the outcome of a fit, and its result; None where there is no interval."""
     nothing: list[Any] = [None] * len(reference.names)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -189,9 +196,9 @@ def outcome(
             result = ESTIMATORS[name].fit(cell, frame, rng)
             interval = result.conf_int()
         except NotAvailableError as error:
-            return Outcome(nothing, nothing, refused=str(error)[:160] or "no reason")
+            return Outcome(nothing, nothing, refused=str(error)[:160] or "no reason"), None
         except PrivinfError as error:
-            return Outcome(nothing, nothing, refused=f"{type(error).__name__}: {error}"[:160])
+            return Outcome(nothing, nothing, refused=f"{type(error).__name__}: {error}"[:160]), None
     kinds = [each.category for each in said]
     weak = any(issubclass(kind, WeakIdentificationWarning) for kind in kinds) or flags_of(result)
     others = {kind.__name__ for kind in kinds if issubclass(kind, PrivinfWarning)}
@@ -199,10 +206,10 @@ def outcome(
     interval.index = ["Intercept" if label == "const" else label for label in interval.index]
     limits = interval.reindex(reference.names).to_numpy(dtype=float)
     if not np.isfinite(limits).all(axis=1).any():
-        return Outcome(nothing, nothing, refused="no finite interval")
+        return Outcome(nothing, nothing, refused="no finite interval"), None
     covered, width = judged(limits, reference, cell.n)
     rejected = rejects(result, reference) if cell.scored else None
-    return Outcome(
+    seen = Outcome(
         covered,
         width,
         flagged="weak" if weak else "",
@@ -210,6 +217,7 @@ def outcome(
         posterior=int(getattr(result, "cov_type", "") == "posterior"),
         rejected=rejected,
     )
+    return seen, result
 
 
 def rejects(result: Any, reference: Reference) -> int | None:

@@ -67,7 +67,7 @@ def clipped(frame: pd.DataFrame, cell: Cell) -> pd.DataFrame:
     return inside
 
 
-def _columns(frame: pd.DataFrame, cell: Cell) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def model_columns(frame: pd.DataFrame, cell: Cell) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     Z = dmatrix(cell.population.formula.partition(" ~ ")[2], frame, return_type="dataframe")
     return Z.to_numpy(), frame[cell.response].to_numpy(), tuple(Z.columns)
 
@@ -75,15 +75,15 @@ def _columns(frame: pd.DataFrame, cell: Cell) -> tuple[np.ndarray, np.ndarray, t
 def _computed(cell: Cell) -> Reference:
     if cell.population.whole is not None:
         frame = cell.population.whole()
-        Z, y, names = _columns(clipped(frame, cell), cell)
+        Z, y, names = model_columns(clipped(frame, cell), cell)
         target = _solved(Z, y, cell.family)
     else:
         rows = NUMBERS // len(cell.population.declared)
         frame = cell.population.draw(rows, np.random.default_rng(1))
-        Z, y, names = _columns(clipped(frame, cell), cell)
+        Z, y, names = model_columns(clipped(frame, cell), cell)
         target = np.asarray(cell.population.params)
         if cell.family == "gaussian":
-            free, plain, _ = _columns(frame, cell)
+            free, plain, _ = model_columns(frame, cell)
             moved = Z.T @ (y - Z @ target) - free.T @ (plain - free @ target)
             target = target + np.linalg.solve(Z.T @ Z, moved)
     return Reference(names, target, _sd(Z, y, target, cell.family), _gram(Z, names, target, cell))
@@ -97,17 +97,31 @@ def _solved(Z: np.ndarray, y: np.ndarray, family: str) -> np.ndarray:
     return np.linalg.lstsq(Z, y, rcond=None)[0]
 
 
+def score_terms(
+    Z: np.ndarray, y: np.ndarray, params: np.ndarray, family: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return residuals, and the inverse of the mean Hessian of the negative log-likelihood."""
+    linear = Z @ params
+    if family == "gaussian":
+        mean, curvature = linear, np.ones(len(y))
+    elif family == "poisson":
+        mean = curvature = np.exp(linear)
+    else:
+        mean = expit(linear)
+        curvature = mean * (1.0 - mean)
+    return y - mean, np.linalg.inv((Z * curvature[:, None]).T @ Z / len(y))
+
+
+def robust_sd(Z: np.ndarray, residual: np.ndarray, bread: np.ndarray) -> np.ndarray:
+    """Return HC0 standard errors times sqrt n."""
+    return np.sqrt(np.diag(bread @ ((Z * residual[:, None] ** 2).T @ Z / len(Z)) @ bread))
+
+
 def _sd(Z: np.ndarray, y: np.ndarray, target: np.ndarray, family: str) -> np.ndarray:
     if not np.isfinite(target).all():
         return np.ones(len(target))
-    linear = Z @ target
-    if family == "binomial":
-        mean = expit(linear)
-        return np.sqrt(np.diag(np.linalg.inv((Z * (mean * (1.0 - mean))[:, None]).T @ Z / len(y))))
-    curvature = np.exp(linear) if family == "poisson" else np.ones(len(y))
-    residual = y - (curvature if family == "poisson" else linear)
-    bread = np.linalg.inv((Z * curvature[:, None]).T @ Z / len(y))
-    return np.sqrt(np.diag(bread @ ((Z * residual[:, None] ** 2).T @ Z / len(y)) @ bread))
+    residual, bread = score_terms(Z, y, target, family)
+    return np.sqrt(np.diag(bread)) if family == "binomial" else robust_sd(Z, residual, bread)
 
 
 def _gram(Z: np.ndarray, names: tuple[str, ...], target: np.ndarray, cell: Cell) -> np.ndarray:

