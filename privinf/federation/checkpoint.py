@@ -18,7 +18,7 @@ from privinf.accounting import Ledger, LedgerEntry, Loss
 from privinf.accounting.scopes import total_of
 from privinf.errors import PrivinfError, StorageError
 from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
-from privinf.federation.rounds import PlannedQuery
+from privinf.federation.planned import PlannedQuery
 from privinf.federation.server_noise import NoiseFile, digest_in_folder
 from privinf.schema import Design
 from privinf.secret_files import check_folder

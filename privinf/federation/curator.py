@@ -14,8 +14,8 @@ from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError, SensitivityError
 from privinf.federation.local import LocalSites, in_process
 from privinf.federation.messages import Query, Reply
-from privinf.federation.noisy import SUM_TOO_LARGE, NoisyGram, NoisySum, sum_line
-from privinf.federation.rounds import Args
+from privinf.federation.noisy import NoisyGram, NoisySum
+from privinf.federation.planned import SUM_TOO_LARGE, Args, sum_line
 from privinf.federation.site_designs import check_sums
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import after_the_charge

@@ -1,20 +1,23 @@
-"""Common part of servers over sites: roster, order of rounds, ledger, and one round."""
+"""Rounds between one server and its sites: the roster of sites that answer, the order of queries, one round.
+
+A query leaves by `Rounds.ask`, goes over `Federation.ask` to `Site.handle`, and comes back as one `Reply` of
+each site.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
-from uuid import NAMESPACE_URL, uuid4, uuid5
+from uuid import uuid4
 
 from privinf import errors
-from privinf.accounting import Ledger, LedgerEntry
-from privinf.accounting.ledger import check_ledger
-from privinf.accounting.scopes import scope_component
-from privinf.error_boundary import bare, error_boundaries
+from privinf.accounting import LedgerEntry, Loss
+from privinf.accounting.losses import noise_free
+from privinf.error_boundary import bare
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -23,24 +26,18 @@ from privinf.errors import (
     SiteConnectionError,
     UnforeseenError,
 )
-from privinf.federation.messages import (
-    LONGEST_ERROR,
-    Federation,
-    Query,
-    Reply,
-    check_alike,
-    plain_args,
-)
+from privinf.federation.local import LocalSites
+from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike
+from privinf.federation.planned import Args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.schema import Design
-from privinf.typing import Missing, PlainValue, SumRelation
+from privinf.typing import Missing
 from privinf.validation import check_choice, shown, shown_name
-from privinf.wire import ASSUMED_LATER, TRUST_IN_DIGESTS, Places, Requests
+from privinf.wire import Requests
 
 MissingSites = Literal["raise", "continue"]
-Args = Mapping[str, Any]
 SAME_VERSION = "check that all sites have the same version of privinf"
 OWN_NAMES = "check that every site has its own name and that the federation passes it on unchanged"
 
@@ -52,53 +49,30 @@ READABLE: Mapping[type[BaseException], str] = {
     ConnectionAbortedError: "the connection was aborted",
     BrokenPipeError: "the other end closed the connection",
 }
-# Of a query's digest, in its ledger line: 128 bits.
-QUERY_DIGITS = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlannedQuery:
-    """A release that has not been charged or queried yet.
-
-    Attributes
-    ----------
-    query : Query
-        The query, with the ledger line of its release.
-    sites : tuple of str
-        Their names.
-    scale : float
-        Sd of the noise on every entry; of one site's share of it in a secure sum.
-    mu : float
-        Price.
-
-    Notes
-    -----
-    **Privacy.** Public.
-    """
-
-    query: Query
-    sites: tuple[str, ...]
-    scale: float
-    mu: float
-
-    @property
-    def entry(self) -> LedgerEntry:
-        """The ledger line."""
-        return LedgerEntry.from_dict(self.query.charges[0])
-
-
-@error_boundaries
 class Rounds:
-    """Sites that answer one server, in one session.
+    """Rounds of queries from one server to its sites, in one session.
 
     Parameters
     ----------
     federation : Federation
-    ledger : Ledger or None
     design : Design or None
         Sent to the sites first.
     missing : {"raise", "continue"}
-    relation : {"replace-one", "zero-out"}
+
+    Attributes
+    ----------
+    session : str
+        Name of the session, random.
+    rows : dict of str to int
+        Number of rows of each site that answers, public.
+    imputed : {"raise", "impute-public"}
+        Rule for missing values: "impute-public" if any of the sites imputes.
+    design : Design
+        The public columns and bounds, the same at every site.
+    rosters : dict of str to str or None
+        Digest of the public keys that each site has pinned; None without any.
 
     Raises
     ------
@@ -109,180 +83,161 @@ class Rounds:
 
     Notes
     -----
-    **Privacy.** Makes queries; subclasses decide what is released.
+    **Privacy.** Sends queries; what is released of the replies is the server's to decide.
     """
 
-    def __init__(
-        self,
-        federation: Federation,
-        ledger: Ledger | None,
-        design: Design | None,
-        missing: MissingSites,
-        relation: SumRelation,
-    ) -> None:
-        self._missing: MissingSites = check_choice(missing, MissingSites, "missing")
-        self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
-        self._federation = federation
-        self._session = str(uuid4())
-        self._sequence = 0
-        self.ledger = check_ledger(ledger)
-        self._rows: dict[str, int] = {}
-        self._imputed: Missing = "raise"
-        self._design = self._introduce(design)
-        self._digest = self._design.digest
+    def __init__(self, federation: Federation, design: Design | None, missing: MissingSites) -> None:
+        self.missing: MissingSites = check_choice(missing, MissingSites, "missing")
+        self.federation = federation
+        self.session = str(uuid4())
+        self.sequence = 0
+        names = list(federation.sites)
+        self.rows = dict.fromkeys(names, 0)
+        query = (
+            Query(Requests.DESCRIBE)
+            if design is None
+            else Query(Requests.DESIGN, args={"design": design.to_dict()})
+        )
+        replies = self.ask(query, names)
+        check_alike({reply.site: reply.facts for reply in replies})
+        self.rows = {reply.site: reply.rows for reply in replies}
+        if empty := [name for name, rows in self.rows.items() if rows < 1]:
+            raise AlignmentError(f"site {empty[0]!r} has no rows")
+        self.rosters: dict[str, str | None] = {reply.site: reply.facts.get("roster") for reply in replies}
+        self.imputed: Missing = imputed_at(replies)
+        self.design = _described(replies[0], design)
+        self._digest = self.design.digest
 
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites that answer."""
-        return tuple(self._rows)
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """Number of rows of each site, public."""
-        return dict(self._rows)
-
-    @property
-    def imputed(self) -> Missing:
-        """Rule for missing values at the sites: "impute-public" if any of them imputes."""
-        return self._imputed
-
-    @property
-    def nobs(self) -> int:
-        """Number of rows of all sites."""
-        return sum(self._rows.values())
-
-    @property
-    def design(self) -> Design:
-        """The public columns and bounds, the same at every site."""
-        return self._design
-
-    @property
-    def terms(self) -> str:
-        """How releases are made and charged, in a few words."""
-        return Places.TRUSTED.format(relation=self._relation)
-
-    def shape(self, op: str, args: Args) -> tuple[int, ...]:
-        """Return the shape of a sum over all sites.
-
-        Parameters
-        ----------
-        op : str
-            Name of the statistic.
-        args : mapping
-            Public arguments of the statistic.
+    def check(
+        self, op: str, args: Args, sites: Sequence[str] | None
+    ) -> tuple[SiteOp, RecordSensitivity, list[str]]:
+        """Check everything that can be checked before a charge.
 
         Returns
         -------
-        tuple of int
-            Shape of the sum.
-        """
-        return self._prepare(op, args, None)[1].shape
+        tuple (SiteOp, RecordSensitivity, list of str)
+            The statistic, its sensitivity, and the names of the sites, by default all.
 
-    def _prepare(
-        self, op: str, args: Args, sites: Sequence[str] | None
-    ) -> tuple[SiteOp, RecordSensitivity, list[str]]:
-        """Check everything that can be checked before a charge."""
+        Raises
+        ------
+        ArgumentError
+            There is no such statistic or site, or an argument of the statistic is wrong.
+        """
         if not isinstance(op, str) or op not in SITE_OPS:
             raise ArgumentError(
                 f"there is no statistic named {shown(op)}; the available statistics are {', '.join(SITE_OPS)}"
             )
+        names = self._available(sites)
+        if "bits" in args:
+            raise ArgumentError("args= must not contain 'bits', which the server chooses; omit it")
+        plain = Query(op, args=args).args  # refuses values that no transport carries
+        plain = {**plain, "bits": exact_bits(self.count(names))}
+        largest = max(self.rows[name] for name in names)
+        sensitivity = SITE_OPS[op].record_sensitivity(plain, len(self.design.names), largest)
+        return SITE_OPS[op], sensitivity, names
+
+    def _available(self, sites: Sequence[str] | None) -> list[str]:
+        """Return the names of the sites of a query, by default of all; ArgumentError unless all answer."""
         if isinstance(sites, str):
             raise ArgumentError("sites= must be a list of site names, not one string")
-        names = list(self._rows) if sites is None else list(dict.fromkeys(sites))
+        names = list(self.rows) if sites is None else list(dict.fromkeys(sites))
         for name in names:
-            if name not in self._rows:
+            if name not in self.rows:
                 raise ArgumentError(
                     f"there is no available site named {shown_name(name)}; check the name, and that the "
                     "site is running"
                 )
         if not names:
             raise ArgumentError("sites= must list at least one site")
-        if "bits" in args:
-            raise ArgumentError("args= must not contain 'bits', which the server chooses; omit it")
-        plain = Query(op, args=args).args  # refuses values that no transport carries
-        sizes = [self._rows[name] for name in names]
-        plain = {**plain, "bits": exact_bits(sum(sizes))}
-        return (
-            SITE_OPS[op],
-            SITE_OPS[op].record_sensitivity(plain, len(self._design.names), max(sizes)),
-            names,
+        return names
+
+    def next_query(
+        self,
+        op: SiteOp,
+        args: Args,
+        bits: int,
+        entries: Sequence[LedgerEntry],
+        *,
+        reservation: str,
+        masking: Mapping[str, Any] | None = None,
+    ) -> Query:
+        """Return the query of a sum at the next position of the session."""
+        self.sequence += 1
+        return Query(
+            op.name,
+            args={**args, "bits": bits},
+            version=op.version,
+            design=self._digest,
+            session=self.session,
+            sequence=self.sequence,
+            charges=tuple(entry.to_dict() for entry in entries),
+            masking={} if masking is None else masking,
+            reservation=reservation,
         )
 
-    def _spend(
-        self, entries: tuple[LedgerEntry, ...], sites: Sequence[str], session: str
-    ) -> tuple[LedgerEntry, ...]:
-        """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
-        if len(sites) == len(self._rows):
-            return self.ledger.spend(*entries)
-        lines = [line for entry in entries for line in self._placed(entry, sites, session)]
-        self.ledger.spend(*(line for line in lines if self.ledger.find(line) is None))
-        return tuple(line for entry in entries for line in self._at_sites(entry, sites, session))
-
-    def _standing(self, planned: PlannedQuery) -> tuple[LedgerEntry, ...]:
-        """Return the lines of a release if all of them are in the ledger, unchanged; else nothing."""
-        entry = planned.entry
-        sites = planned.sites
-        complete = self.ledger.find(entry)
-        lines = self._at_sites(entry, sites, planned.query.session) if complete is None else (complete,)
-        return lines if complete is not None or len(lines) == len(sites) else ()
-
-    def _at_sites(self, entry: LedgerEntry, sites: Sequence[str], session: str) -> tuple[LedgerEntry, ...]:
-        """Return the lines of some sites' release that are in the ledger."""
-        lines = (self.ledger.find(line) for line in self._placed(entry, sites, session))
-        return tuple(line for line in lines if line is not None)
-
-    def _placed(self, entry: LedgerEntry, sites: Sequence[str], session: str) -> Iterator[LedgerEntry]:
-        """Yield a release's line at each of some sites, in the parallel scope of that site."""
-        for name in sites:
-            yield at_site(entry, name).within(
-                (scope_component(name, Places.SITES_OF_SESSION.format(session=session)),)
-            )
-
-    def _round(self, query: Query, names: list[str]) -> list[Reply]:
+    def ask(self, query: Query, names: Sequence[str]) -> list[Reply]:
         """Return the replies; refusals are raised, silence by the rule for missing sites."""
-        replies = answers_of(self._federation, query, names)
+        replies = answers_of(self.federation, query, names)
         silent = [name for name in names if name not in {reply.site for reply in replies}]
-        if silent and (self._missing == "raise" or not replies):
+        if silent and (self.missing == "raise" or not replies):
             raise SiteConnectionError(
-                f"{_sites_named(self._federation, silent)} did not answer; check that every site is running"
+                f"{_sites_named(self.federation, silent)} did not answer; check that every site is running"
             )
-        for name in silent:
-            self._rows.pop(name, None)
+        self.leave_out(silent)
         return replies
 
-    def _introduce(self, design: Design | None) -> Design:
-        """Query the sites for their names and columns."""
-        names = list(self._federation.sites)
-        self._rows = dict.fromkeys(names, 0)
-        query = (
-            Query(Requests.DESCRIBE)
-            if design is None
-            else Query(Requests.DESIGN, args={"design": design.to_dict()})
-        )
-        replies = self._round(query, names)
-        check_alike({reply.site: reply.facts for reply in replies})
-        self._rows = {reply.site: reply.rows for reply in replies}
-        self._imputed = imputed_at(replies)
-        if empty := [name for name, rows in self._rows.items() if rows < 1]:
-            raise AlignmentError(f"site {empty[0]!r} has no rows")
-        return _described(replies[0], design)
+    def leave_out(self, silent: Iterable[str]) -> None:
+        """Query some sites no more."""
+        for name in silent:
+            self.rows.pop(name, None)
 
-    def _count(self, names: Sequence[str]) -> int:
-        return sum(self._rows[name] for name in names)
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
+    def count(self, names: Iterable[str]) -> int:
+        """Return the number of rows of some sites."""
+        return sum(self.rows[name] for name in names)
 
     def skip(self, to: int | None = None) -> None:
-        """Skip positions of the session that an earlier server's queries have used.
+        """Skip the positions up to `to`, by default the next one, which an earlier server has used."""
+        self.sequence = max(self.sequence, self.sequence + 1 if to is None else to)
 
-        Parameters
-        ----------
-        to : int, optional
-            The last position to leave out; by default the next one alone.
+
+class FitReservation:
+    """The reservation of one fit at all sites: at most one at a time.
+
+    Parameters
+    ----------
+    rounds : Rounds
+        Of the sites. Nothing is reserved for the caller's own rows, which others do not limit.
+    """
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self.name = ""
+
+    def begin(self, losses: Sequence[Loss], name: str, position: int) -> None:
+        """Reserve losses under a name at every site, or at none.
+
+        Releases without noise fit no limit and are not reserved.
         """
-        self._sequence = max(self._sequence, self._sequence + 1 if to is None else to)
+        if isinstance(self._rounds.federation, LocalSites) or any(map(noise_free, losses)):
+            return
+        self.name = name
+        lines = tuple(loss.to_dict() for loss in losses)
+        try:
+            self._rounds.ask(
+                Query(Requests.RESERVE, session=name, sequence=position, charges=lines),
+                list(self._rounds.rows),
+            )
+        except PrivinfError:
+            self.give_back(position + 1)
+            raise
+
+    def give_back(self, position: int) -> None:
+        """Return the uncharged amounts of the sites' reservations; sites that do not answer keep them."""
+        if self.name:
+            query = Query(Requests.END, session=self.name, sequence=position)
+            with suppress(PrivinfError):
+                replies_of(self._rounds.federation, query, list(self._rounds.rows))
+        self.name = ""
 
 
 def imputed_at(replies: Iterable[Reply]) -> Missing:
@@ -388,64 +343,3 @@ def refusal_of(reply: Reply) -> PrivinfError:
     error = getattr(errors, kind, None)
     usable = isinstance(error, type) and issubclass(error, PrivinfError) and error is not UnforeseenError
     return (error if usable else ArgumentError)(f"site {reply.site!r}: {message or kind}")  # type: ignore[misc]
-
-
-def at_site(entry: LedgerEntry, name: str) -> LedgerEntry:
-    """Return a release's line in one site's scope; the same release has the same line there."""
-    return entry.filed(
-        str(uuid5(NAMESPACE_URL, Places.LINE_OF_SITE.format(line=entry.id, site=name))), entry.scope
-    )
-
-
-def query_digest_of(query: Query, **extra: PlainValue) -> str:
-    """Return the digest of a query and of `extra`, the later use of its sum.
-
-    What names the asking of it is left out: session, reservation, ids and times of lines, digits, and
-    fingerprints of keys. So it is the same when a resumed fit repeats the query at its position.
-    """
-    charges = []
-    for charge in query.charges:
-        noise = _without(charge.get("noise", {}), "question", "key")
-        trust = TRUST_IN_DIGESTS.get(charge.get("trust", ""), charge.get("trust"))
-        assumptions = [text for text in charge.get("assumptions", ()) if text not in ASSUMED_LATER]
-        charges.append(
-            _without(charge, "id", "time") | {"noise": noise, "trust": trust, "assumptions": assumptions}
-        )
-    args = without_digits(query.args) | plain_args(extra)
-    masking = _without(query.masking, "pinned")
-    return query.digest_with(args=args, session="", charges=tuple(charges), masking=masking, reservation="")
-
-
-def _without(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in names}
-
-
-def with_query_digest(query: Query, **extra: PlainValue) -> Query:
-    """Return a query whose one line names it, and `extra`: it pays for this query and no other.
-
-    Its id follows from the session and the place in it.
-    """
-    (charge,) = query.charges
-    noise = {**charge["noise"], "question": query_digest_of(query, **extra)[:QUERY_DIGITS]}
-    return query.charged({**charge, "id": _line_id(query), "noise": noise})
-
-
-def verified_digest(planned: PlannedQuery, **extra: PlainValue) -> str:
-    """Return the digest of a planned query; ArgumentError unless its one line names it, and `extra`."""
-    query = planned.query
-    digest = query_digest_of(query, **extra)
-    named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
-    if named != (_line_id(query), digest[:QUERY_DIGITS]):
-        raise ArgumentError("the planned release was made for another query; plan the release again")
-    return digest
-
-
-def _line_id(query: Query) -> str:
-    return str(
-        uuid5(NAMESPACE_URL, Places.LINE_OF_QUESTION.format(session=query.session, sequence=query.sequence))
-    )
-
-
-def without_digits(args: Args) -> dict[str, Any]:
-    """Return a query's arguments without the digits, which are the server's to choose."""
-    return {name: value for name, value in args.items() if name != "bits"}

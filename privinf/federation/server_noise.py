@@ -18,8 +18,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, SensitivityError, StorageError
 from privinf.federation.messages import Query
-from privinf.federation.noisy import SUM_TOO_LARGE
-from privinf.federation.rounds import PlannedQuery, verified_digest
+from privinf.federation.planned import SUM_TOO_LARGE, PlannedQuery, verified_digest
 from privinf.noise import NoiseKey, NoiseSource, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.secret_files import open_secret

@@ -1,10 +1,15 @@
-"""TrustedServer: the only place where un-noised sums meet; every number that leaves it is noisy."""
+"""TrustedServer: the only place where un-noised sums meet; every number that leaves it is noisy.
+
+A release has three steps. `TrustedServer.planned` makes the query with its ledger line (`planned`);
+`TrustedServer.release` charges it and sends it to the sites (`rounds`); the sum of their replies leaves with
+its noise (`server_noise`), as a `NoisySum` (`noisy`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -14,35 +19,26 @@ from uuid import uuid4
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
-from privinf.accounting.losses import noise_free
+from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import error_boundaries
-from privinf.errors import (
-    AlignmentError,
-    ArgumentError,
-    NotAvailableError,
-    PrivinfError,
-)
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import WRONG_ANSWER, Federation, Query, Reply
-from privinf.federation.noisy import (
-    NoisyGram,
-    NoisySum,
+from privinf.federation.noisy import NoisyGram, NoisySum, histogram_quantile
+from privinf.federation.planned import (
+    Args,
+    PlannedQuery,
     Ranking,
     assumed,
-    histogram_quantile,
     of_the_sum,
+    spend_at_sites,
+    standing_lines,
     sum_line,
-)
-from privinf.federation.policy import TOLERANCE
-from privinf.federation.rounds import (
-    Args,
-    MissingSites,
-    PlannedQuery,
-    Rounds,
-    replies_of,
     with_query_digest,
     without_digits,
 )
+from privinf.federation.policy import TOLERANCE
+from privinf.federation.rounds import FitReservation, MissingSites, Rounds
 from privinf.federation.server_noise import ServerNoise, bind_rows, perturbed
 from privinf.mechanisms.selection import NoisyTopK, TopK
 from privinf.mechanisms.statistics.block import exact_bits
@@ -50,49 +46,24 @@ from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.noise import NoiseSource, get_source, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.schema import Design
-from privinf.typing import Flags, Floats, PeelingMethod, RngLike, SumRelation, Trust
+from privinf.typing import Flags, Floats, Missing, PeelingMethod, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
-from privinf.wire import Derivations, Requests, Statistics
+from privinf.wire import Derivations, Places, Statistics
 
 if TYPE_CHECKING:
     from privinf.federation.askers import HeadMemory
 
-
-class FitReservation:
-    """The reservation of one fit at all sites: at most one at a time.
-
-    Parameters
-    ----------
-    federation : Federation
-        The sites. Nothing is reserved for the caller's own rows, which others do not limit.
-    """
-
-    def __init__(self, federation: Federation) -> None:
-        self._federation = federation
-        self.name = ""
-
-    def query(self, losses: Sequence[Loss], name: str, position: int) -> Query | None:
-        """Begin a reservation and return the query that makes it; None where nothing is to be reserved.
-
-        Releases without noise fit no limit and are not reserved.
-        """
-        if isinstance(self._federation, LocalSites) or any(map(noise_free, losses)):
-            return None
-        self.name = name
-        lines = tuple(loss.to_dict() for loss in losses)
-        return Query(Requests.RESERVE, session=name, sequence=position, charges=lines)
-
-    def give_back(self, position: int, sites: Sequence[str]) -> None:
-        """Return the uncharged amounts of the sites' reservations; sites that do not answer keep them."""
-        if self.name:
-            query = Query(Requests.END, session=self.name, sequence=position)
-            with suppress(PrivinfError):
-                replies_of(self._federation, query, sites)
-        self.name = ""
+NOISE_USED = (
+    "the noise of this query was already used for other sites or for another sum, so it "
+    "cannot be used again; send a new query, which is charged again"
+)
+REPLACE_ONE = (
+    'private selections need a server with relation="replace-one"; make the server with this relation'
+)
 
 
 @error_boundaries
-class TrustedServer(Rounds):
+class TrustedServer:
     """Trusted server, which sums the answers of sites, adds noise and charges the ledger.
 
     Parameters
@@ -165,11 +136,43 @@ class TrustedServer(Rounds):
         trust: Trust = "server",
     ) -> None:
         self._trust = check_choice(trust, ("server", "central"), "trust")
+        self._relation: SumRelation = check_choice(relation, SumRelation, "relation")
         self._noise = ServerNoise(get_source(rng) if noise is None else noise)
+        self.ledger = check_ledger(ledger)
         if isinstance(federation, LocalSites):
             federation.check_rows()
-        self._reservation = FitReservation(federation)
-        super().__init__(federation, ledger, design, missing, relation)
+        self._rounds = Rounds(federation, design, missing)
+        self._reservation = FitReservation(self._rounds)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites that answer."""
+        return tuple(self._rounds.rows)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each site, public."""
+        return dict(self._rounds.rows)
+
+    @property
+    def imputed(self) -> Missing:
+        """Rule for missing values at the sites: "impute-public" if any of them imputes."""
+        return self._rounds.imputed
+
+    @property
+    def nobs(self) -> int:
+        """Number of rows of all sites."""
+        return sum(self._rounds.rows.values())
+
+    @property
+    def design(self) -> Design:
+        """The public columns and bounds, the same at every site."""
+        return self._rounds.design
+
+    @property
+    def terms(self) -> str:
+        """How releases are made and charged, in a few words."""
+        return Places.TRUSTED.format(relation=self._relation)
 
     @property
     def secure(self) -> bool:
@@ -179,7 +182,7 @@ class TrustedServer(Rounds):
     @property
     def heads(self) -> HeadMemory | None:
         """Last known heads of the sites' ledgers, None if the federation does not check replies."""
-        return getattr(self._federation, "heads", None)
+        return getattr(self._rounds.federation, "heads", None)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes | None:
         """Store the noise key and the answers in a secret file, or continue with an existing one.
@@ -227,8 +230,8 @@ class TrustedServer(Rounds):
         StorageError
             The file is of other rows: batches are disjoint within one order of rows.
         """
-        if isinstance(self._federation, LocalSites):
-            bind_rows(path, self._federation.digest, begun=begun)
+        if isinstance(self._rounds.federation, LocalSites):
+            bind_rows(path, self._rounds.federation.digest, begun=begun)
 
     @contextmanager
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
@@ -276,14 +279,7 @@ class TrustedServer(Rounds):
         PrivinfError
             A site refuses or does not answer. Then no site has reserved or charged anything.
         """
-        query = self._reservation.query(losses, name, position)
-        if query is None:
-            return
-        try:
-            Rounds._round(self, query, list(self._rows))
-        except PrivinfError:
-            self.give_back(position + 1)
-            raise
+        self._reservation.begin(losses, name, position)
 
     def give_back(self, position: int) -> None:
         """Return the part of the reservations that sites did not charge.
@@ -293,7 +289,34 @@ class TrustedServer(Rounds):
         position : int
             Position of the query in the session.
         """
-        self._reservation.give_back(position, list(self._rows))
+        self._reservation.give_back(position)
+
+    def skip(self, to: int | None = None) -> None:
+        """Skip positions of the session that an earlier server's queries have used.
+
+        Parameters
+        ----------
+        to : int, optional
+            The last position to leave out; by default the next one alone.
+        """
+        self._rounds.skip(to)
+
+    def shape(self, op: str, args: Args) -> tuple[int, ...]:
+        """Return the shape of a sum over all sites.
+
+        Parameters
+        ----------
+        op : str
+            Name of the statistic.
+        args : mapping
+            Public arguments of the statistic.
+
+        Returns
+        -------
+        tuple of int
+            Shape of the sum.
+        """
+        return self._rounds.check(op, args, None)[1].shape
 
     def vector_sum(
         self,
@@ -383,7 +406,7 @@ class TrustedServer(Rounds):
         -----
         **Privacy.** Reads no rows.
         """
-        statistic, record_sensitivity, names = self._prepare(op, args, sites)
+        statistic, record_sensitivity, names = self._rounds.check(op, args, sites)
         line = sum_line(
             op,
             args,
@@ -392,10 +415,10 @@ class TrustedServer(Rounds):
             mu=calibrate_mu(mu=mu, rho=rho),
             trust=self._trust,
             relation=self._relation,
-            sites=len(self._rows),
+            sites=len(self._rounds.rows),
         )
         scale, entry = line.calibrated(self._noise.source)
-        largest = record_sensitivity.largest_sum(self._rows[name] for name in names)
+        largest = record_sensitivity.largest_sum(self._rounds.rows[name] for name in names)
         self._noise.check_room(largest, scale, LARGEST_STEP if statistic.sums is None else LARGEST_SUM)
         entry = self._noise.marked(entry)
         query = self._query(statistic, args, (entry,), names, noisy=scale > 0.0)
@@ -456,10 +479,11 @@ class TrustedServer(Rounds):
         """
         query_digest = self._noise.check_plan(planned)
         query = planned.query
-        self.skip(query.sequence)
-        available = [name for name in planned.sites if self._missing == "raise" or name in self._rows]
-        _, record_sensitivity, _ = self._prepare(query.op, without_digits(query.args), available)
-        lines = self._standing(planned)
+        rounds = self._rounds
+        rounds.skip(query.sequence)
+        available = [name for name in planned.sites if rounds.missing == "raise" or name in rounds.rows]
+        _, record_sensitivity, _ = self._rounds.check(query.op, without_digits(query.args), available)
+        lines = standing_lines(self.ledger, planned)
         if lines and planned.scale > 0.0:
             self._noise.check_repeatable()
         lines = lines or self._spend((planned.entry,), planned.sites, query.session)
@@ -469,11 +493,11 @@ class TrustedServer(Rounds):
                 del total
                 return self._new_release(planned, answered)
             source = self._noise.source_for(query, query_digest, answered, total)
-            largest = record_sensitivity.largest_sum(self._rows[name] for name in answered)
+            largest = record_sensitivity.largest_sum(rounds.rows[name] for name in answered)
             total = perturbed(total, planned.scale, largest, source)
         return NoisySum(
             values=total,
-            rows=self._count(answered),
+            rows=rounds.count(answered),
             sites=answered,
             scale=planned.scale,
             mu=planned.mu,
@@ -522,7 +546,7 @@ class TrustedServer(Rounds):
         -----
         **Privacy.** One release, charged before any site is queried.
         """
-        if self._prepare(op, args, sites)[1].size != 1:
+        if self._rounds.check(op, args, sites)[1].size != 1:
             raise ArgumentError(
                 f"the statistic {op!r} with these arguments returns several numbers, but one number is "
                 "needed; choose a statistic that returns one number"
@@ -689,10 +713,10 @@ class TrustedServer(Rounds):
         **Privacy.** The selection is charged before any site is queried, for each row of the statistic.
         """
         self._check_selections()
-        statistic, record_sensitivity, names = self._prepare(op, args, sites)
+        statistic, record_sensitivity, names = self._rounds.check(op, args, sites)
         ranking = Ranking.for_shape(record_sensitivity.shape, offset, factor, candidates)
         ranking.check_count(k)
-        size = ranking.size(self._count(names), record_sensitivity.bound)
+        size = ranking.size(self._rounds.count(names), record_sensitivity.bound)
         selection = NoisyTopK(
             k,
             ranking.sensitivity(record_sensitivity.linf, size),
@@ -714,10 +738,10 @@ class TrustedServer(Rounds):
         )
         noisy = drawn.scale > 0.0
         self._noise.check_room(size, min(drawn.scale, drawn.values_scale or drawn.scale))
-        assumptions = assumed(record_sensitivity, self._relation, sites=len(self._rows))
+        assumptions = assumed(record_sensitivity, self._relation, sites=len(self._rounds.rows))
         entries = tuple(self._noise.marked(ranking.line(line, assumptions)) for line in drawn.entries)
         query = self._query(statistic, args, tuple(map(of_the_sum, entries)), names, noisy=noisy)
-        lines = self._spend(entries, names, self._session)
+        lines = self._spend(entries, names, self._rounds.session)
         total, answered = self._total(query, record_sensitivity, names)
         source = self._noise.source
         if noisy:
@@ -725,36 +749,29 @@ class TrustedServer(Rounds):
             source = self._noise.source_for(query, digest, answered, total)
         return replace(drawn.draw(ranking.scored(total), source, ranking.candidates), entries=lines)
 
+    def _spend(
+        self, entries: tuple[LedgerEntry, ...], sites: Sequence[str], session: str
+    ) -> tuple[LedgerEntry, ...]:
+        """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
+        if len(sites) == len(self._rounds.rows):
+            return self.ledger.spend(*entries)
+        return spend_at_sites(self.ledger, entries, sites, session)
+
     def _check_selections(self) -> None:
         if self._relation != "replace-one":
-            raise NotAvailableError(
-                'private selections need a server with relation="replace-one"; make the server with '
-                "this relation"
-            )
+            raise NotAvailableError(REPLACE_ONE)
 
     def _query(
         self, op: SiteOp, args: Args, entries: tuple[LedgerEntry, ...], names: list[str], *, noisy: bool
     ) -> Query:
         exact = noisy and (self._noise.secure or op.sums is not None)
-        bits = exact_bits(self._count(names)) if exact else 0
-        return Query(
-            op.name,
-            args={**args, "bits": bits},
-            version=op.version,
-            design=self._digest,
-            session=self._session,
-            sequence=self._next(),
-            charges=tuple(entry.to_dict() for entry in entries),
-            reservation=self._reservation.name,
-        )
+        bits = exact_bits(self._rounds.count(names)) if exact else 0
+        return self._rounds.next_query(op, args, bits, entries, reservation=self._reservation.name)
 
     def _new_release(self, planned: PlannedQuery, answered: tuple[str, ...]) -> NoisySum:
         """Release by a new query, which is charged: other sites answered than before, or with another sum."""
-        if self._missing == "raise":
-            raise NotAvailableError(
-                "the noise of this query was already used for other sites or for another sum, so it "
-                "cannot be used again; send a new query, which is charged again"
-            )
+        if self._rounds.missing == "raise":
+            raise NotAvailableError(NOISE_USED)
         query = planned.query
         label = planned.entry.label
         args = without_digits(query.args)
@@ -764,14 +781,15 @@ class TrustedServer(Rounds):
         self, query: Query, record_sensitivity: RecordSensitivity, names: list[str]
     ) -> tuple[Floats, tuple[str, ...]]:
         """Return the un-noised sum and the sites that answered: it must not leave the calling method."""
-        replies = self._round(query, names)
-        return collected(replies, record_sensitivity, self._rows), tuple(reply.site for reply in replies)
+        replies = self._rounds.ask(query, names)
+        total = collected(replies, record_sensitivity, self._rounds.rows)
+        return total, tuple(reply.site for reply in replies)
 
     def __reduce__(self) -> Any:
         raise TypeError("a trusted server cannot be pickled; pickle its releases instead")
 
     def __repr__(self) -> str:
-        return f"<TrustedServer of {len(self._rows)} sites, {self.nobs} rows>"
+        return f"<TrustedServer of {len(self.sites)} sites, {self.nobs} rows>"
 
 
 def collected(

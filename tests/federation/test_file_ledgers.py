@@ -62,7 +62,7 @@ def test_seeded_noise_of_some_sites_is_stamped(ledger):
     assert "NOT PRIVATE" in repr(some)
     top = server.top_k("column_sums", ARGS, 1, rho=0.5, label="top", sites=["south"])
     assert [entry.scope for entry in top.entries] == [
-        (f"{Places.SITES_OF_SESSION.format(session=server._session)}=south",)
+        (f"{Places.SITES_OF_SESSION.format(session=server._rounds.session)}=south",)
     ] * 2
     assert top.stamp == some.stamp
 

@@ -27,6 +27,7 @@ from privinf.federation import (
     TrustedServer,
 )
 from privinf.federation.envelope import Analyst
+from privinf.federation.rounds import FitReservation
 from privinf.federation.server_noise import NoiseFile
 from privinf.federation.sessions import LASTING, MOST_OPEN, Journal
 from privinf.federation.site_ledger import read_site_ledger
@@ -793,7 +794,7 @@ def test_the_walk_notices(name, tmp_path):
 
 
 def test_mutant_the_refusal_of_one_site_frees_none(monkeypatch):
-    monkeypatch.setattr(TrustedServer, "give_back", lambda server, position: None)
+    monkeypatch.setattr(FitReservation, "give_back", lambda reservation, position: None)
     for check in (test_a_silent_site_frees_all, test_a_fit_that_fails_gives_back):
         with pytest.raises(AssertionError):
             check()

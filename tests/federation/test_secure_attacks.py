@@ -371,7 +371,7 @@ def test_a_budget_exhausted_at_one_site_stops_the_sum_and_nothing_is_spent_twice
     server = SecureServer(federation)
     server.vector_sum("clipped_score", SCORE, mu=1.0, label="first")
     tapped = Tapped(federation)
-    server._federation = tapped
+    server._rounds.federation = tapped
     with pytest.raises(BudgetExceededError, match="'south'"):
         server.vector_sum("clipped_score", SCORE, mu=1.0, label="second")
     assert ledgers_of(federation) == {"north": 2, "south": 1, "west": 2}

@@ -83,7 +83,7 @@ def test_a_position_stays_passed_after_a_restart(tmp_path):
     server.vector_sum("clipped_score", SCORE, mu=0.5, label="s")
     site = reopened(federation._sites["north"], lambda: on_disk(tmp_path))
     other = SecureServer(InProcessFederation(federation._sites | {"north": site}))
-    other._session, other._sequence = server._session, server._sequence - 1
+    other._rounds.session, other._rounds.sequence = server._rounds.session, server._rounds.sequence - 1
     with pytest.raises(NotAvailableError, match=r"site 'north'.*sequence number"):
         other.vector_sum("clipped_score", SCORE | {"clip": 1.0}, mu=0.5, label="s")
     site.ledger.close()

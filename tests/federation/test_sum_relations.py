@@ -30,7 +30,7 @@ def test_the_same_price_buys_half_the_noise(rng):
         (line,) = half.ledger.entries
         assert (line.relation, line.loss.mu) == ("zero-out", 0.8)
         assert any("contributes nothing" in text for text in line.assumptions)
-        for site in half._federation._sites.values():
+        for site in half._rounds.federation._sites.values():
             assert [entry.relation for entry in site.ledger.entries] == ["zero-out"]
             assert site.ledger.total().mu == pytest.approx(0.8)
 

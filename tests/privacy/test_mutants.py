@@ -529,7 +529,10 @@ MUTANTS = {
     ),
     "sites of another session beside these": (
         Mutant(
-            "federation.rounds", "Rounds._placed", "Places.SITES_OF_SESSION.format(session=session)", '"site"'
+            "federation.planned",
+            "lines_of_sites",
+            "Places.SITES_OF_SESSION.format(session=session)",
+            '"site"',
         ),
         of_other_partitions,
     ),
@@ -1021,7 +1024,7 @@ MUTANTS = {
     ),
     "a curator's line says less than the sum can move": (
         Mutant(
-            "federation.noisy",
+            "federation.planned",
             "sum_line",
             "record_sensitivity.sensitivity(relation)",
             "record_sensitivity.l2 / 2",

@@ -38,7 +38,7 @@ from privinf.federation import (
     TrustedServer,
     server_noise,
 )
-from privinf.federation.rounds import at_site, query_digest_of, with_query_digest
+from privinf.federation.planned import at_site, query_digest_of, with_query_digest
 from privinf.federation.server_noise import NoiseFile, NoiseMemory
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
 
@@ -98,7 +98,7 @@ def test_releases_carry_their_lines():
     assert sum((one.entries for one in released), ()) == server.ledger.entries
     assert all(one.secure for one in released)
     assert {entry.noise["key"] for entry in server.ledger.entries} == {server._noise.memory.key.fingerprint}
-    assert some.entries[0].scope == (f"site in session {server._session}=north",)
+    assert some.entries[0].scope == (f"site in session {server._rounds.session}=north",)
     assert 0.1 <= float(quantile) <= 3.0
 
 
@@ -379,7 +379,7 @@ def test_memory_tells_answers_apart():
 def test_a_site_takes_the_fingerprint_in_a_line():
     server = TrustedServer(federation_of(policy=SitePolicy(trusted_server=True)))
     server.vector_sum("column_sums", ARGS, mu=0.5, label="sums")
-    sites = server._federation._sites.values()
+    sites = server._rounds.federation._sites.values()
     assert [site.ledger.entries[0].noise["key"] for site in sites] == [
         server._noise.memory.key.fingerprint
     ] * 2

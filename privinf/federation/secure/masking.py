@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry, Loss, Sensitivity
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.federation.noisy import assumed
+from privinf.federation.planned import assumed
 from privinf.federation.secure.keys import IdentityKey, Roster, primitives
 from privinf.mechanisms.gaussian import FLOAT_SLACK
 from privinf.mechanisms.statistics.ops import RecordSensitivity

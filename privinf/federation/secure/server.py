@@ -35,7 +35,7 @@ hands out both shares of a client to a server that calls it alive and dropped at
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -45,18 +45,18 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, NotAvailableError
-from privinf.federation.messages import WRONG_ANSWER, Federation, Query, Reply
+from privinf.federation.messages import WRONG_ANSWER, Federation, Query
 from privinf.federation.noisy import NoisySum
-from privinf.federation.policy import TOLERANCE
-from privinf.federation.rounds import (
+from privinf.federation.planned import (
     Args,
-    MissingSites,
     PlannedQuery,
-    answers_of,
+    standing_lines,
     verified_digest,
     with_query_digest,
     without_digits,
 )
+from privinf.federation.policy import TOLERANCE
+from privinf.federation.rounds import MissingSites, answers_of
 from privinf.federation.secure.masking import SumPlan, Words, plan_sum, solve_grid
 from privinf.federation.secure.site import KIND, NOISE_SDS, check_room, read_terms
 from privinf.federation.trusted import TrustedServer
@@ -89,7 +89,7 @@ class MaskedSum:
     silent: tuple[str, ...]
 
 
-def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, int]) -> MaskedSum:
+def masked_sum(federation: Federation, query: Query, size: int, rows: Mapping[str, int]) -> MaskedSum:
     """Query the roster once and unmask the sum.
 
     Parameters
@@ -124,6 +124,30 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: dict[str, 
         return MaskedSum(None, silent)
     total = add_words([replies[name].masked for name in roster])
     return MaskedSum(total.view(np.int64), ())
+
+
+def common_roster(pinned: Mapping[str, str | None]) -> str:
+    """Return the digest of the roster that all sites have pinned, by site.
+
+    Raises
+    ------
+    NotAvailableError
+        A site has none; the message names it.
+    AlignmentError
+        Two sites have different ones.
+    """
+    first, common = next(iter(pinned.items()))
+    for name, digest in pinned.items():
+        if digest is None:
+            raise NotAvailableError(
+                f"site {name!r} has no secret key or no roster, so it cannot take part in secure sums"
+            )
+        if digest != common:
+            raise AlignmentError(
+                f"site {name!r} and site {first!r} have different rosters (lists of the sites' public "
+                "keys); use the same roster at all sites"
+            )
+    return str(common)
 
 
 def check_range(steps: Integers, limit: float, sites: Sequence[str]) -> None:
@@ -223,10 +247,10 @@ class SecureServer(TrustedServer):
         self._max_colluding = check_count(max_colluding, "max_colluding", least=0)
         self._retries = check_count(retries, "retries", least=0)
         self._grid_bits = check_count(grid_bits, "grid_bits", least=2)
-        self._pinned = ""
         super().__init__(
             federation, ledger=ledger, rng=rng, design=design, missing=missing, relation=relation
         )
+        self._pinned = common_roster(self._rounds.rosters)
 
     @property
     def terms(self) -> str:
@@ -248,7 +272,7 @@ class SecureServer(TrustedServer):
         mu : float
             Their price in Gaussian differential privacy.
         """
-        carriers = len(self._rows) - self._max_colluding
+        carriers = len(self.sites) - self._max_colluding
         if not math.isinf(mu) and carriers > 0:
             solve_grid(1.0, size, mu / 4.0, carriers, self._grid_bits)
 
@@ -289,7 +313,7 @@ class SecureServer(TrustedServer):
         -----
         **Privacy.** Reads no rows.
         """
-        statistic, record_sensitivity, names = self._prepare(op, args, sites)
+        statistic, record_sensitivity, names = self._rounds.check(op, args, sites)
         names = sorted(names)
         level = calibrate_mu(mu=mu, rho=rho)
         plan = plan_sum(
@@ -305,15 +329,12 @@ class SecureServer(TrustedServer):
             relation=self._relation,
             seeded="seed" in args,
         )
-        bits = exact_bits(max(self._rows[name] for name in names)) if plan.entry.secure else 0
-        query = Query(
-            op,
-            args={**args, "bits": bits},
-            version=statistic.version,
-            design=self._digest,
-            session=self._session,
-            sequence=self._next(),
-            charges=(plan.entry.to_dict(),),
+        bits = exact_bits(max(self._rounds.rows[name] for name in names)) if plan.entry.secure else 0
+        query = self._rounds.next_query(
+            statistic,
+            args,
+            bits,
+            (plan.entry,),
             masking=self._terms(plan, names),
             reservation=self._reservation.name,
         )
@@ -359,14 +380,17 @@ class SecureServer(TrustedServer):
         """
         verified_digest(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()
-        self.skip(planned.query.sequence)
+        rounds = self._rounds
+        rounds.skip(planned.query.sequence)
         for _ in range(self._retries + 1):
             query = planned.query
             names = list(planned.sites)
             args = without_digits(query.args)
-            _, record_sensitivity, _ = self._prepare(query.op, args, names)
-            lines += self._standing(planned) or self._spend((planned.entry,), names, query.session)
-            outcome = masked_sum(self._federation, query, record_sensitivity.size, self._rows)
+            _, record_sensitivity, _ = self._rounds.check(query.op, args, names)
+            lines += standing_lines(self.ledger, planned) or self._spend(
+                (planned.entry,), names, query.session
+            )
+            outcome = masked_sum(rounds.federation, query, record_sensitivity.size, rounds.rows)
             if outcome.steps is not None:
                 check_range(outcome.steps, self._farthest(planned, record_sensitivity), names)
                 return self._noisy(outcome.steps, planned, record_sensitivity, lines)
@@ -386,13 +410,13 @@ class SecureServer(TrustedServer):
 
     def _largest_site(self, record_sensitivity: RecordSensitivity, names: list[str]) -> int:
         """Return how many units the largest site has."""
-        return max(record_sensitivity.units(self._rows[name]) for name in names)
+        return max(record_sensitivity.units(self._rounds.rows[name]) for name in names)
 
     def _farthest(self, planned: PlannedQuery, record_sensitivity: RecordSensitivity) -> float:
         """Return the most steps that an entry can be from 0: rows, a step a site, 64 sds of all noise."""
         names = planned.sites
         grid = float(planned.query.masking["grid"])
-        rows = sum(record_sensitivity.units(self._rows[name]) for name in names)
+        rows = sum(record_sensitivity.units(self._rounds.rows[name]) for name in names)
         noise = NOISE_SDS * math.sqrt(len(names)) * planned.scale
         return (rows * record_sensitivity.bound * (1.0 + TOLERANCE) + noise) / grid + len(names)
 
@@ -407,7 +431,7 @@ class SecureServer(TrustedServer):
         }
         memory = self._noise.memory
         if memory is not None and not self.secure and plan.site_scale > 0.0:
-            seed = memory.seeded(Places.SEED_OF_MASKED_SUM, self._sequence)
+            seed = memory.seeded(Places.SEED_OF_MASKED_SUM, self._rounds.sequence + 1)
             terms["seed"] = int.from_bytes(seed[:8], "little") >> 2
         return terms
 
@@ -423,7 +447,7 @@ class SecureServer(TrustedServer):
         scale = planned.scale * float(np.sqrt(len(planned.sites)))
         return NoisySum(
             values=values,
-            rows=self._count(planned.sites),
+            rows=self._rounds.count(planned.sites),
             sites=planned.sites,
             scale=scale,
             mu=planned.mu,
@@ -433,32 +457,13 @@ class SecureServer(TrustedServer):
     def _shrunk(self, names: list[str], silent: tuple[str, ...]) -> list[str]:
         """Return the remaining sites after some fell silent."""
         remaining = [name for name in names if name not in silent]
-        if self._missing == "raise" or len(remaining) < 2:
+        if self._rounds.missing == "raise" or len(remaining) < 2:
             raise AlignmentError(
                 f"{'site' if len(silent) == 1 else 'sites'} {', '.join(map(repr, silent))} did not answer; "
                 "check that every site is running"
             )
-        for name in silent:
-            self._rows.pop(name, None)
+        self._rounds.leave_out(silent)
         return remaining
 
-    def _round(self, query: Query, names: list[str]) -> list[Reply]:
-        """Query descriptions, and read the pinned roster from them."""
-        replies = super()._round(query, names)
-        pinned = {reply.site: reply.facts.get("roster") for reply in replies}
-        first, common = next(iter(pinned.items()))
-        for name, digest in pinned.items():
-            if digest is None:
-                raise NotAvailableError(
-                    f"site {name!r} has no secret key or no roster, so it cannot take part in secure sums"
-                )
-            if digest != common:
-                raise AlignmentError(
-                    f"site {name!r} and site {first!r} have different rosters (lists of the sites' public "
-                    "keys); use the same roster at all sites"
-                )
-        self._pinned = str(common)
-        return replies
-
     def __repr__(self) -> str:
-        return f"<SecureServer of {len(self._rows)} sites, {self.nobs} rows>"
+        return f"<SecureServer of {len(self.sites)} sites, {self.nobs} rows>"
