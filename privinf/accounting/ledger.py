@@ -603,8 +603,7 @@ def read_account(text: str) -> MemoryAccount:
     record = verified_record(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError(
-            "the text is not a ledger that this version of privinf can read; update privinf, "
-            "or use another text"
+            "this version of privinf cannot read the text as a ledger; update privinf, or use another text"
         )
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
@@ -613,7 +612,9 @@ def read_account(text: str) -> MemoryAccount:
         if account.to_dict()["spent"] == record["spent"]:
             return account
         reason = "the sum of the privacy losses of its entries differs from the recorded total"
-    except (ArgumentError, BudgetExceededError, KeyError, TypeError, ValueError) as error:
+    except BudgetExceededError:
+        reason = "its entries cost more than its limit"
+    except (ArgumentError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error)
     raise StorageError(f"the text is not a valid ledger, and cannot be opened: {reason}; use an intact copy")
 

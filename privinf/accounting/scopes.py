@@ -30,7 +30,7 @@ def scope_component(name: str, disjoint: str | None = None) -> str:
     for text in (name,) if disjoint is None else (name, disjoint):
         if not isinstance(text, str) or not text.strip() or "=" in text:
             raise ArgumentError(
-                "the name of a scope of a ledger must be a non-empty string without '=', and so must "
+                "the name of a scope of a ledger must be a non-empty string without '='; the same applies to "
                 "disjoint= if it is passed"
             )
     return name if disjoint is None else f"{disjoint}={name}"
@@ -261,11 +261,11 @@ class Tally:
 
     def _refusal(self, subject: str, amount: Fraction) -> BudgetExceededError:
         remaining = self.budget.described(max(self.budget.limit - self.cost, Fraction(0)))
-        reserved = " (not counting amounts reserved for running fits)" if self._reserved else ""
+        reserved = " after the amounts reserved for running fits are subtracted" if self._reserved else ""
         return BudgetExceededError(
             f"{subject} would exceed the limit of {self.whose}, {self.budget}: the cost is "
             f"{self.budget.described(amount)}, but only {remaining} is left{reserved}; nothing was "
-            "recorded or released"
+            "recorded or released. Use a smaller budget"
         )
 
 

@@ -454,7 +454,7 @@ class PlanCommandOptions(TypedDict):
     type=float,
     default=0.8,
     show_default=True,
-    help="Power of the test for a coefficient of size --effect.",
+    help="Power that the test for a coefficient of size --effect should have.",
 )
 @click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the table of predictions to a JSON file.")

@@ -70,7 +70,7 @@ def open_ledger(path: Path, remedy: str = "") -> LedgerFile:
     except FileMissingError:
         pass
     raise ArgumentError(
-        f"the ledger {path} does not exist; create it with 'privinf ledger create {path} "
+        f"the ledger {str(path)!r} does not exist; create it with 'privinf ledger create {path} "
         f"--epsilon ... --delta ...'{remedy and ', '}{remedy}"
     )
 

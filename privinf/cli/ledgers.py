@@ -229,7 +229,7 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def free_command(
     path: Path, names: tuple[str, ...], all_reservations: bool, anchor: Path | None, as_json: bool
 ) -> None:
-    """Free budget that fits have reserved in a site's ledger but not spent.
+    """Give back the budget that fits have reserved in a site's ledger but not spent.
 
     Use this after a fit was aborted; otherwise its reservation ends after seven days. Stop the site before
     this command. Pass the names of the reservations, which 'privinf ledger show' prints, or --all.
@@ -241,8 +241,8 @@ def free_command(
         reservations = ledger.journal.reservations
         if unknown := set(names) - {reservation.name for reservation in reservations}:
             raise ArgumentError(
-                f"the ledger has no budget reservation {', '.join(sorted(unknown))}; run 'privinf "
-                "ledger show' to list the reservations"
+                f"the ledger has no budget reservation named {', '.join(map(repr, sorted(unknown)))}; run "
+                "'privinf ledger show' to list the reservations"
             )
         chosen = [
             reservation for reservation in reservations if all_reservations or reservation.name in names

@@ -117,9 +117,10 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
     'privinf ledger create'. The ledger is charged after all checks and before the file is written. To finish
     a command that was interrupted, repeat it; this does not charge the ledger again.
 
-    Pass --schema for one table, whose file serves every regression among its columns. Pass --plan if several
-    parties have different columns of the same people. Then the plan sets the budget and the id column by
-    which rows are aligned, and data with missing, additional or duplicated people are refused.
+    Pass --schema for one table. The file of noisy sums then serves every regression among the table's
+    columns. Pass --plan if several parties have different columns of the same people. Then the plan sets the
+    budget and the id column by which rows are aligned, and data with missing, additional or duplicated
+    people are refused.
 
     \b
     Example for one table:

@@ -195,8 +195,8 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
 @click.option(
     "--formula",
     help=(
-        "Formula of a regression whose queries are prepared at the start; queries about other "
-        "regressions are still possible."
+        "Formula of a regression that the site prepares when it starts; queries about other regressions "
+        "are still possible."
     ),
 )
 @click.option(
@@ -367,7 +367,7 @@ def opened_ledger(path: Path, anchor: Path | None) -> SiteLedger:
     except FileMissingError:
         pass
     raise ArgumentError(
-        f"the ledger {path} does not exist; create it, only once, with 'privinf ledger create "
+        f"the ledger {str(path)!r} does not exist; create it, only once, with 'privinf ledger create "
         f"--site {path} --epsilon ... --delta ...'"
     )
 

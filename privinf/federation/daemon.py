@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -38,7 +39,7 @@ from privinf.federation.frames import (
 )
 from privinf.federation.messages import NAME_RULE, Query, Reply
 from privinf.federation.site import Site
-from privinf.validation import check_count, check_positive
+from privinf.validation import check_count, check_positive, shown
 
 log = logging.getLogger(__name__)
 LONGEST_PATH = 100  # a unix socket's name is part of its address
@@ -321,7 +322,10 @@ def log_line(facts: Mapping[str, Any]) -> str:
 def _accounts(uids: Collection[int]) -> frozenset[int]:
     if isinstance(uids, str) or not isinstance(uids, Collection):
         raise ArgumentError("allow_uids= must be a list of user ids, which are integers")
-    return frozenset(check_count(uid, "allow_uids", least=0) for uid in uids)
+    for uid in uids:
+        if isinstance(uid, bool) or not isinstance(uid, Integral) or uid < 0:
+            raise ArgumentError(f"each user id in allow_uids= must be an integer from 0, got {shown(uid)}")
+    return frozenset(map(int, uids))
 
 
 def _listening(path: Path, group: str | None) -> socket.socket:

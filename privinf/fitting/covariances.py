@@ -16,8 +16,8 @@ CURVED_HC1 = (
 )
 NO_FACTOR = {"HC1": CURVED_HC1}
 NO_UNIT = (
-    "cov_type='cluster' uses the schema's unit as the cluster, and the schema declares none: "
-    "declare the column that identifies the cluster by Schema(..., unit=, max_rows=)"
+    "cov_type='cluster' uses the schema's unit as the cluster, but the schema declares no unit: in "
+    "Schema(..., unit=, max_rows=), declare the column that identifies the cluster"
 )
 MIXED_ROWS = {
     "random-mixing": dict.fromkeys(

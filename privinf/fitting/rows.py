@@ -270,8 +270,8 @@ def refuse_weights(weights: object) -> None:
     """Raise NotAvailableError if observation weights were given for a federation."""
     if weights is not None:
         raise NotAvailableError(
-            "weights= cannot be used with a federation, where columns that the schema declares public are "
-            "protected like the others: leave weights= out"
+            "weights= cannot be used with a federation, because weights must be public, and a federation "
+            "protects all columns, also those that the schema declares public: leave weights= out"
         )
 
 

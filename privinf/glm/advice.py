@@ -44,12 +44,12 @@ CUT = (
     "noisy counts may miss up to about {:.0f} such records."
 )
 STEP = (
-    "The last Newton step changed the coefficients by {:.1f} standard errors (root mean square); many "
-    "standard errors usually mean that the initial estimate was poor."
+    "The last Newton step changed the coefficients by {:.1f} standard errors (root mean square). A change by "
+    "many standard errors usually means that the initial estimate was poor."
 )
 STEP_UNKNOWN = (
-    "The last Newton step cannot be compared with standard errors, because the covariance of the "
-    "coefficients is singular."
+    "Convergence cannot be checked. The last Newton step should be compared with standard errors, but the "
+    "covariance of the coefficients is singular."
 )
 FEW_RECORDS = (
     "few records (noisy estimate: {1:.0f}) have the rarer value of {0!r}. Clipping the scores of such "

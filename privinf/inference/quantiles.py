@@ -30,20 +30,23 @@ SHRINK = 0.75  # factor by which each of a half of them is nearer to the quantil
 SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detected of it
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
-CLIP_NOTE = "Values are clipped to [{:.6g}, {:.6g}], and the interval allows for a shift of the mean {}."
+CLIP_NOTE = (
+    "Values are clipped to [{:.6g}, {:.6g}]. Clipping may shift the mean {}, and the interval includes this "
+    "shift."
+)
 NO_CLIP_SHIFT = (
     "Values are clipped to the public bounds [{:.6g}, {:.6g}]; the interval is for the mean of the clipped "
     "values."
 )
 FAR_VALUES = (
     "The interval does not allow for extreme values that the noise hides; if all values outside the limits "
-    "were at the public bounds, the mean would shift {}."
+    "of clipping were at the public bounds, the mean would shift {}."
 )
-NO_FAR_VALUES = (
-    "The interval extrapolates no tails outside the limits, because both limits are public bounds."
+NO_FAR_VALUES = "The interval does not extrapolate tails, because both limits of clipping are public bounds."
+CLIP_COUNTS = "Of {} values, {}, according to the noisy counts from which the limits of clipping were chosen."
+PUBLIC_LIMITS = (
+    "Both limits of clipping are public bounds, because the noisy counts gave no reason for narrower limits."
 )
-CLIP_COUNTS = "Of {} values, {}, according to the noisy counts from which the limits were chosen."
-PUBLIC_LIMITS = "Both limits are public bounds, because noisy counts gave no reason for narrower limits."
 
 
 class Distribution(Protocol):
@@ -368,10 +371,8 @@ class MeanClip:
 
     def changed(self) -> str:
         """Return how many values the clip may have changed, for a sentence."""
-        sides = zip(self.most, ("below", "above"), strict=True)
-        return " and ".join(
-            f"{math.ceil(most)} values {side} the limits" for most, side in sides if most > 0.0
-        )
+        sides = zip(self.most, ("below the lower limit", "above the upper limit"), strict=True)
+        return " and ".join(f"{math.ceil(most)} values {side}" for most, side in sides if most > 0.0)
 
     def counts(self, n: int) -> str:
         """Return a sentence about how many of n values may be beyond the limits."""

@@ -262,13 +262,13 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
         records = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
         if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
             return (
-                f"loss={system.loss!r}: at these coefficients about {records:.3g} of {system.n} records "
-                "are informative despite the noise, but a test of some of the coefficients needs at least "
-                f"{FEWEST_RECORDS:g}: test all coefficients jointly, or use more records"
+                f"with loss={system.loss!r} at these coefficients, the number of records that are "
+                f"informative despite the noise is about {records:.3g} of {system.n}, but a test of some "
+                f"of the coefficients needs {FEWEST_RECORDS:g}: test all coefficients jointly, or use more records"
                 if nuisances
-                else f"loss={system.loss!r}: at these coefficients about {records:.3g} of {system.n} "
-                f"records are informative despite the noise, but a test needs at least {FEWEST_ALONE:g}: "
-                "use more records"
+                else f"with loss={system.loss!r} at these coefficients, the number of records that are "
+                f"informative despite the noise is about {records:.3g} of {system.n}, but a test needs "
+                f"{FEWEST_ALONE:g}: use more records"
             )
     return ""
 

@@ -154,8 +154,8 @@ class HiddenByNoise(NotAvailableError):
 
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 HIDDEN_SLOPES = (
-    "the noise is too large to estimate the score of a target (its slope or its variance), so intervals "
-    "are not available: pass fewer targets, a larger budget, or other shares="
+    "the noise is too large to estimate the slope or the variance of a target's score, so intervals are not "
+    "available: pass fewer targets, a larger budget, or other shares="
 )
 
 

@@ -16,24 +16,24 @@ EXPLAINED_NOTE = (
     "columns (its nodewise regression); explained_shares() returns intervals."
 )
 EXHAUSTED = (
-    "Not reliable for {}: the nodewise regression probably needs more columns than were selected, so "
-    "omitted columns may bias the coefficient. Pass fewer targets, a larger budget, or a "
+    "The interval is not reliable for {}, because the nodewise regression probably needs more columns than "
+    "were selected, and omitted columns may bias the coefficient. Pass fewer targets, a larger budget, or a "
     "larger precision_sparsity=."
 )
 DIVERGED_COLUMN = (
-    "Not reliable for {}: the nodewise regression did not converge, or the noise is too large for it. "
+    "The interval is not reliable for {}, because the nodewise regression did not converge, or the noise is "
+    "too large for it. "
     "Pass fewer targets, a larger budget, or a smaller precision_sparsity=."
 )
 HEAVY_COLUMN = (
-    "Not reliable for {}: the long tail of this column was clipped in the nodewise "
-    "regression, so omitted columns may bias the coefficient. Use logarithms, narrower "
+    "The interval is not reliable for {}, because the long tail of this column was clipped in the nodewise "
+    "regression, and omitted columns may bias the coefficient. Use logarithms, narrower "
     "bounds or a larger budget."
 )
 MEAN_NOTE = (
-    "Target: the mean. Scores were clipped at {:.3g} times their typical size, a threshold "
-    "chosen from noisy counts of large scores. About {:.2g}% of the records had larger "
-    "scores. What clipping removed is extrapolated from scores just below the threshold; the estimated "
-    "factor is {:.2g}."
+    "Target: the mean. Scores were clipped at {:.3g} times their typical size; this threshold was chosen "
+    "from noisy counts of large scores. About {:.2g}% of the records had larger scores. The part of the "
+    "scores beyond the threshold is extrapolated, and estimated at {:.2g} times the part just below it."
 )
 UNCLIPPED_NOTE = (
     "Target: the mean. Scores larger than {:.3g} times their typical size would have been "

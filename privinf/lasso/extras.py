@@ -39,8 +39,8 @@ EXTRA_SHARES = {"bootstrap": 0.15, "eigenvalues": 0.05, "noise_variance": 0.03}
 LEAST_DRAWS = 20
 JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
 BIAS_NOTE = (
-    "The column 'bias bound' is a worst-case bound on the error from the product of two noises, "
-    "in the coefficients and in the nodewise regressions. Intervals add the variance of this error; "
+    "The noise in the coefficients multiplies the noise in the nodewise regressions, which causes an error. "
+    "The column 'bias bound' is a worst-case bound on this error. Intervals add the variance of the error; "
     "conf_int(bias_bound=True) adds the bound instead."
 )
 
@@ -274,8 +274,10 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "noise_variance": plan.noise_variance,
         "bias_bound": plan.bias_bound,
     }
-    text = f"{reason}; the part of the budget that was reserved for this was not spent"
-    return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
+    text = "{}; the part of the budget that was reserved for {} was not spent"
+    return Extras(
+        reasons={name: text.format(reason, name) for name, is_wanted in requested.items() if is_wanted}
+    )
 
 
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:

@@ -110,12 +110,12 @@ NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
-    "Not reliable: the model may not be sparse enough, because {} of the {} kept columns have effects below "
-    "{:.2g} standard errors and other columns with such effects were probably missed."
+    "The intervals are not reliable, because the model may not be sparse enough. Of the {1} kept columns, "
+    "{0} have effects below {2:.2g} standard errors, and other such columns were probably missed."
 )
 EXHAUSTED_SEARCH = (
-    "Not reliable: columns other than the {} kept columns matter, because {} (z = {:.2f}, p = {:.2g}); "
-    "raise sparsity= to {} or more."
+    "The intervals are not reliable, because columns outside the fit matter. The fit kept {} column(s), but "
+    "{} (z = {:.2f}, p = {:.2g}). Raise sparsity= to {} or more."
 )
 TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
 NOT_SPARSE = (
@@ -134,13 +134,13 @@ NO_OMITTED_COLUMNS = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
 )
 DETECTABLE_EFFECT = (
-    "An omitted column with an effect of {:.2g} standard errors (without privacy noise), the detection "
-    "limit, would have been detected with probability {:.1g}."
+    "The detection limit is {:.2g} standard errors without privacy noise. An omitted column with an effect "
+    "of this size would have been detected with probability {:.1g}."
 )
 BIAS = (
-    "If an omitted column's effect is below the detection limit and its correlation with the residual of a "
-    "target's nodewise regression is below {:.2g}, it moves this target's interval by up to {:.2g} standard "
-    "errors."
+    "Suppose that the effect of an omitted column is below the detection limit, and that its correlation "
+    "with the residual of a target's nodewise regression is below {:.2g}. Then the omission moves the "
+    "interval of this target by up to {:.2g} standard errors."
 )
 CORRELATIONS_NOT_TESTED = (
     "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "

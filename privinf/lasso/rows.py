@@ -246,7 +246,8 @@ def _scales(x_scale: ArrayLike | None, half: Floats, bounded: Flags) -> Floats:
     scale = check_array(np.full(p, scale) if scale.ndim == 0 else scale, "x_scale", ndim=1)
     if len(scale) != p or not (scale > half * 1e-300).all():
         raise ArgumentError(
-            f"x_scale= must be one positive number, or {p} positive numbers, one for each column: typical "
-            "sizes of the columns, above 1e-300 times half the widths of their bounds"
+            f"x_scale= must be one positive number, or {p} positive numbers, one for each column. A "
+            "number is the typical size of a column, and must be larger than 1e-300 times half the width of "
+            "the column's bounds"
         )
     return np.where(bounded, scale, 1.0)

@@ -26,20 +26,22 @@ FALSE_SELECTION_RATE = 0.05
 HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
 
 HIDDEN_GRAM = (
-    "Not reliable: the noise of the selection's Gram matrix is as large as its smallest eigenvalue; keep "
-    "fewer columns, increase the budget, or increase the share of the refit with shares=."
+    "The intervals are not reliable, because the noise of the selection's Gram matrix is as large as its "
+    "smallest eigenvalue; keep fewer columns, increase the budget, or increase the share of the refit with "
+    "shares=."
 )
 FAR_FROM_CONVERGED = "The coefficients may be far from those of a converged fit."
 TOO_MANY_STAND_OUT = (
-    "Not reliable: more columns stand out from the noise than sparsity= allows; raise sparsity=, or use more "
-    "rows, a larger budget, fewer columns, or a trusted server."
+    "The intervals are not reliable, because more columns stand out from the noise than sparsity= allows; "
+    "raise sparsity=, or use more rows, a larger budget, fewer columns, or a trusted server."
 )
 CAUSE_OF_MANY = (
     "Either a column that matters was missed and others are correlated with it, or more columns matter."
 )
 MAY_BE_MISSED = (
-    "Not reliable if as many columns matter as sparsity= allows: {} of them may have been missed, and the "
-    "interval of a target correlated with one is off by up to {:.2g} standard errors."
+    "The intervals are not reliable if as many columns matter as sparsity= allows. Of these columns, {} may "
+    "have been missed, and the interval of a target correlated with one is off by up to {:.2g} standard "
+    "errors."
 )
 DETECTED_FROM = "A column may have been missed where its covariance with the residuals is below {:.3g}."
 REMEDY = (

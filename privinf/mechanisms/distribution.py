@@ -370,8 +370,8 @@ def _counted(name: str, column: pd.Series) -> dict[str, int]:
     """Return the count of each label in a part of a column."""
     if column.isna().any():
         raise SchemaError(
-            f"column {name!r} has missing values: replace them by a label first, or remove these rows. "
-            "The number of remaining rows then counts as public"
+            f"column {name!r} has missing values: replace them by a label first, or remove the rows in "
+            "which it is missing. The number of remaining rows then counts as public"
         )
     values = column.to_numpy(dtype=object)
     if not all(isinstance(value, str) for value in values):

@@ -22,7 +22,7 @@ from privinf.schema.arrays import check_same_labels
 from privinf.schema.declared import DAYS
 from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
 from privinf.typing import Floats, Integers, Missing, Table
-from privinf.validation import check_choice
+from privinf.validation import check_choice, counted
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 # Tables that are in memory; others are sources, read block by block.
@@ -316,8 +316,8 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
         if rows.missing == "raise" or design.response_public:
             remedy = "" if design.response_public else "pass missing='impute-public', or "
             raise SchemaError(
-                f"response {design.response!r} has missing values: {remedy}remove these rows. The number "
-                "of remaining rows is public"
+                f"response {design.response!r} has missing values: {remedy}remove the rows in which it is "
+                "missing. The number of remaining rows then counts as public"
             )
         bounds = design.outcome.bounds
         assert bounds is not None  # a protected response has bounds
@@ -417,8 +417,8 @@ def unit_codes(schema: Schema | None, rows: Rows) -> Integers | None:
     if np.bincount(codes).max(initial=0) > schema.max_rows:
         raise AlignmentError(
             f"one value of the unit column {unit!r} (unit= of the schema) has more than "
-            f"max_rows={schema.max_rows} rows: raise max_rows=, or let the site that holds the data "
-            "choose which rows to keep"
+            f"max_rows={schema.max_rows} rows: raise max_rows=, or ask the holder of the data to keep at "
+            f"most {counted(schema.max_rows, 'row')} of each value"
         )
     return codes
 

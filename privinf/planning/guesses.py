@@ -159,13 +159,15 @@ class ColumnDistribution:
         return np.asarray(self.column(z) if self.cuts is None else np.searchsorted(self.cuts, z), dtype=float)
 
 
-def refuse_strange(subject: str, names: Iterable[str], names_known: Iterable[str]) -> None:
-    """Raise ArgumentError for the first name that is not known."""
+def refuse_strange(
+    subject: str, names: Iterable[str], names_known: Iterable[str], noun: str = "names"
+) -> None:
+    """Raise ArgumentError for the first name that is not known; `subject` ends with a preposition."""
     for name in names:
         if name not in names_known:
             listed = ", ".join(sorted(names_known))
             raise ArgumentError(
-                f"guesses= gives a {subject} for {shown_name(name)}, but the possible names are: {listed}"
+                f"guesses= gives {subject} {shown_name(name)}, but the possible {noun} are: {listed}"
             )
 
 
@@ -286,7 +288,7 @@ def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> Col
     named = {
         str(level): check_fraction(share, f"a share of {name!r}") for level, share in (guessed or {}).items()
     }
-    refuse_strange(f"share in {name!r}", named, texts)
+    refuse_strange(f"a share of column {name!r} for the level", named, texts, "levels")
     rest = 1.0 - sum(named.values())
     free = len(texts) - len(named)
     if (free and rest <= 0.0) or (not free and abs(rest) > 1e-6):

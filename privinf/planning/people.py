@@ -132,17 +132,17 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
     names_known = {*schema.columns, design.response}
     pairs = [*guesses.correlations, *(b for partners in guesses.correlations.values() for b in partners)]
     for subject, names in (
-        ("mean", guesses.means),
-        ("sd", guesses.sds),
-        ("shares", guesses.shares),
-        ("correlation", pairs),
+        ("a mean for", guesses.means),
+        ("an sd for", guesses.sds),
+        ("shares for", guesses.shares),
+        ("a correlation for", pairs),
     ):
         refuse_strange(subject, names, names_known)  # a code book serves many formulas
-    refuse_strange("coefficient", guesses.coefficients, design.names)
-    refuse_strange("skewness", guesses.skews, names_known - {design.response})  # the response's follows
+    refuse_strange("a coefficient for", guesses.coefficients, design.names)
+    refuse_strange("a skewness for", guesses.skews, names_known - {design.response})  # the response's follows
     distributions = tuple(distribution_of(schema, name, guesses) for name in inputs)
     refuse_strange(
-        "change of the residual spread",
+        "a residual spread that changes with",
         guesses.spreads,
         [distribution.name for distribution in distributions if distribution.cuts is None],
     )

@@ -37,7 +37,7 @@ def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, f
             "already determine its coefficients and R-squared; omit either these correlations, or "
             "coefficients and rsquared"
         )
-    refuse_strange("correlation with the response", correlations, design.names)
+    refuse_strange("a correlation with the response for", correlations, design.names)
     return correlations
 
 

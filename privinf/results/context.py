@@ -164,8 +164,8 @@ class Context:
         """Raise NotAvailableError for resampling of records where the target has no sampling error."""
         if self.target == "sample":
             raise NotAvailableError(
-                f"{subject} measures sampling error by resampling, but this target (the finite "
-                "population) has no sampling error, only noise: fit with target='population'"
+                f"{subject} measures sampling error by resampling, but a fit with target='sample' has no "
+                "sampling error, only noise: fit with target='population'"
             )
 
     def fit_to(self, estimate: Estimate) -> Context:

@@ -84,8 +84,8 @@ class Interval:
     def __truediv__(self, other: Interval) -> Interval:
         if other.low <= 0.0 <= other.high:
             raise SchemaError(
-                "a denominator in the formula can be zero within the declared bounds; declare bounds of the "
-                "columns with which the denominator cannot be zero"
+                "a denominator in the formula can be zero within the declared bounds of its columns; declare "
+                "bounds within which it cannot be zero"
             )
         return _hull(a / b for a in (self.low, self.high) for b in (other.low, other.high))
 
@@ -121,8 +121,9 @@ class Interval:
         if self.low <= domain_start if open_end else self.at_least(domain_start).low < domain_start:
             relation = "above" if open_end else "of at least"
             raise SchemaError(
-                f"a function in the formula is defined only for values {relation} {domain_start:g}; declare "
-                "bounds of the columns that keep all values of the function's argument in this range"
+                f"a function in the formula is defined only for values {relation} {domain_start:g}, but "
+                "within the declared bounds its argument can leave this range; declare narrower bounds of "
+                "its columns"
             )
         return self.at_least(domain_start).images(function)
 

@@ -23,15 +23,16 @@ _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "de
 
 MISSING_VALUES = (
     "column {!r} has missing values; pass missing='impute-public' (on the command line: --missing "
-    "impute-public), or remove these rows. The number of remaining rows then counts as public"
+    "impute-public), or remove the rows in which it is missing. The number of remaining rows then counts as "
+    "public"
 )
 INFINITE = (
-    "column {!r} has infinite values; replace them first, or remove these rows. The number of remaining rows "
-    "is public"
+    "column {!r} has infinite values; replace these values first, or remove their rows. The number of "
+    "remaining rows then counts as public"
 )
 NOT_NUMBERS = (
-    "column {!r} must hold numbers, as the schema declares: write 1234.5, with a decimal point "
-    "and no other symbols"
+    "column {!r} must hold numbers, as the schema declares: write its values like 1234.5, with a decimal "
+    "point and no other symbols"
 )
 NOT_DATES = (
     "column {!r} must hold dates, as the schema declares. Convert it by "

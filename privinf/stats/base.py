@@ -48,13 +48,14 @@ if TYPE_CHECKING:
 # at most twice as far.
 AT_BOUND = 0.05
 MOSTLY_AT_BOUND = (
-    "at least half of the values of {} are beyond one of the public bounds, or near it (within 5% of the "
-    "width of the bounds). Clipping values beyond the bounds changes the mean: if there are such values, "
-    "declare wider bounds"
+    "at least half of the values of {} are beyond one of the public bounds, or less than 5% of the width of "
+    "the bounds away from it. Values beyond the bounds are clipped, which changes the mean. If you expect "
+    "values beyond the bounds, declare wider bounds"
 )
 NOT_A_SHARE = "column {!r} is not declared with two values: declare it with bounds (0, 1), or with two levels"
 NO_BOUNDS = (
-    "{!r} has no public bounds: pass bounds= (levels= for groups), or names of columns with data= and schema="
+    "{!r} has no public bounds. Pass bounds= (for groups, pass levels=), or pass names of columns instead of "
+    "values, together with data= and schema="
 )
 
 

@@ -53,9 +53,9 @@ SIMULATED_BELOW = 1000  # rows below which p-values under Laplace noise are also
 DRAWS = 9999  # simulated releases
 SEED = 16  # of these releases: the same release has the same p-value
 UNSEEN = (
-    "clipping may have changed {} (of {} values); the interval extrapolates the tails. It does "
-    "not cover a few extreme values, which could move the mean {}. Tighter bounds make "
-    "the interval rely less on this extrapolation"
+    "of {1} values, clipping may have changed {0} of clipping; the interval extrapolates the tails. The "
+    "interval does not cover a few extreme values; if there are any, clipping them could move the mean {2}. "
+    "With tighter bounds, the interval relies less on this extrapolation"
 )
 POPMEAN_BEYOND = (
     "popmean is outside the bounds to which values are clipped, so the test rejects it for any "

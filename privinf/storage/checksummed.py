@@ -62,8 +62,7 @@ def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict
     """
     if not isinstance(record, dict) or record.keys() - {SEAL} != set(fields):
         raise StorageError(
-            f"the text is not {subject} that this version of privinf can read; update privinf, or "
-            "use another file"
+            f"this version of privinf cannot read the text as {subject}; update privinf, or use another file"
         )
     content = {name: value for name, value in record.items() if name != SEAL}
     if SEAL in record and record[SEAL] != checksum(content):

@@ -217,7 +217,7 @@ def test_an_analyst_whom_the_policy_lists(folder):
         ({"data": "text.csv"}, "column 'u'"),
         ({"data": "gaps.csv"}, "column 'u' has missing values"),
         ({"formula": "y ~ z"}, "z"),
-        ({"ledger": "none.ledger"}, "the ledger none.ledger does not exist"),
+        ({"ledger": "none.ledger"}, "the ledger 'none.ledger' does not exist"),
         ({"socket": "rows.csv"}, "cannot be created"),
         ({"key": "north.key"}, "--roster"),
         ({"policy": "keyed.json"}, "secure sums need both --key"),

@@ -218,7 +218,7 @@ def test_what_is_reserved_is_kept_for_its_fit_and_not_spent():
     assert site.ledger.remaining().mu == pytest.approx(0.6)
     refused = site.handle(squares(0.7), "north").error
     assert refused.startswith("BudgetExceededError")
-    assert "left (not counting amounts reserved for running fits)" in refused
+    assert "left after the amounts reserved for running fits" in refused
     assert not site.handle(squares(0.6), "north").error
     assert "Budget" in site.handle(squares(0.01), "north").error
     assert not site.handle(squares(0.6, reservation="r"), "north").error  # on the reservation
@@ -492,7 +492,7 @@ def test_a_fit_that_dies_leaves_its_reservation_to_expire():
         site.journal.clock = clock
     killed_fit(sites, after=2)
     other = moments(InProcessFederation(sites), "secure-sum")
-    with pytest.raises(BudgetExceededError, match="not counting amounts reserved"):
+    with pytest.raises(BudgetExceededError, match="after the amounts reserved"):
         other.fit(epsilon=2.0, delta=1e-5)
     clock.now += LASTING
     other.fit(epsilon=2.0, delta=1e-5)
@@ -602,7 +602,7 @@ def test_a_reservation_counts_against_the_analyst_too_and_is_nobody_elses(world)
     assert said(BOB, "end", 3) == {""}  # his own of this name, and there is none
     for name in ("north", "south", "west"):
         world.restarted(name)
-    with pytest.raises(BudgetExceededError, match="not counting amounts reserved"):
+    with pytest.raises(BudgetExceededError, match="after the amounts reserved"):
         asked(world.federation(key=ANALYST))
     asked(world.federation(key=BOB))
     assert said(ANALYST, "end", 4) == {""}

@@ -122,7 +122,7 @@ def test_the_price_of_everything_is_the_budget():
 
 
 @pytest.mark.audit
-@pytest.mark.filterwarnings("ignore:.*Not reliable:privinf.errors.WeakIdentificationWarning")
+@pytest.mark.filterwarnings("ignore:.*not reliable:privinf.errors.WeakIdentificationWarning")
 @pytest.mark.parametrize("rho", [math.inf, 2.0])
 def test_joint_coverage_by_simulation_and_by_the_private_bootstrap(rho):
     """59 draws: the 57th is the 95% point, exactly so where no noise is corrected for."""

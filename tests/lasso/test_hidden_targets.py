@@ -79,9 +79,9 @@ def checks(fit):
     assert set(hidden) <= set(TRUTH.index)
     text = shown_everywhere(fit)
     if len(hidden) == len(TRUTH):
-        assert "No standard errors: the noise is too large to estimate the score of a target" in text
+        assert "No standard errors: the noise is too large to estimate the slope or the variance" in text
         for ask in (fit.conf_int, fit.simultaneous, fit.max_test, lambda: fit.bse, lambda: fit.pvalues):
-            with pytest.raises(NotAvailableError, match="too large to estimate the score of a target"):
+            with pytest.raises(NotAvailableError, match="the variance of a target's score"):
                 ask()
         return len(hidden)
     assert set(fit.names) == set(TRUTH.index) - set(hidden)
@@ -283,7 +283,7 @@ def test_extras_of_a_fit_without_intervals_say_why_they_are_missing():
         lambda: fit.restricted_eigenvalues,
         lambda: fit.simultaneous(method="private-bootstrap"),
     ):
-        with pytest.raises(NotAvailableError, match="too large to estimate the score of a target"):
+        with pytest.raises(NotAvailableError, match="the variance of a target's score"):
             ask()
     assert fit.privacy.epsilon() < 4.0  # their share was not spent
 

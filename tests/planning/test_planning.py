@@ -337,7 +337,10 @@ def test_the_plot_shows_every_estimator_and_the_floor(few):
         ({"means": {"wage": 70}}, "between its bounds 0 and 60"),
         ({"sds": {"wage": 40}}, "must be at most"),
         ({"means": {"pay": 3}}, "'pay'"),
-        ({"shares": {"region": {"x": 0.5}}}, "share in 'region'"),
+        (
+            {"shares": {"region": {"x": 0.5}}},
+            "a share of column 'region' for the level 'x', but the possible levels are: n, s, w",
+        ),
         ({"shares": {"region": {"n": 0.7, "s": 0.5}}}, "add up"),
         ({"shares": {"educ": {"n": 0.7}}}, "numeric column"),
         ({"correlations": {"educ": {"region": 0.2}}}, "more than two levels"),
@@ -345,7 +348,7 @@ def test_the_plot_shows_every_estimator_and_the_floor(few):
         ({"correlations": {"educ": {"wage": 0.2}}, "rsquared": 0.1}, "omit either these correlations"),
         ({"coefficients": {"educ": 50.0}}, "imply that the response has an sd"),
         ({"coefficients": {"educ": 1.0}, "rsquared": 0.2, "residual_sd": 1.0}, "omit one"),
-        ({"spreads": {"region": 1.0}}, "change of the residual spread"),
+        ({"spreads": {"region": 1.0}}, "a residual spread that changes with 'region'"),
     ],
 )
 def test_guesses_that_cannot_be_are_refused(guesses, said):

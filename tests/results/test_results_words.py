@@ -259,7 +259,7 @@ def test_other_covariances_are_refused_with_the_reason(frame):
         "HAC": "order of the rows",
     }
     words |= {
-        "cluster": "declares none: declare the column .* Schema",
+        "cluster": "declares no unit: in Schema.*, declare the column",
         "fixed scale": "assumes a known residual",
     }
     for kind, reason in words.items():

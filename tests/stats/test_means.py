@@ -163,7 +163,7 @@ def test_a_test_on_a_chosen_clip_allows_for_what_it_cut(side):
     assert r.clip.high < 60.0
     assert r.clip.above > 0.0
     assert "Values are clipped to [" in str(r.summary())
-    assert "noisy counts from which the limits were chosen" in " ".join(r.notes)
+    assert "noisy counts from which the limits of clipping were chosen" in " ".join(r.notes)
     low, high = r.confidence_interval()
     ends = {"two-sided": (low, high), "less": (high,), "greater": (low,)}[side]
     for end in ends:

@@ -266,11 +266,14 @@ class IdentityKey:
         """Return the key in the content of a file."""
         lines = content.decode("ascii", errors="replace").splitlines()
         if len(lines) not in (1, 2) or len(lines[0]) != 2 * SITE_KEY_BYTES or not _is_hex(lines[0]):
-            raise StorageError(f"{place} is not the key file of a site or an analyst")
+            raise StorageError(
+                f"{place} is not the key file of a site or an analyst; use a file that 'privinf site key' or "
+                "'privinf analyst key' made"
+            )
         if len(lines) == 1:
             raise StorageError(
-                f"{place} has no checksum in a second line, so it is incomplete, or of a version that this "
-                "one does not read; use the original file, or make a new key with 'privinf site key'"
+                f"{place} has no checksum in its second line. It is incomplete, or was made by another version "
+                "of privinf; use the original file, or make a new key with 'privinf site key'"
             )
         secret = bytes.fromhex(lines[0])
         if lines[1] != _seal(secret):

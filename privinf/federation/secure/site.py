@@ -184,8 +184,9 @@ def check_terms(
         )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
         raise ArgumentError(
-            "the noise of one site must have a standard deviation between 4 times and 2^50 times the step "
-            "to which the site rounds its numbers"
+            f"the query states noise of one site with a standard deviation of {terms.sigma:.3g} steps of the "
+            f"grid to which a site rounds its numbers, but it must be {LEAST_SIGMA:g} to 2^50 steps: change "
+            "the budget, or 'grid' in the query"
         )
     check_price(terms, entry, record_sensitivity)
 

@@ -69,8 +69,8 @@ Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for 
 precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j is column j of the matrix L
 (the estimated inverse Hessian), Z the noise of its Gram matrix, d the error of the initial estimate"""
 DOUBTFUL = (
-    "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, pass fewer targets, "
-    "or increase the budget."
+    "The intervals are not reliable, because in the sparse logistic fit, {}. Keep fewer columns, pass fewer "
+    "targets, or increase the budget."
 )
 WEIGHTED_NOTE = (
     "Outlying rows have less weight: if the logistic model with these columns is misspecified, coefficients "

@@ -55,8 +55,8 @@ THROUGH_MIDDLE = (
     "with a constant; pass center='released' to center at noisy means."
 )
 DIVERGED_NOTE = (
-    "Not reliable: the sparse fit did not converge (large residuals or a large last step); keep fewer "
-    "columns, increase the budget, or move budget to the refit with shares=."
+    "The intervals are not reliable, because the sparse fit did not converge (large residuals or a large "
+    "last step); keep fewer columns, increase the budget, or move budget to the refit with shares=."
 )
 TWO_VALUED = "the response has two values: {}"
 TWO_MEAN = (
@@ -72,8 +72,8 @@ OUTSIDE = (
     "declare wider bounds"
 )
 HIDDEN_TARGETS = (
-    "no interval for {}, because the noise is too large to estimate the target's score (its slope or "
-    "its variance); in a new fit, pass fewer targets, a larger budget, or other shares="
+    "no interval for {}, because the noise is too large to estimate the slope or the variance of the "
+    "target's score; in a new fit, pass fewer targets, a larger budget, or other shares="
 )
 NONE_SELECTED = (
     "no column stands out from the noise, so none was selected and the budget for "

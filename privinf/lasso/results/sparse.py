@@ -281,8 +281,8 @@ class SparseResults(Results):
         detection = self._settings.get("sight")
         if detection is None:
             raise NotAvailableError(
-                "detection limits are available only for fits with trust='secure-sum': a trusted server "
-                "selects columns from sums without noise"
+                "detection limits are available only for fits with trust='secure-sum', because without it a "
+                "trusted server selects columns from sums without noise"
             )
         return pd.DataFrame(detection["looks"]).set_index("label").rename_axis("release")
 

@@ -475,7 +475,10 @@ class MixingPlan:
         """
         fields = dict(content)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, PLAN_VERSION):
-            raise StorageError("the file is not a mixing plan that this version of privinf can read")
+            raise StorageError(
+                "this version of privinf cannot read the file as a mixing plan; update privinf, or use "
+                "another file"
+            )
         parties = fields["parties"].items()
         fields["parties"] = {name: PartyPlan.from_dict(party) for name, party in parties}
         return cls(**fields)

@@ -176,7 +176,7 @@ def _slopes_summand(args: Args, columns: int) -> Ball:
     if len(positions(args, "targets", columns)) != size:
         raise ArgumentError(
             f"argument 'targets' of the statistic must contain {size} column numbers, one for each "
-            "column of its matrix transform"
+            "column of the matrix in its argument 'transform'"
         )
     return Ball(size=size, top=positive(args, "norm"), derivation=Derivations.SHRUNK_PRODUCTS)
 
