@@ -289,17 +289,24 @@ def check_kind(
         raise StorageError(f"this version of privinf cannot read a release of kind {kind!r}: update privinf")
     entries = _entries(expected.noise_model)
     if "ids_sha256" in entries and design.schema is None:
-        raise StorageError("the file is damaged or not a valid release: the release of a party has no schema")
+        raise StorageError(
+            "the file is damaged or not a valid release: the release of a party has no schema; use an intact "
+            "copy"
+        )
     private = int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)
     for name, hint in entries.items():
         if name in noise_model and not _check_of(hint)(noise_model[name]):
             raise StorageError(
-                f"the file is damaged or not a valid release: its noise model has an invalid entry {name!r}"
+                f"the file is damaged or not a valid release: its noise model has an invalid entry {name!r}; "
+                "use an intact copy"
             )
         if name not in noise_model and _is_required(hint):
-            raise StorageError(f"the file is damaged or not a valid release: its noise model lacks {name!r}")
+            raise StorageError(
+                f"the file is damaged or not a valid release: its noise model lacks {name!r}; use an intact "
+                "copy"
+            )
     _check_lengths(kind, noise_model, arrays, sizes | {"noise": sizes[expected.noise]})
 
 

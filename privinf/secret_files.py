@@ -49,9 +49,17 @@ FORBIDDEN: dict[SecretKind, int] = {"key": 0o077, "ledger": 0o022}
 # How often a file is opened again that another process replaced at this very moment.
 ATTEMPTS = 100
 OWN_FOLDER = "keep secret files in a new folder of your own, made with 'mkdir -m 700 FOLDER'"
+# What replaces a file that other accounts could use.
+REPLACED: dict[SecretKind, str] = {
+    "key": (
+        "use a new key (of a site or an analyst: make it with 'privinf site key' or 'privinf analyst key'; "
+        "of a fit: start the fit again in an empty folder)"
+    ),
+    "ledger": "restore a copy that they could not change",
+}
 NO_PERMISSIONS = (
-    "the file system of {} has no permissions, so privinf cannot check whether other "
-    "accounts can read or change keys and ledgers there; keep them on a file system with "
+    "the file system of {} does not store permissions, so privinf cannot check whether other "
+    "accounts can read or change keys and ledgers there; keep them on a file system that stores "
     "permissions"
 )
 
@@ -220,7 +228,7 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
             f"{path} is accessible to other accounts (mode {stat.S_IMODE(status.st_mode):o})",
             (
                 f"if you trust all accounts that could use it, run {_command(f'chmod 600 {name}')}; "
-                "otherwise make a new file"
+                f"otherwise {REPLACED[kind]}"
             ),
         )
 

@@ -521,8 +521,8 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
             "ledger with 'privinf ledger create', and lower its limit by what the old releases spent"
         )
     raise StorageError(
-        f"the ledger {path} is damaged, or is not a privinf ledger of the expected kind (with "
-        "or without 'privinf ledger create --site'); restore its latest copy, or pass another file"
+        f"the ledger {path} is damaged, or is not a ledger as 'privinf ledger create"
+        f"{' --site' * (kind != Formats.LEDGER)}' makes it; restore its latest copy, or pass another file"
     )
 
 

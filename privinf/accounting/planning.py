@@ -14,7 +14,7 @@ from privinf.accounting.losses import ApproximateLoss, ConcentratedLoss, Gaussia
 from privinf.accounting.scopes import Scope, total_of
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
-from privinf.validation import check_choice, check_count, check_fraction, check_positive
+from privinf.validation import check_choice, check_count, check_fraction, check_positive, shown
 from privinf.wire import readable
 
 if TYPE_CHECKING:
@@ -213,10 +213,11 @@ def _line(release: Mapping[str, Any] | LedgerEntry | Loss, delta: float) -> Plan
 def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
     """Return the parameters of these names, refusing missing and unknown ones."""
     if set(fields) != set(names):
-        received = ", ".join(map(repr, fields)) or "none"
+        absent = [f"lacks {name!r}" for name in names if name not in fields]
+        unknown = [f"has the unknown field {shown(name)}" for name in fields if name not in names]
         raise ArgumentError(
-            "an item of releases= with this mechanism must have exactly the fields "
-            f"{', '.join(map(repr, names))}, in addition to 'mechanism', 'times' and 'label', got {received}"
+            f"an item of releases= {' and '.join(absent + unknown)}; with its mechanism, an item has "
+            f"'mechanism' and {', '.join(map(repr, names))}, and may have 'times' and 'label'"
         )
     return [fields[name] for name in names]
 

@@ -141,8 +141,8 @@ def check_charged(entries: Sequence[LedgerEntry], noun: str) -> None:
     if not entries:
         raise UnchargedError(
             f"this {noun} has no entry in its ledger, so its privacy loss is unknown and nothing is "
-            "released: check with 'privinf ledger show' that the ledger file is not damaged, and pass a "
-            "privinf.Ledger, which records every charge"
+            "released. Pass ledger= as a privinf.Ledger, which records every charge. If the ledger is a "
+            "file, check with 'privinf ledger show' that it is not damaged"
         )
 
 

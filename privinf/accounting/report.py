@@ -532,7 +532,7 @@ def _facts(report: PrivacyReport) -> Facts:
         facts.insert(0, ("warning", report.stamp))
     if math.isfinite(mu) and report.entries:
         power = 100.0 * float(ndtr(ndtri(0.05) + mu))
-        facts.append(("in words", f"a 5% test {_between(report)} has power of at most {power:.1f}%"))
+        facts.append(("in words", f"a test at level 5% {_between(report)} has power of at most {power:.1f}%"))
     if report.place:
         facts.append(("of the ledger", report.place))
     if report.entries:
@@ -550,7 +550,7 @@ def _between(report: PrivacyReport) -> str:
     """Return the definition of neighboring data sets of the guarantee."""
     if report.relation == "zero-out":
         return f"between one {report.unit} that contributes data and one that contributes nothing"
-    return f"between two values of one {report.unit}"
+    return f"between two possible values of one {report.unit}"
 
 
 def _totals(report: PrivacyReport) -> Facts:

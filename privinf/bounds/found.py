@@ -21,8 +21,8 @@ from privinf.typing import AnyPath, Floats, Json
 CLIP_COLUMNS = ["low", "high", "wanted", "at_most", "threshold", "moves"]
 MOVED = (
     "Bounds and levels were found by find_bounds, and some values may be clipped or pooled: up to {}. "
-    "Coefficients are for the clipped or pooled columns; a smaller clip= in "
-    "find_bounds reduces this change."
+    "Coefficients are for the clipped or pooled columns; with a smaller clip= in "
+    "find_bounds, fewer values are clipped or pooled."
 )
 MAY_SHIFT = (
     "the bounds found by find_bounds clip the tails of columns, so the coefficients of {} may "

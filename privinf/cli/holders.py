@@ -208,11 +208,11 @@ def init_command(
 def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
     """Check a site's files, then answer queries until the site is stopped (SIGTERM).
 
-    First put federation.json, made by 'privinf federation init', into the site's folder. The first start
-    records the sites' public keys in that file; compare their printed digest with the other sites, for
-    example by telephone. In a federation that uses Flower, a Flower node runs under the same account, so
-    code that is sent to the node can read everything that this account can read. To prevent this, run
-    'privinf site serve' under a separate account.
+    First put federation.json, made by 'privinf federation init', into the site's folder. The file lists the
+    public keys of all sites. The first start records these keys and prints their digest; compare the digest
+    with the other sites, for example by telephone. In a federation that uses Flower, a Flower node runs
+    under the same account, so code that is sent to the node can read everything that this account can read.
+    To prevent this, run 'privinf site serve' under a separate account.
 
     \b
     Example: privinf site up north

@@ -143,14 +143,16 @@ def show_command(path: Path, as_json: bool) -> None:
         click.echo(f"  {plain}: {releases['releases']} release(s), epsilon {releases['epsilon']:.4g}")
     for line in analyst_lines(facts):
         click.echo(line)
-    for pin in facts.get("bound", ()):
+    pins = facts.get("bound", ())
+    for pin in pins:
         event = (
             f"'privinf site rebase' recorded a change of the site's {' and '.join(pin['changed'])}; it bound "
             "the ledger to"
             if pin["changed"]
-            else "at the first start of the site, the ledger was bound to"
+            else "the first start of the site bound the ledger to"
         )
-        click.echo(f"{event} the site's {pin['rows']} rows")
+        end = "; it refuses to start with other rows" if pin is pins[-1] else ""
+        click.echo(f"{event} the site's {pin['rows']} rows{end}")
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
     Without --epsilon, the schema has only the names and types of the columns, and no value of a row. Fill in
     bounds and levels from prior knowledge, such as a code book, before you use it. With --epsilon, the
     bounds of numeric columns are found by noisy releases, which are charged to the ledger if --ledger is
-    passed. Common levels of text columns are found only if --column names these columns and --ledger is not
-    passed.
+    passed. Common levels of a text column are found, at a part of the budget, only if --column names the
+    column and --ledger is not passed: the limit of a ledger cannot hold the delta of noisy counts of levels.
 
     \b
     Example without a budget:

@@ -36,12 +36,12 @@ HEADS_FILE = "heads.json"
 RESERVATION = "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")  # names of the files of a fit
 CHARGES_STAND = (
-    "Charges made so far are kept; when {} can be written again, repeat the call to resume without paying "
-    "again"
+    "Charges made so far are kept; when all files are in {} and it can be written, repeat the call to resume "
+    "without paying again"
 )
 OTHER_FIT = (
-    "{} belongs to another fit, or to a version that plans this fit differently; use a separate checkpoint "
-    "folder for each fit"
+    "{} belongs to another fit, or was written by a version of privinf that plans this fit differently; use "
+    "a separate checkpoint folder for each fit"
 )
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
@@ -159,8 +159,8 @@ class FitFolder:
             run = check_count(header["run"], "run", least=0) + 1
         elif self._lines:
             raise StorageError(
-                f"the file {self.path / RESERVATION} is missing, or a version of privinf that this one does "
-                "not read began the fit; restore the file, or start the fit again in an empty folder"
+                f"the file {self.path / RESERVATION} is missing, or the fit was begun by a version of "
+                "privinf that did not write it; restore the file, or start the fit again in an empty folder"
             )
         else:
             name = str(uuid4())

@@ -96,7 +96,9 @@ class Analyst:
         if len({analyst.name for analyst in analysts}) < len(analysts) or len(
             {analyst.key for analyst in analysts}
         ) < len(analysts):
-            raise ArgumentError("analysts has the same name or key twice; list each analyst once")
+            raise ArgumentError(
+                "the list of analysts contains the same name or key twice: list each analyst once"
+            )
         return tuple(analysts)
 
 
@@ -392,8 +394,9 @@ class SiteEnvelope:
                 continue
             if not head.belongs_to(name, self._roster.verifying[name]):
                 raise ArgumentError(
-                    f"the query describes the ledger of site {name!r}, but that site did not sign the "
-                    "description"
+                    f"the query contains a description of the ledger of site {name!r}, but it is not signed "
+                    f"with the key of site {name!r} in this site's list of public keys (roster): check that "
+                    "the list has the current key of that site"
                 )
             if name != self._name:
                 news[name] = head

@@ -118,7 +118,7 @@ class FlowerFederation(ReplyVerifier):
         if isinstance(sites, str) or not all(isinstance(name, str) for name in sites) or not sites:
             raise ArgumentError("sites= must be a list with the name of at least one site")
         if len(set(sites)) < len(sites):
-            raise ArgumentError("sites has the same name twice; list each site once")
+            raise ArgumentError("sites= contains the same name twice: list each site once")
         self._grid = grid
         self._timeout = check_positive(timeout, "timeout")
         self._poll = check_positive(poll, "poll")

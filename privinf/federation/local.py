@@ -71,8 +71,8 @@ class InProcessFederation:
                 raise ArgumentError(f"site {name!r} must be a Site, got {type(site).__name__}")
         if len(set(map(id, sites.values()))) < len(sites):
             raise ArgumentError(
-                "sites has the same Site object under two names, so its rows would be counted twice "
-                "but charged once; make a separate Site for each name"
+                "sites= contains the same Site object under two names, so its rows would be counted twice "
+                "but charged once: make a separate Site for each name"
             )
         self._sites = dict(sites)
         self._failing = tuple(

@@ -39,7 +39,7 @@ from privinf.wire import Requests
 
 MissingSites = Literal["raise", "continue"]
 SAME_VERSION = "check that all sites have the same version of privinf"
-OWN_NAMES = "check that every site has its own name and that the federation passes it on unchanged"
+OWN_NAMES = "check that every site has its own name, and that the federation does not change it"
 
 # Reasons of failed connections for which the system gives no number.
 READABLE: Mapping[type[BaseException], str] = {

@@ -255,8 +255,11 @@ class Journal:
     def take_up(self, line: Mapping[str, Any]) -> None:
         """Read a ledger line about charges, positions, reservations and designs into memory."""
         names = ("digest", "session", "analyst", "reservation")
-        if not all(isinstance(line[name], str) for name in names if name in line):
-            raise StorageError("digests, sessions and names in a site's ledger must be texts")
+        if wrong := [name for name in names if name in line and not isinstance(line[name], str)]:
+            raise StorageError(
+                f"a line of the site's ledger is not valid, because its entry {wrong[0]!r} is not a text; "
+                "restore the latest copy of the ledger"
+            )
         if "charge" in line:
             entries = tuple(LedgerEntry.from_dict(entry) for entry in line["charge"])
             self._account.absorb(entries, _part(line))

@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 PAUSE = 0.02  # seconds between tries where the daemon's queue is full or it has hung up
 TRIES = 5  # times that it may hang up
 NO_REASON = "no reply within {:g} seconds"
+NO_REPLY = (
+    "the message from site {!r} is not a valid reply: it was damaged, or another version of privinf wrote "
+    "it; install the same version at the server and the site"
+)
 MOST_AT_ONCE = 32  # sites that are queried at the same time
 
 
@@ -128,12 +132,12 @@ class RemoteSite:
                         "that the site is running"
                     ) from bare(problem)
             except StorageError:
-                raise StorageError(f"the message from site {name!r} is not a valid reply") from None
+                raise StorageError(NO_REPLY.format(name)) from None
             time.sleep(PAUSE)
         try:
             return Reply.unpack(*message), fields
         except StorageError:
-            raise StorageError(f"the message from site {name!r} is not a valid reply") from None
+            raise StorageError(NO_REPLY.format(name)) from None
 
     def _exchanged(self, message: Message, name: str, end: float, envelope: Fields) -> tuple[Fields, Message]:
         """Send a query and return the reply."""

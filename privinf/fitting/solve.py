@@ -216,8 +216,8 @@ def clipped_target(design: Design) -> tuple[Note, ...]:
     if design.bounded:
         ends = np.concatenate([design.low[design.private], design.high[design.private]])
         box = bool(np.isfinite(ends).all())
-        wording = ("clipped to their", "bounds") if box else ("projected into the ball of", "radius")
-        return (Note(CLIPPED_COLUMNS.format(*wording, design.response), "header"),)
+        wording = "clipped to their public bounds" if box else "whose rows are shortened to the public radius"
+        return (Note(CLIPPED_COLUMNS.format(wording, design.response), "header"),)
     return () if design.response_public else (Note(CLIPPED_RESPONSE, "header"),)
 
 

@@ -285,8 +285,8 @@ def _check_targets(block: Block, rows: GlmRows, units: float, mu: float, final: 
     """
     if rows.family != "binomial":
         raise NotAvailableError(
-            "for this fit, targets= is available only for family='binomial', because the noise would hide "
-            "the Hessian of all coefficients: use more rows, a larger budget or fewer columns"
+            "in this fit the noise would hide the Hessian of all coefficients, and then targets= is "
+            "available only for family='binomial': use more rows, a larger budget or fewer columns"
         )
     if not math.sqrt(rows.p) * rows.radius <= RADIUS_LIMIT * units * mu:
         raise NotAvailableError(

@@ -174,8 +174,9 @@ class Combinations:
         count = math.prod(response.levels for response in responses)
         if count > MOST_COMBINATIONS:
             raise ArgumentError(
-                f"the features under randomized response have {count} level combinations, more than "
-                f"{MOST_COMBINATIONS}: send some of them with Gaussian noise, or merge levels"
+                f"the features sent by randomized response have {count} combinations of levels, but at most "
+                f"{MOST_COMBINATIONS} are possible: send some of these features with Gaussian noise, or "
+                "merge levels"
             )
         offsets = np.zeros((1, p))
         for response in responses:

@@ -165,7 +165,8 @@ class ExampleScoreTests(ScoreTests):
         if isinstance(beta0, pd.Series):
             if sorted(map(str, beta0.index)) != sorted(names):
                 raise ArgumentError(
-                    f"beta0 must be labeled by the private coefficients, which are: {', '.join(names)}"
+                    "beta0= must have one value for each private coefficient, labeled by the names of these "
+                    f"coefficients: {', '.join(names)}"
                 )
             beta0 = beta0[names]
         values = check_array(beta0, "beta0", ndim=1)

@@ -261,14 +261,15 @@ def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -
     if system.correction == "conditional":
         records = 2.0 * system.n * float(ndtr(-math.sqrt(_exponent(system, theta)) / 2.0))
         if records < (FEWEST_RECORDS if nuisances else FEWEST_ALONE):
+            need = (
+                f"a test of some of the coefficients needs {FEWEST_RECORDS:g}: test all coefficients "
+                "jointly, or use more records"
+                if nuisances
+                else f"a test needs {FEWEST_ALONE:g}: use more records"
+            )
             return (
                 f"with loss={system.loss!r} at these coefficients, the number of records that are "
-                f"informative despite the noise is about {records:.3g} of {system.n}, but a test of some "
-                f"of the coefficients needs {FEWEST_RECORDS:g}: test all coefficients jointly, or use more records"
-                if nuisances
-                else f"with loss={system.loss!r} at these coefficients, the number of records that are "
-                f"informative despite the noise is about {records:.3g} of {system.n}, but a test needs "
-                f"{FEWEST_ALONE:g}: use more records"
+                f"informative despite the noise is about {records:.3g} of {system.n}, but {need}"
             )
     return ""
 

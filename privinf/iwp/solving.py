@@ -110,9 +110,9 @@ def check_combinations(loss: LossName, correction: str, levels: Sequence[int]) -
     count = math.prod(levels)
     if loss not in {"squared", "quadratic"} and correction != "none" and count > MOST_COMBINATIONS:
         raise ArgumentError(
-            f"the features under randomized response have {count} level combinations, more than "
-            f"{MOST_COMBINATIONS}: send some of them with Gaussian noise (binary=, binary_mechanism=), merge "
-            "levels, or use loss='squared' or 'quadratic'"
+            f"the features sent by randomized response have {count} combinations of levels, but at most "
+            f"{MOST_COMBINATIONS} are possible: send some of these features with Gaussian noise (binary=, "
+            "binary_mechanism=), merge levels, or use loss='squared' or 'quadratic'"
         )
 
 

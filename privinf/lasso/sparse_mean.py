@@ -279,12 +279,14 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
 def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
-        parts.append(f"in {saturated} coordinate(s), the noise hides whether the signs of the sites differ")
+        parts.append(
+            f"in {saturated} coordinate(s), the noise hides whether these signs differ between sites"
+        )
     if unknown:
-        parts.append(f"no site released a sign for {unknown} coordinate(s)")
+        parts.append(f"in {unknown} coordinate(s), no site released a sign")
     warn(
-        f"{'; '.join(parts)}. In all these coordinates, standard errors may be infinite, estimates missing "
-        "and exact intervals unbounded, because the estimate needs sites whose signs differ: use more "
-        "sites, or fewer rows per site",
+        f"each site releases the sign of its mean in some coordinates; {'; '.join(parts)}. There, standard "
+        "errors may be infinite, estimates missing and exact intervals unbounded, because the estimate needs "
+        "sites whose signs differ: use more sites, or fewer rows per site",
         WeakIdentificationWarning,
     )

@@ -337,10 +337,10 @@ def column_limits(
     if isinstance(y_bounds, str):
         y_bounds = data_bounds(table.opened().features, [], [label], y_bounds, "y_bounds")[label]
     if bounds is None or y_bounds is None:
-        argument = "bounds=[(low, high), ...]" if bounds is None else "y_bounds=(low, high)"
+        name, pairs = ("bounds", "[(low, high), ...]") if bounds is None else ("y_bounds", "(low, high)")
         raise SensitivityError(
-            f'no public bounds are declared: pass {argument}, or "data" to compute them from the '
-            "rows (the privacy guarantee does not cover this leak)"
+            f'no public bounds are declared: pass {name}={pairs}. With {name}="data", bounds are computed '
+            "from the rows, but the privacy guarantee does not cover what they reveal about the rows"
         )
     if not isinstance(bounds, Mapping):
         if len(bounds) != len(names):

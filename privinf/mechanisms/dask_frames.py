@@ -87,8 +87,8 @@ def computed(delayed: object) -> Any:
         kind = type(problem).__name__
     raise StorageError(
         f"{NAME} could not be read completely ({kind}): a worker died, or a partition failed, "
-        "for example because a column is missing. Compute the frame without privinf to see the "
-        "reason, which can contain values of rows"
+        "for example because a column is missing. The reason is not shown, because it can "
+        "contain values of rows; to see it, compute the frame without privinf"
     )
 
 

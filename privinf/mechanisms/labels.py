@@ -127,7 +127,8 @@ def _kind(python_type: type, name: str) -> str:
         if issubclass(python_type, base):
             return kind
     raise SchemaError(
-        f"{name} must hold labels (texts or numbers), but holds values of type {python_type.__name__}"
+        f"{name} must hold labels (texts or numbers), but some of its values have the Python type "
+        f"{python_type.__name__}: convert these values to texts or numbers"
     )
 
 

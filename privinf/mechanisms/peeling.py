@@ -187,8 +187,8 @@ def solve_peeling_scale(
             return scale, scale / selection_scale
         scale = selection_scale * grid_sensitivity * (1.0 + 2.0**-50)
     raise SensitivityError(
-        "the privacy budget is too small for the noise that privinf can draw: use a larger "
-        "budget, or select fewer entries"
+        "the privacy budget is so small that privinf cannot draw the noise that it needs: use a "
+        "larger budget, or select fewer entries"
     )
 
 

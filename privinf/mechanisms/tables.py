@@ -305,6 +305,6 @@ def _guarded_read(name: str, parse: Callable[[], R]) -> R:
     except Exception:  # of any library, and of the database or the file behind it
         pass
     raise StorageError(
-        f"{name} could not be read completely: run it without privinf to see the reason, which "
-        "can contain values of rows"
+        f"{name} could not be read completely. The reason is not shown, because it can contain values of "
+        "rows; to see it, read the table without privinf"
     )

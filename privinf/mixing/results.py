@@ -184,7 +184,8 @@ class MixedResampling(Resampling):
     def _released_rows(self) -> Release:
         if self.inference.context.release is None:
             raise NotAvailableError(
-                "this method needs the released rows, and this result was saved without them"
+                "this method needs the released rows, but this result was saved without them: save it with "
+                "records=True, or call the method before you save"
             )
         return self.inference.context.release
 

@@ -518,9 +518,11 @@ EVEN_COLUMN = 1.0 / 3.0  # variance of a uniform column in units of its bounds; 
 ALONE = 0.3  # a column of which the others leave a smaller share of the variance is correlated with them
 RANGES = (
     "The noise is proportional to the declared ranges of the response and the columns. "
-    "The intervals are wide mainly because of {}. OLS with the same formula scales the noise to the "
-    "spread of the residuals, and has narrower intervals where bounds are wide."
+    "{} OLS with the same formula scales the noise to the spread of the residuals, and has narrower "
+    "intervals where bounds are wide."
 )
+ONE_CAUSE = "The main cause of the wide intervals is {}."
+SEVERAL_CAUSES = "The main causes of the wide intervals are {}."
 TIMES = (
     "Because of the noise, the standard errors of the slopes are {:.1f} times as large as without "
     "noise (median over the slopes), and the standard error of {} is {:.1f} times as large. "
@@ -530,13 +532,13 @@ RESPONSE_WIDE = "the bounds of the response {} ({})"
 RESIDUAL_SD = "the standard deviation of the residuals is {:.0%} of half the width of these bounds"
 RESIDUALS_HIDDEN = "the noise is too large to estimate the standard deviation of the residuals"
 COLUMN_WIDE = (
-    "the bounds of {}, which are wide relative to its values (their standard deviation is "
+    "the bounds of {}, which are wide relative to its values (the standard deviation of the values is "
     "{:.0%} of half the width)"
 )
 UNTOLD = "the variance of {}, which is too small to estimate with this noise"
 ONE_LEVEL = "the small variation of {} (its standard deviation is {:.0%} of half the width of its range)"
 GOES_ALONG = "the correlation of {} with other columns"
-NUMEROUS = "{} columns, each of which adds noise"
+NUMEROUS = "the number of columns, {} (each column adds noise)"
 
 
 def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[str, ...]:
@@ -581,7 +583,10 @@ def advice_of(result: Results, system: LargeSample, released: Design) -> tuple[s
 
 
 def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design], widest: int) -> str:
-    """Return the causes that cost most, the dearest first; `designs` are of the fit and of the release."""
+    """Return a sentence on the causes that cost most, the dearest first.
+
+    `designs` are those of the fit and of the release.
+    """
     design, released = designs
     name = repr(result.names[widest])
     gram = system.A
@@ -606,4 +611,7 @@ def _causes(result: Results, system: NoisyTotals, designs: tuple[Design, Design]
         NUMEROUS.format(len(released.columns)): (1.0 + released.norm**2) / 2.0,
     }
     dearest = sorted(costs, key=lambda cause: -costs[cause])
-    return "; and ".join(cause for cause in dearest if costs[cause] >= COSTLY or cause == dearest[0])
+    causes = [cause for cause in dearest if costs[cause] >= COSTLY or cause == dearest[0]]
+    if len(causes) == 1:
+        return ONE_CAUSE.format(causes[0])
+    return SEVERAL_CAUSES.format("; ".join(f"({k}) {cause}" for k, cause in enumerate(causes, 1)))

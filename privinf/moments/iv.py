@@ -359,8 +359,8 @@ class AndersonRubinTests(ScoreTests):
             if not score_set.pieces:
                 raise NotAvailableError(
                     "the confidence set is empty: no coefficients agree with all the instruments, so some "
-                    "instrument is probably not valid (with valid instruments this happens in at most "
-                    "a share alpha of samples)"
+                    "instrument is probably not valid (if all instruments are valid, the probability of an "
+                    "empty set is at most alpha)"
                 )
             sets.append(score_set.mapped(float(factor), float(moved)))
         return tuple(sets)

@@ -18,7 +18,7 @@ IMPUTING = "impute-public"
 IMPUTED_LABEL = "Missing values:"
 IMPUTED_VALUE = "middle of bounds"
 CLIPPED = "Target: the regression on values clipped to their public bounds."
-CLIPPED_COLUMNS = "Target: the regression on private columns {} public {}; {} is not clipped."
+CLIPPED_COLUMNS = "Target: the regression on private columns {}; {} is not clipped."
 CLIPPED_RESPONSE = (
     "Target: the regression with the response clipped to its public bounds; the columns have no bounds and "
     "are not clipped."

@@ -311,7 +311,10 @@ def _private_slopes(beta0: Any, design: Design) -> Floats:
     names = list(design.private_names)
     if isinstance(beta0, pd.Series):
         if sorted(map(str, beta0.index)) != sorted(names):
-            raise ArgumentError(f"beta0= must be labeled by the private columns: {', '.join(names)}")
+            raise ArgumentError(
+                "beta0= must have one value for each private column, labeled by the names of these columns: "
+                f"{', '.join(names)}"
+            )
         beta0 = beta0[names]
     values = check_array(beta0, "beta0", ndim=1)
     if values.shape != (len(names),):

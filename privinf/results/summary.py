@@ -44,8 +44,8 @@ ERRORS_NOTE = (
 )
 UNKNOWN = "not available"
 NO_SAMPLING_ERRORS = (
-    "(no noise) is blank where the standard error without privacy noise cannot be estimated, because the "
-    "noise is too strong or the method does not estimate it."
+    "The column (no noise) is blank where the standard error without privacy noise cannot be estimated, "
+    "because the noise is too strong or the method does not estimate it."
 )
 # A chi-square statistic is a sum over its degrees of freedom, and F a mean: this is what to compare with F.
 PER_DF = "Per df, as F:"

@@ -174,7 +174,8 @@ def spline_pieces(schema: Schema, node: ast.Call, code: str) -> tuple[Piece, ...
         raise learns(code, kind)
     if extra := sorted(set(arguments) - (set(order) - {"df", "constraints"})):
         raise SchemaError(
-            f"{code!r}: {', '.join(extra)} cannot be used, because knots= already declares the knots"
+            f"{code!r} cannot be used with {', '.join(f'{key}=' for key in extra)}; arguments that can be "
+            f"used are {', '.join(f'{key}=' for key in order if key not in {'df', 'constraints'})}"
         )
     options = {key: arguments[key] for key in ("degree", "include_intercept") if key in arguments}
     try:

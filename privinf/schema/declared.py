@@ -232,7 +232,7 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
             _refuse_listed_bounds(value)
             return Factor(tuple(value))
         raise SchemaError(
-            "its declaration must be a tuple of bounds (low, high), a list of levels, or a Numeric or Factor"
+            "the declaration must be a tuple of bounds (low, high), a list of levels, or a Numeric or Factor"
         )
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None

@@ -190,7 +190,9 @@ def _is_number(node: ast.expr) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     if not abs(value) <= sys.float_info.max:
-        raise SchemaError("a number in the expression is too large")
+        raise SchemaError(
+            f"a number in the expression is too large: numbers must be at most {sys.float_info.max:.1e}"
+        )
     return True
 
 

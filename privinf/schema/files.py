@@ -110,7 +110,10 @@ def _check_bound(word: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SchemaError(f"{word} must be a number without quotes, or a date such as 1990-01-01")
     if not math.isfinite(value):
-        raise SchemaError(f"{word} must be finite; values outside the bounds are clipped to them")
+        raise SchemaError(
+            f"{word} must be finite: write the most extreme value that is plausible. Values beyond it are "
+            "clipped to it"
+        )
 
 
 def _declared(name: str, item: Any) -> Declaration | Blank:

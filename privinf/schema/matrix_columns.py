@@ -14,7 +14,7 @@ from privinf.schema.declared import Numeric, checked_names
 from privinf.schema.intervals import Interval
 from privinf.schema.terms import Column, Plain, Response
 from privinf.typing import Bounds, Flags, Floats, Pair, Pairs
-from privinf.validation import shown_name
+from privinf.validation import counted, shown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,8 +124,9 @@ def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[s
         if len(pairs) == len(aligned):
             return dict(zip(aligned, pairs, strict=True))
     raise SchemaError(
-        f"bounds= has {len(pairs)} entries; pass one pair (low, high) for each of the "
-        f"{len(hidden)} private columns, or for each of all {len(names)} columns"
+        f"bounds= has {len(pairs)} entries; pass one pair (low, high) for each private column "
+        f"({counted(len(hidden), 'pair')}), or for each column, private or public "
+        f"({counted(len(names), 'pair')})"
     )
 
 

@@ -211,7 +211,10 @@ def _check_members(archive: zipfile.ZipFile, path: Any, length: int) -> None:
             f"{path} was compressed again by another program and cannot be read; use the original file"
         )
     if sum(max(member.file_size, member.compress_size) for member in members) > length:
-        raise StorageError(f"{path} is truncated or corrupted, because its parts are larger than the file")
+        raise StorageError(
+            f"{path} is truncated or corrupted, because the sizes of its parts add up to more than the size "
+            "of the file; use an intact copy"
+        )
 
 
 def _checked_manifest(text: bytes, path: Any) -> dict[str, Any]:

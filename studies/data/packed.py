@@ -58,6 +58,8 @@ class Packed:
             if folder
             else f"the environment variable {VARIABLE} does not name a folder with the file {file}"
         )
+        if not RECIPES[self.name].members:
+            where += "; if you have this file, put it there"
         raise NotAvailableError(
             f"data set {self.name!r} is not part of the package, and {where}; "
             f"{RECIPES[self.name].how(self.name)}. Source: {self.source}"

@@ -72,7 +72,7 @@ class Recipe:
     def how(self, name: str) -> str:
         """Say what to download from where and how to build the table, or why it cannot be."""
         if not self.members:
-            return f"it cannot be built, because {self.unavailable}"
+            return f"there is no recipe to build this file, because {self.unavailable}"
         if len(self.download) == 1:
             what = f"download {self.original}"
             given = self.download[0]

@@ -143,8 +143,11 @@ def test_a_roster_tells_how_many_are_missing(planned):
         (["--data", "plan.json"], "ends in .csv"),
         (["--plan", "a.csv"], "not valid JSON"),
         (["--ledger", "small.ledger"], "would exceed the limit"),
-        (["--ledger", "a.csv"], "a.csv is damaged, or is not a privinf ledger of the expected kind"),
-        (["--ledger", "plan.json"], "plan.json is damaged, or is not a privinf ledger of the expected kind"),
+        (["--ledger", "a.csv"], "a.csv is damaged, or is not a ledger as 'privinf ledger create'"),
+        (
+            ["--ledger", "plan.json"],
+            "plan.json is damaged, or is not a ledger as 'privinf ledger create'",
+        ),
         (["--seed", "-1"], "nonnegative integer seed"),
         (["--out", "missing/a.npz"], "does not exist"),
         (["--out", "a.csv"], "--overwrite"),

@@ -176,7 +176,7 @@ def no_permissions(monkeypatch):
 
 
 def test_a_file_system_without_permissions_warns_once(tmp_path, no_permissions):
-    with pytest.warns(UnprotectedFilesWarning, match="has no permissions"):
+    with pytest.warns(UnprotectedFilesWarning, match="does not store permissions"):
         IdentityKey().save(tmp_path / "key")
     IdentityKey.load(tmp_path / "key")  # a second warning would be an error
     pi.LedgerFile.create(tmp_path / "ledger", LIMIT)

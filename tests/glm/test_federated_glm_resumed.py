@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes
             model.fit(**how, checkpoint=folder)
         told.append(str(raised.value))
         assert len(model.ledger.entries) == call + 1
-        assert f"Charges made so far are kept; when {folder} can be written again" in told[-1]
+        assert f"Charges made so far are kept; when all files are in {folder} and it can" in told[-1]
         other = again(model, pi.Ledger(BUDGET))
         other._rows = rows
         found = other.fit(**how, checkpoint=folder)

@@ -203,7 +203,7 @@ def test_many_responses_are_free_for_squared_loss_and_refused_beyond_64_combinat
     )
     assert system.noise_meat(root.params) is None
     assert "64" in system.clean_cov(root.params)
-    with pytest.raises(ArgumentError, match="128 level combinations"):
+    with pytest.raises(ArgumentError, match="128 combinations of levels"):
         ExampleScores(
             sent, X[:, 0], np.zeros(7), loss="logistic", correction="conditional", responses=responses
         )

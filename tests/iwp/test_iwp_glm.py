@@ -416,7 +416,7 @@ def test_more_than_64_combinations_are_refused_before_anything_is_spent():
     options = {"bounds": [(0, 1)] * 7, "binary": names}
     spending = {"epsilon_x": 60.0, "epsilon_y": 4.0, "rng": 0}
     m = pi.IWPGLM(y, X, **options)
-    with pytest.raises(errors.ArgumentError, match="128 level combinations"):
+    with pytest.raises(errors.ArgumentError, match="128 combinations of levels"):
         m.fit(**spending)
     assert len(m.ledger) == 0
     with pytest.raises(errors.ArgumentError, match="adds no Gaussian noise"):

@@ -406,11 +406,11 @@ def test_mixed_rows_are_drawn_again(target, tmp_path):
     without = pi.load_results(tmp_path / "none.npz")
     for method in ("multiplier", "pairs"):
         with pytest.raises(
-            errors.NotAvailableError, match="needs the released rows, and this result was saved without"
+            errors.NotAvailableError, match="needs the released rows, but this result was saved without"
         ):
             without.bootstrap(method=method)
     with pytest.raises(
-        errors.NotAvailableError, match="needs the released rows, and this result was saved without"
+        errors.NotAvailableError, match="needs the released rows, but this result was saved without"
     ):
         without.simultaneous(method="multiplier")
 

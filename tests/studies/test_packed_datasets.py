@@ -85,7 +85,7 @@ def test_absent_files_name_their_public_source(monkeypatch, tmp_path):
         for error in (unset, missing):
             assert any(word in str(error.value) for word in ("UCI", "github.com", "Census"))
             assert ("python -m studies.data build" in str(error.value)) != (
-                "cannot be built" in str(error.value)
+                "no recipe to build" in str(error.value)
             )
 
 

@@ -112,7 +112,7 @@ def test_what_is_not_the_original_is_named(tmp_path):
         ArgumentError, match=r"no hour\.csv, neither as a file nor in an archive; to build it, download"
     ):
         build("bike", tmp_path)
-    with pytest.raises(ArgumentError, match="superconductor: it cannot be built, because no public file"):
+    with pytest.raises(ArgumentError, match="superconductor: there is no recipe .* no public file"):
         build("superconductor", tmp_path)
     with pytest.raises(ArgumentError, match="no table 'iris'"):
         build("iris", tmp_path)
@@ -214,7 +214,7 @@ def test_a_folder_has_to_be_named(tmp_path):
     assert "--to" in run("build", "insurance", "--from", str(tmp_path)).output
     listed = run("list").output
     assert "bike: absent; to build it, download https://archive.ics.uci.edu/static/public/275/" in listed
-    assert "song_subset: absent; it cannot be built, because its only known original is a pickle" in listed
+    assert "song_subset: absent; there is no recipe to build this file, because its only known" in listed
 
 
 @pytest.mark.parametrize("name", datasets.PACKED)
@@ -223,7 +223,7 @@ def test_an_absent_table_says_what_to_do(name, monkeypatch):
     with pytest.raises(NotAvailableError) as told:
         datasets.load(name)
     text = str(told.value)
-    if "cannot be built" not in text:
+    if "no recipe to build" not in text:
         assert "https://" in text
         assert any(f"run `python -m studies.data build {table} --from" in text for table in BUILT)
     assert len(acs.ARCHIVES) == len(acs.STATES)

@@ -272,8 +272,8 @@ class IdentityKey:
             )
         if len(lines) == 1:
             raise StorageError(
-                f"{place} has no checksum in its second line. It is incomplete, or was made by another version "
-                "of privinf; use the original file, or make a new key with 'privinf site key'"
+                f"{place} has no checksum in its second line. It is incomplete, or was made by another "
+                "version of privinf; use the original file, or make a new key with 'privinf site key'"
             )
         secret = bytes.fromhex(lines[0])
         if lines[1] != _seal(secret):

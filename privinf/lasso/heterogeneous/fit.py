@@ -149,7 +149,7 @@ def check_site_plan(
         remedy = "a smaller shared_sparsity= or more columns" if largest is None else f"at most {largest}"
         raise ArgumentError(
             f"sparsity={sparsity} is too large for {p} columns, because this fit selects {sum(extra)} "
-            f"columns in addition: pass {remedy}"
+            f"columns more than sparsity= (fewer for a smaller sparsity=): pass {remedy}"
         )
     joint = accounting == "joint"
     own_precision = precision == "machine"

@@ -76,7 +76,10 @@ class SeenRows:
         if at.shape != (count,) or (count and (at.min() < 0 or at.max() >= self.n)):
             raise AlignmentError(f"row numbers must be between 0 and {self.n - 1}, one for each row")
         if self._is_marked[at].any() or len(np.unique(at)) < count:
-            raise AlignmentError("a person has two rows: give every row number only once")
+            raise AlignmentError(
+                "the same row number was passed twice, so one person would have two rows: pass each row "
+                "number only once"
+            )
         self._is_marked[at] = True
 
     def check(self) -> None:

@@ -271,8 +271,8 @@ class PushedSource(Source):
         except Exception:  # of any database: its text can show values
             pass
         raise StorageError(
-            f"the database could not compute the sums over {self.name}: run a query over its "
-            "columns without privinf to see the reason, which can contain values of rows"
+            f"the database could not compute the sums over {self.name}. The reason is not shown, because it "
+            "can contain values of rows; to see it, run a query over its columns without privinf"
         )
 
     def __repr__(self) -> str:
