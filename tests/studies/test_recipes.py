@@ -112,7 +112,7 @@ def test_what_is_not_the_original_is_named(tmp_path):
         ArgumentError, match=r"no hour\.csv, neither as a file nor in an archive; to build it, download"
     ):
         build("bike", tmp_path)
-    with pytest.raises(ArgumentError, match="superconductor: there is no recipe .* no public file"):
+    with pytest.raises(ArgumentError, match=r"superconductor: there is no recipe .* no public file"):
         build("superconductor", tmp_path)
     with pytest.raises(ArgumentError, match="no table 'iris'"):
         build("iris", tmp_path)
