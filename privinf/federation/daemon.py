@@ -324,7 +324,9 @@ def _accounts(uids: Collection[int]) -> frozenset[int]:
         raise ArgumentError("allow_uids= must be a list of user ids, which are integers")
     for uid in uids:
         if isinstance(uid, bool) or not isinstance(uid, Integral) or uid < 0:
-            raise ArgumentError(f"each user id in allow_uids= must be an integer from 0, got {shown(uid)}")
+            raise ArgumentError(
+                f"each user id in allow_uids= must be a whole number of at least 0, got {shown(uid)}"
+            )
     return frozenset(map(int, uids))
 
 
