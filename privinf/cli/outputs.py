@@ -21,6 +21,11 @@ NO_LEDGER = (
     "Note: without --ledger this release is not recorded. Privacy losses of releases about "
     "the same people add up, so the total would be unknown."
 )
+# Below the table of estimators.
+ADVICE_COLUMNS = (
+    "width: of the intervals, median over coefficients; times: width over that without privacy, geometric "
+    "mean; best: whether the estimator has the narrowest intervals of its trust; verdict: on its fits"
+)
 # Of --delta.
 DELTA_HELP = (
     "delta of the (epsilon, delta) guarantee, such as 1e-6; choose it well below 1/n, "
@@ -88,5 +93,6 @@ def advice_text(frame: pd.DataFrame) -> str:
         f"{name}, {', '.join(rows['trust'])}: {reason}"
         for (name, reason), rows in frame.groupby(["estimator", "reason"], sort=False)
     ]
+    lines = [ADVICE_COLUMNS, "", *lines]
     wrapped = (fill(line, 100, subsequent_indent="    ", break_long_words=False) for line in lines)
     return "\n".join([table, "", *wrapped])
