@@ -250,7 +250,7 @@ def test_the_table_of_a_study_fits_a_terminal_and_tells_each_reason_once(tmp_pat
         ("y ~ factor(x)", "write C(x) for a factor"),
         ("y ~ .", "list them"),
         ("y ~ X", "did you mean 'x'?"),
-        ("np.log(x) ~ y", "values above 0; declare bounds of the columns"),
+        ("np.log(x) ~ y", "values above 0, but within the declared bounds its argument can leave this range"),
     ],
 )
 def test_habits_of_other_programs_are_told_what_to_write(formula, told):

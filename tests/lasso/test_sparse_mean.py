@@ -212,7 +212,7 @@ def test_saturation_is_said_and_unbounded():
 
 def test_fewer_machines_than_coordinates():
     _, rows = design(4, m=6, p=10)
-    with pytest.warns(WeakIdentificationWarning, match="no site released a sign for 4"):
+    with pytest.warns(WeakIdentificationWarning, match=r"in 4 coordinate\(s\), no site released a sign"):
         found = sparse_mean(rows, epsilon=1.0, sparsity=10, rng=0, public_seed=0)
     unknown = found.asked == 0
     assert found.params[unknown].isna().all()
