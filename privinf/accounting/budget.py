@@ -79,7 +79,8 @@ class Budget:
     Raises
     ------
     ArgumentError
-        Unless exactly one of `epsilon`, `mu`, `rho` is given, positive and finite; epsilon without delta.
+        Not exactly one of `epsilon`, `mu` and `rho` is given, it is not positive and finite, or `epsilon` has
+        no `delta`.
 
     Notes
     -----
@@ -153,7 +154,7 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """The largest mu of one Gaussian release that fits; NotAvailableError under a pure limit."""
+        """The largest mu of one Gaussian release within the budget; NotAvailableError under a pure limit."""
         if self.currency == "pure":
             raise NotAvailableError(
                 "this ledger's limit is a pure epsilon (delta=0), which no release with Gaussian noise "

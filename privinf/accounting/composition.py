@@ -81,8 +81,8 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded upwards. Infinite if a release has no noise, or if the deltas of the events alone
-            have probability `delta` or more.
+            Epsilon, rounded up. Infinite if a release has no noise, or if the deltas of the events alone have
+            probability `delta` or more.
 
         Raises
         ------

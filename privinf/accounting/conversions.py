@@ -125,7 +125,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Returns
     -------
     float
-        Epsilon, rounded upwards: `gaussian_delta` of the returned value does not exceed `delta`.
+        Epsilon, rounded up: `gaussian_delta` of the returned value does not exceed `delta`.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        mu, rounded downwards.
+        mu, rounded down.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    Found by bracketing and Brent's method on log delta, which increases in mu; rounded downwards, so that
+    Found by bracketing and Brent's method on log delta, which increases in mu; rounded down, so that
     ``gaussian_delta(epsilon, mu)`` does not exceed `delta`.
 
     Examples
@@ -351,7 +351,7 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        rho, rounded downwards.
+        rho, rounded down.
 
     Raises
     ------
@@ -360,8 +360,8 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    ``rho_to_epsilon`` increases in rho; the root is rounded downwards, so that the epsilon of the returned
-    rho is at most the requested one.
+    ``rho_to_epsilon`` increases in rho; the root is rounded down, so that the epsilon of the returned rho is
+    at most the requested one.
 
     Examples
     --------

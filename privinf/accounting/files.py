@@ -43,8 +43,8 @@ class LedgerFile(Ledger):
     ------
     StorageError
         There is no ledger at `path` and no budget for a new one, its folder is missing, or the file is
-        damaged, not a ledger, one with another limit or of version 1; it was
-        cut, put back to an older copy, replaced, moved (``privinf ledger anchor``) or has a second name.
+        damaged, not a ledger, one with another limit or of version 1; it was cut, restored from an older
+        copy, replaced or moved (``privinf ledger anchor``), or has a second name.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
     NotAvailableError

@@ -77,7 +77,7 @@ class PureLoss:
     """Privacy loss of randomized response, which bounds that of any pure epsilon mechanism.
 
     Every pure epsilon mechanism is a post-processing of binary randomized response, whose privacy loss is
-    plus or minus epsilon; it is composed as exactly that.
+    plus or minus epsilon. Totals compose exactly this loss.
 
     Parameters
     ----------
@@ -196,14 +196,14 @@ class ThresholdLoss:
     mu : float
         sqrt(2) over the sd of the noise, finite.
     delta : float
-        Largest probability that a label which one record alone has is shown, strictly between 0 and 1.
+        Largest probability of showing a label that only one record has, strictly between 0 and 1.
 
     Notes
     -----
-    Where both labels of a replaced record occur in both tables, two counts differ by 1: mu-GDP. Where one is
-    in one table alone it is shown with probability `delta`, and the other count differs by 1:
-    (mu/sqrt 2)-GDP. Where both are, nothing else differs. A total is the largest over how many of its
-    releases are of the second kind, not the sum of both.
+    Where both labels of a replaced record occur in both tables, two counts differ by 1: mu-GDP. Where one
+    label is in one table alone, it is shown with probability `delta`, and the other count differs by 1:
+    (mu/sqrt 2)-GDP. Where both labels are in one table alone, nothing else differs. A total is the largest
+    loss over the possible numbers of releases of the second kind, not the sum of both kinds.
     """
 
     mu: float

@@ -78,7 +78,8 @@ class FlowerFederation(ReplyVerifier):
     poll : float
         Seconds between two checks for answers.
     roster : Roster, optional
-        The public keys of all sites: every reply must be signed by its site's. By default none is checked.
+        The public keys of all sites: every reply must be signed with the key of its site. By default no
+        signature is checked.
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
@@ -147,7 +148,7 @@ class FlowerFederation(ReplyVerifier):
 
         Notes
         -----
-        **Privacy.** What a site answers is the site's decision.
+        **Privacy.** Each site decides on its answers.
         """
         names = {self._node(name): name for name in (self.sites if sites is None else sites)}
         waiting = self._push(query, names, self._timeout)
@@ -321,7 +322,8 @@ def server_app(
     poll : float
         Seconds between two checks for answers.
     roster : Roster, optional
-        The public keys of all sites: every reply must be signed by its site's. By default none is checked.
+        The public keys of all sites: every reply must be signed with the key of its site. By default no
+        signature is checked.
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional

@@ -106,7 +106,7 @@ class InProcessFederation:
 
         Notes
         -----
-        **Privacy.** What a site answers is the site's decision.
+        **Privacy.** Each site decides on its answers.
         """
         names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         call = self._calls

@@ -84,7 +84,8 @@ class NoisyGram(_NoisyRelease):
     entries : tuple of LedgerEntry
         The ledger lines of the release.
     scale : float
-        Sd of the noise on the diagonal; above it, it is less by a factor of sqrt 2 (see `entry_sd`).
+        Sd of the noise on the diagonal; off the diagonal it is smaller by a factor of sqrt 2 (see
+        `entry_sd`).
 
     Notes
     -----

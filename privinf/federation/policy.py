@@ -81,8 +81,8 @@ class SitePolicy:
         Whether charges may be stated for a record that is replaced by one that contributes nothing. Replacing
         it by any other costs up to twice the mu of such a line.
     designs : tuple of str
-        Digests (``Design.digest``) of designs that may be queried; the design that a site was made with
-        always may.
+        Digests (``Design.digest``) of designs that may be queried; the design that a site was made with is
+        always allowed.
     new_designs : int, optional
         Number of other designs that are accepted in total: each digest is counted once, in the site's ledger.
         By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
@@ -90,7 +90,7 @@ class SitePolicy:
         Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
         public Ed25519 key (``IdentityKey.verifying``), and the total cost of the queries under the name, if
         the name has its own limit; by default anyone who can connect to the site. With a list, queries must
-        be signed, and a site of this process, whose queries are not, answers nothing.
+        be signed. A site in this process has unsigned queries, and then refuses all of them.
 
     Raises
     ------
@@ -99,9 +99,9 @@ class SitePolicy:
 
     Notes
     -----
-    **Privacy.** The default allows only a description of the columns. A secure sum may require more
-    sites and more colluding ones than the policy states, never fewer. A design is public and reads
-    no row; the limit on new ones bounds the storage and computing for others.
+    **Privacy.** The default allows only a description of the columns. A secure sum may require more sites and
+    more colluding ones than the policy states, never fewer. A design is public and reads no row; the limit on
+    new ones bounds the storage and computing time that others can use.
     """
 
     trusted_server: bool = False

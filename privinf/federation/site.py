@@ -103,8 +103,8 @@ class Site:
     Warns
     -----
     UnavailableColumnsWarning
-        Columns of a `Schema` are absent or cannot be read. Only the holder learns the reason (`defects`);
-        which they are is public from then on, and designs that use them are refused for that reason.
+        Columns of a `Schema` are absent or cannot be read. Only the holder learns the reason (`defects`).
+        Their names are public from then on, and designs that use them are refused.
 
     Notes
     -----
@@ -113,10 +113,10 @@ class Site:
     in its session, and the ledger. Only then are rows read, by functions that cannot fail for any value of a
     row. Un-noised sums are sent only if the policy has ``trusted_server=True``, and only for charges that
     cover the sensitivity that the site computes. In a secure sum (``secure_sums=True``) the site adds its
-    noise and its masks itself. A site is not pickled, and its rows are not shown. Batches, which are in
-    parallel in the ledger, follow from the order of the rows: do not change it. Arrays of the caller are
-    copied before the first batch, or, from 64 MB on, compared by digests. If they were changed, the query is
-    refused after its charge, which is kept.
+    noise and its masks itself. A site is not pickled, and its rows are not shown. Batches, which the ledger
+    composes in parallel, follow from the order of the rows: do not change it. Arrays of the caller are copied
+    before the first batch, or, from 64 MB on, compared by digests. If they were changed, the query is refused
+    after its charge, which is kept.
 
     Examples
     --------

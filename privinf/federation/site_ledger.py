@@ -39,11 +39,11 @@ class SiteLedger(Ledger):
     path : path
         File on a local disk. It is created if absent, unless its anchor shows that there was one.
     budget : Budget, optional
-        The limit of a new ledger; of one that is there it may be repeated, not changed.
+        The limit of a new ledger. For an existing ledger it may be repeated, not changed.
     name : str
         Name of the unit of a new ledger, such as "person".
     anchor : path, optional
-        The file, in another folder, that remembers how far the ledger was; by default below
+        File in another folder that stores the last line of the ledger; by default below
         ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
     clock : callable
         Clock in seconds since 1970, by which reservations end.
@@ -110,7 +110,7 @@ class SiteLedger(Ledger):
         path : path
             File of the ledger.
         anchor : path, optional
-            Second file, on another disk, that remembers how far the ledger was.
+            Second file, on another disk, that stores the last line of the ledger.
         clock : callable
             Returns seconds since 1970; for tests.
 

@@ -164,16 +164,17 @@ class SocketFederation(ReplyVerifier):
     paths : mapping of str to path
         Socket of the daemon by name of the site.
     timeout : float
-        Seconds to wait for the answers to a query; a site that is later has not answered.
+        Seconds to wait for the answers to a query; later answers do not count.
     patience : float
         Seconds to wait until all daemons answer.
     roster : Roster, optional
-        The public keys of all sites: every reply must be signed by its site's. By default none is checked.
+        The public keys of all sites: every reply must be signed with the key of its site. By default no
+        signature is checked.
     key : IdentityKey, optional
-        The analyst's own, for sites whose policy lists analysts.
+        Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that remembers how far each site's ledger was; by default that is kept as long as this object,
-        and in the folder of a fit's checkpoints.
+        File that stores the last line of each site's ledger. By default these are kept in this object, and in
+        the folder of a fit's checkpoints.
 
     Raises
     ------
@@ -259,7 +260,7 @@ class SocketFederation(ReplyVerifier):
 
         Notes
         -----
-        **Privacy.** What a site answers is the site's decision.
+        **Privacy.** Each site decides on its answers.
         """
         names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         answers = self._all(query, names)

@@ -205,7 +205,7 @@ class TrustedServer:
         ArgumentError
             The noise cannot be keyed, the file is of another kind of noise, or there was a release already.
         StorageError
-            The file is damaged, or cannot be written; or another account can have read, changed or replaced
+            The file is damaged, or cannot be written; or another account could have read, changed or replaced
             it.
 
         Notes
@@ -427,13 +427,13 @@ class TrustedServer:
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
 
-        For a fit whose first release is charged before the second can be planned. A quarter of the price is
-        tried, since how near it may come to the least one depends on the sensitivity's digits.
+        A fit calls it if its first release is charged before the second can be planned. It checks a quarter
+        of the price, since the smallest possible price depends on the digits of the sensitivity.
 
         Parameters
         ----------
         size : int
-            How many numbers would be released.
+            Number of numbers that would be released.
         mu : float
             Their price in Gaussian differential privacy.
 

@@ -417,7 +417,7 @@ def _towards(score: Noisy, at: ExpansionPoint) -> Floats:
 
 
 def _sampling(hessian: Noisy, meat: Noisy | None, unit: float) -> Floats:
-    """Return the meat, positive definite: the Hessian, or what was released, shrunk towards its shape.
+    """Return the meat, positive definite: the Hessian, or what was released, shrunk toward its shape.
 
     Scores are in this unit: where their variance is the Hessian H, it is H / unit in units of their own.
     """

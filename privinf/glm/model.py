@@ -404,8 +404,8 @@ class GLM(Model[GLMOptions]):
         public_seed : int
             Seed of batches and probes; fixed before the data are seen, and public.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count
-            towards the guarantee.
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
             nothing: the same budget buys noise of half the size and promises less, since a record that is
@@ -413,8 +413,8 @@ class GLM(Model[GLMOptions]):
             must be of that relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site together. A site is in every batch and every
-            round, and pays for each; without `client_clip` it counts as as many records as the largest site
-            has.
+            round, and pays for each; without `client_clip` it counts as the number of records of the largest
+            site.
         client_clip : float, optional
             C of ``unit="client"``: the summed score of a site is shrunk to this norm, and moves a sum by 2C
             at most. First-order optimizers need it. Sums over a batch of n_i/B records are about sqrt(n_i/B)

@@ -360,8 +360,8 @@ class OLS(OneFamily):
             too wide. The target is least squares with these weights, which is the same where the mean is
             linear in x.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count
-            towards the guarantee.
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
         intervals : {"required", "optional"}
             "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
             few for its coefficients, before anything is charged. "optional" returns coefficients without

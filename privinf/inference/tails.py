@@ -326,7 +326,7 @@ def best_clip(tail: Tail, loss: Callable[[Floats], Floats]) -> float:
 
 
 def shrunk(meat: Floats, sd: float, shape: Floats | None = None) -> Floats:
-    """Return a noisy meat shrunk towards a multiple of `shape`, by default the identity.
+    """Return a noisy meat shrunk toward a multiple of `shape`, by default the identity.
 
     Parameters
     ----------

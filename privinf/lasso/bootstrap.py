@@ -10,7 +10,7 @@ the released variance ``sampling_j``, slope included; given the rows, V_j has th
 mean square of g_j u_j psi(r), which is released too. So sigma_j^2 = sampling_j / (f^2 m_j): it undoes that
 scores and residuals are clipped at other places than in the debiasing, where scores are shrunk jointly. A and
 R are one standard deviation at most, which needs less noise; of the joint distribution they change the
-correlations, a little, towards zero for normal scores, which is conservative. The other part of b_j - beta_j
+correlations, a little, toward zero for normal scores, which is conservative. The other part of b_j - beta_j
 is the noise of the releases, whose distribution is public: Z_j is simulated and added **before** the maximum,
 as a public offset of the noisy maximum, free of cost. g_j and f make sigma_j nearly the standard error of
 b_j, so that the maximum is one of studentized coordinates; the paper's intervals have one width for all

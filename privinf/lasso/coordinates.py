@@ -174,7 +174,7 @@ def slopes_above_noise(released: ScoreRelease) -> Flags:
 
 
 def steadied(values: Floats, noise_sd: float) -> Floats:
-    """Return noisy positive numbers, shrunk towards their mean by the share that noise has in their spread.
+    """Return noisy positive numbers, shrunk toward their mean by the share that noise has in their spread.
 
     Parameters
     ----------

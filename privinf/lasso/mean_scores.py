@@ -24,7 +24,7 @@ whose covariance is, W = diag(s / kappa),
     W (M / n + sigma_S^2 I) W + diag((s_j / kappa_j^2)^2 sigma_kappa^2) + that of the nodewise regressions,
 
 sigma_S = 2 C'/(n mu_S), C' = tau + w (C - tau), mu_S^2 the price of both parts. M is released as a full
-matrix and shrunk towards a multiple of the correlation of u, which it is where errors do not depend on x. Up
+matrix and shrunk toward a multiple of the correlation of u, which it is where errors do not depend on x. Up
 to 0.7 lambda of the upper part may be wrong; intervals allow for the bias
 
     B_j = 0.7 lambda min(|S2_j| + sd_2, X(tau) - X(C)) s / (n kappa_j).

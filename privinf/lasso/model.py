@@ -126,7 +126,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     release of the products with all p columns replaces it, and its largest entries are selected
     (`privinf.lasso.selection`). Each record's vector is shrunk to a length of C = R sigma sqrt(p), so the l2
     sensitivity is 2C. The cost is a higher detection limit: the noise of the selection grows as sqrt(p),
-    `LassoResults.picks_from` reports their detection limits, and results warn if a signal may be missed.
+    `LassoResults.picks_from` reports this limit, and results warn if a signal may be missed.
 
     With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
     of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
@@ -387,11 +387,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             private; the results are marked as such.
         sparsity : int or "auto"
             Number of columns to keep. "auto" (default) selects columns in blocks of five and fits them
-            cheaply, until fewer than three of a block are large relative to their errors, or at
+            cheaply, until fewer than three of a block are large relative to their errors, or until
             `max_sparsity`. It keeps those that differ from zero at 5% by Bonferroni's rule over all p in the
-            full fit, which has the part of the budget that the selection did not use
-            (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. At
-            small n name one target: its interval is far narrower.
+            full fit, which has the part of the budget that the selection did not use (`privinf.lasso.fit`).
+            "auto" is not for heterogeneous fits and the paper's variant. At small n name one target: its
+            interval is far narrower.
         targets : sequence of names or positions, "selected", or "all"
             Coefficients whose intervals are wanted. All of them share a joint budget: name few. "selected"
             (default): the columns that the fit keeps (not heterogeneous). "all": every column. On secure sums
@@ -470,8 +470,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             For the paper's variant: any of step, norm_bound, precision_clip, form, variance, multiplier_draws
             and public_seed of `studies.paper.model.fit_paper`.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count
-            towards the guarantee.
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
         cov_type : {"HC0"}, optional
             The only covariance of the debiased coefficients.
 

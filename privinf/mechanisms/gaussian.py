@@ -267,7 +267,7 @@ def noisy_scalar(
         A value that is not finite counts as 0, and larger values are clipped to 2^24 times the noise: no
         value stops a release that was charged.
     sensitivity : float
-        The most that replacing one record can change the number.
+        Largest change of the number when one record is replaced.
     label : str
         Description for the ledger.
     epsilon : float, optional

@@ -223,7 +223,7 @@ class Moments:
             ``sum clip(e, E)^2 x x'``, where e are the residuals from the first release. "cluster" spends it
             on ``sum s s'`` over the units of the schema, where s is the sum of e x over the rows of a unit,
             shrunk to a norm C; the l2 sensitivity is sqrt 2 C^2, however many rows a unit has. Local moments
-            always support both, at no share.
+            always support both, at no cost.
         robust_share : float, optional
             Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
             0.25.

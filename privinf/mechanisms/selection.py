@@ -205,8 +205,8 @@ class NoisyTopK:
     -----
     **Privacy.** Neighbors differ by the replacement of one record. The selection is one ledger line, known in
     zCDP only (`ConcentratedLoss`; pure where delta is 0 or there is one Laplace selection), and the values
-    are another. Positions in their order are public afterwards. Ties at the k-th place are broken by the
-    noise alone.
+    are another. Positions in their order are public afterward. Ties at the k-th place are broken by the noise
+    alone.
 
     References
     ----------
@@ -396,7 +396,7 @@ def private_max(
     v : ndarray, shape (p,)
         The numbers. An entry of an array of objects that is not a number counts as 0.
     sensitivity : float
-        The most that replacing one record can change any entry.
+        Largest change of any entry when one record is replaced.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.

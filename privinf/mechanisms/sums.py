@@ -279,7 +279,7 @@ def held_norms(steps: Floats, limit: float) -> Floats:
     """Return rows of integers shrunk, in place, to a norm of at most `limit` units, 2^10 or more.
 
     The squared norm is an exact integer (up to 8,192 columns); a longer row is multiplied by ``limit (1 -
-    2^-50) / norm``, one root, one division and one product a number, and cut towards zero. These three are
+    2^-50) / norm``, one root, one division and one product a number, and cut toward zero. These three are
     off by (1 + 2^-53)^3 at most, for which there is room; cutting shortens: no row is longer than `limit`.
     """
     if steps.shape[1] > BLOCK_ROWS:

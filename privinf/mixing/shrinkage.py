@@ -1,7 +1,7 @@
 r"""Slopes for prediction from mixed rows: regression calibration and ridges, averaged over plausible values.
 
 The de-biased estimate is for inference: where the rows are mostly noise its error is far larger than that of
-no model. Prediction requests small error instead, and gets it by pulling the slopes towards zero by as much
+no model. Prediction requests small error instead, and gets it by pulling the slopes toward zero by as much
 as the noise makes necessary.
 
 Notation: k rows ``x + u``, ``y + v`` with known noise variances; a row's signal has covariance

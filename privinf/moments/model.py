@@ -447,8 +447,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
             0.25.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count
-            towards the guarantee.
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
         checkpoint : path, optional
             Over a federation: folder of this call alone, in which every query and release is stored. If the
             call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
@@ -569,8 +569,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Coefficients that intervals are for: those of the population, of this finite population (noise
             alone is the error), or the ridge-penalized ones.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count
-            towards the guarantee.
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
         checkpoint : path, optional
             Over a federation: folder of this call alone, in which every query and release is stored. If the
             call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``

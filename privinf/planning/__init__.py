@@ -450,14 +450,13 @@ def plan_study(
     -----
     **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
 
-    A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit:
-    the residuals that a noisy clip leaves, the number of mixed rows, and the columns that the noise hides.
-    Widths are therefore simulated. The estimator is fitted to simulated rows
-    (`privinf.planning.people.Population`) with simulated noise 16 to 48 times (up to 96 times with at most
-    20,000 people). Fits end when the relative standard error of the medians is below 2.5%, and the median
-    width is reported. Weak fits have no width; where they are the majority, no width is predicted. Totals of
-    sites have the noise of one curator and are simulated as such; only secure sums of `DebiasedLasso` are
-    simulated as secure sums.
+    A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit: the
+    residuals after a noisy clip, the number of mixed rows, and the columns that the noise hides. Widths are
+    therefore simulated. The estimator is fitted to simulated rows (`privinf.planning.people.Population`) with
+    simulated noise 16 to 48 times (up to 96 times with at most 20,000 people). Fits end when the relative
+    standard error of the medians is below 2.5%, and the median width is reported. Weak fits have no width;
+    where they are the majority, no width is predicted. Totals of sites have the noise of one curator and are
+    simulated as such; only secure sums of `DebiasedLasso` are simulated as secure sums.
 
     Examples
     --------

@@ -250,7 +250,7 @@ def _skewed_quantiles(mean: float, sd: float, skew: float) -> Floats:
     """Return quantiles of a distribution on [0, 1] with this mean, sd and, as far as there is room, skewness.
 
     A beta distribution whose upper end lies beyond 1, and that is put at 1 there: the farther the end, the
-    longer the tail, towards a gamma distribution's. Mean and sd of the beta distribution are moved until
+    longer the tail, toward a gamma distribution's. Mean and sd of the beta distribution are moved until
     those at the bound are the guessed ones. A distribution of less skewness than the beta distribution on [0,
     1] is the mirror image of one of more.
     """

@@ -79,9 +79,9 @@ class Export:
         -------
         DataFrame
             Columns ``term``, ``estimate``, ``std_error`` (sampling and privacy noise), ``std_error_sampling``
-            (what the same data would have had without noise), ``statistic``, ``p_value``, ``conf_low``,
+            (an estimate for the same data without privacy noise), ``statistic``, ``p_value``, ``conf_low``,
             ``conf_high``, ``weak``: whether the noise left too little signal for normal intervals, or no
-            errors at all, and ``cautions``: the kinds of warnings about the intervals. Missing entries are
+            standard errors, and ``cautions``: the kinds of warnings about the intervals. Missing entries are
             nan.
 
         Warns
@@ -113,7 +113,7 @@ class Export:
 
         Columns ``model``, ``response``, ``nobs``, ``df_resid``, ``r_squared``, ``sigma``, ``cov_type``,
         ``target``, ``identification``, ``weak``, ``cautions`` (kinds; see `cautions`), ``epsilon``,
-        ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. What there is not is nan.
+        ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. Missing entries are nan.
 
         Returns
         -------
@@ -166,8 +166,8 @@ class Export:
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
         each), ``covariance`` (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
         ``privacy`` (totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry a release),
-        ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. What there is
-        not is None, and infinite ends are ``"inf"`` and ``"-inf"``.
+        ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. Missing entries
+        are None, and infinite ends are ``"inf"`` and ``"-inf"``.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Export:
         alpha : float
             Intervals have the level ``1 - alpha``.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Export:
         alpha : float
             Intervals have the level ``1 - alpha``.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
 
         Raises
         ------
@@ -288,7 +288,7 @@ class PortableTable:
         path : path, optional
             File to write; default: none.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
 
         Returns
         -------
@@ -305,7 +305,7 @@ class PortableTable:
         path : path
             File to write.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
         """
         write_parquet(self.tidy, self.to_dict(), path, overwrite)  # type: ignore[attr-defined]
 
@@ -433,7 +433,7 @@ class PortableParts:
         alpha : float
             Intervals have the level ``1 - alpha``.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
 
         Returns
         -------
@@ -452,7 +452,7 @@ class PortableParts:
         alpha : float
             Intervals have the level ``1 - alpha``.
         overwrite : bool
-            Whether a file that is there is replaced.
+            Whether an existing file is replaced.
         """
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
 

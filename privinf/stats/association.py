@@ -452,7 +452,7 @@ def pearsonr(
     bounds : pair of (low, high), optional
         Public bounds of `x` and of `y`, if these are arrays.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. About the correlation.
+        Direction of the test: the correlation relative to 0.
     confidence_level : float
         Level of the intervals, between 0 and 1. The interval of the correlation has two sides.
     missing : {"raise", "impute-public"}

@@ -250,7 +250,7 @@ def ttest_ind(
         Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
         With "auto" the means of the clipped values are compared.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. About the mean of the first sample (or level) minus that of the second.
+        Direction of the test: the mean of the first sample (or level) relative to that of the second.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}
@@ -384,7 +384,7 @@ def anova_oneway(
         Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
         With "auto" the means of the clipped values are compared.
     confidence_level : float
-        Level of the intervals, between 0 and 1. Each interval of a mean has it on its own.
+        Level of the intervals, between 0 and 1. It holds for the interval of each mean separately.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).

@@ -153,7 +153,7 @@ def describe(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     confidence_level : float
-        Level of the intervals, between 0 and 1. Each interval has it on its own.
+        Level of the intervals, between 0 and 1. It holds for each interval separately.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).

@@ -262,7 +262,7 @@ class MeanResult(base.StatResult):
         popmean : float
             Mean under the null hypothesis, user units.
         alternative : {"two-sided", "less", "greater"}
-            Direction of the test, of the mean against `popmean`.
+            Direction of the test: the mean relative to `popmean`.
         confidence_level : float
             Level of the interval, between 0 and 1.
 
@@ -469,7 +469,7 @@ def ttest_1samp(
         "auto" does not allow for rows that are too few to be detected and far beyond the clipping threshold;
         `clip` of the result states how many there may be.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. Of the mean against `popmean`.
+        Direction of the test: the mean relative to `popmean`.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}

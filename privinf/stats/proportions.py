@@ -131,7 +131,7 @@ def proportion_confint(
     ----------
     a : array_like or str
         Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
-        (0, 1), or with two levels, of which the second counts.
+        (0, 1), or with two levels, of which the second is the outcome.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -246,7 +246,7 @@ def proportions_ztest(
     ----------
     a : array_like or str
         Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
-        (0, 1), or with two levels, of which the second counts.
+        (0, 1), or with two levels, of which the second is the outcome.
     groups : array_like or str, optional
         Group of each record, one of two, or the name of a column of `data`. Two groups are compared by the
         method of `chi2_contingency`.
@@ -274,7 +274,8 @@ def proportions_ztest(
     levels : sequence, optional
         The two public groups, if `groups` is an array.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. About the share, or the share of the first group minus that of the second.
+        Direction of the test: the share relative to `value`, or that of the first group relative to the
+        second.
     confidence_level : float
         Level of the intervals, between 0 and 1. The interval of the share, or of the difference, has two
         sides.

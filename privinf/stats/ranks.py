@@ -87,7 +87,7 @@ class RankModel:
     ) -> RankModel:
         """Return the distribution of R/(n - 1) and n_1, released with noise of these sds.
 
-        n_1 is moved towards n/2, where R spreads most, by one sd of its noise.
+        n_1 is moved toward n/2, where R spreads most, by one sd of its noise.
         """
         away = n / 2.0 - min(max(first, 0.0), n)
         n1 = n / 2.0 - math.copysign(max(abs(away) - noise[1], 0.0), away)
@@ -176,7 +176,7 @@ def mannwhitneyu(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. Whether the values of the first sample, or level, tend to be larger.
+        Direction of the test: whether the values of the first sample (or level) tend to be larger or smaller.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}
@@ -488,7 +488,7 @@ def wilcoxon(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test. Whether values tend to be below, or above, the center.
+        Direction of the test: whether values tend to be above or below the center.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}

@@ -52,7 +52,7 @@ class IdentityKey:
     public : str
         The public X25519 key, 64 hexadecimal digits, for the masks of secure sums.
     verifying : str
-        The public Ed25519 key, 64 hexadecimal digits: what signatures are checked by.
+        The public Ed25519 key, 64 hexadecimal digits, to check signatures.
 
     Raises
     ------
@@ -199,7 +199,7 @@ class IdentityKey:
         ----------
         path : path
             A file of the calling account, with mode 0600, one name, and no symbolic link; others may not
-            write to its folder. A secret that was mounted differently goes to `from_bytes`.
+            write to its folder. For a secret that is mounted differently use `from_bytes`.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            It is not such a file, or is damaged; or another account can have read, changed or replaced it.
+            It is not such a file, or is damaged; or another account could have read, changed or replaced it.
             The message has the command to use.
 
         Notes

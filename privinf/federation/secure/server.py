@@ -178,7 +178,7 @@ class SecureServer(TrustedServer):
     max_colluding : int
         Number of sites that may collude with the server. Their noise does not count, so the others add more:
         the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each site relies on
-        its own noise alone, and its own sum is hidden by nothing else.
+        its own noise alone, and only this noise hides its own sum.
     missing : {"raise", "continue"}
         When a site does not answer: stop, or query the others again, with fresh noise and a new charge.
     retries : int
@@ -262,8 +262,8 @@ class SecureServer(TrustedServer):
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError where a price may be too small for `size` numbers on the sites' grid.
 
-        For a fit whose first release is charged before the second can be planned. A quarter of the price is
-        tried, since the least possible price depends on the digits of the sensitivity.
+        A fit calls it if its first release is charged before the second can be planned. It checks a quarter
+        of the price, since the smallest possible price depends on the digits of the sensitivity.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 r"""A site's part in a secure sum: check the query, quantize, add its share of the noise, mask.
 
-**Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits, towards zero
+**Numbers.** Every record's numbers are clipped and cut to ``bits`` binary digits, toward zero
 or inside the clip, so that no clip is passed and sums over a site's rows have no rounding. The site's sum is
 rounded to the grid g, a power of two, in int64. A record is at one site only, so that replacing it moves
 one of these integer vectors, by at most S/g + sqrt(D) steps in l2, with S the exact replace-one sensitivity

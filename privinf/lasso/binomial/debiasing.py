@@ -27,7 +27,7 @@ covariance (q / n + t^2) H^-1 on the constant and the fit's columns.
 The targets' own d is repaired by A and yet counted in the last term: a second-order matter. M is a full
 matrix, so that correlated targets do not leak into one another where rows are weighted down.
 
-The meat is shrunk towards a multiple of the identity as far as its noise asks, which M is near to at a right
+The meat is shrunk toward a multiple of the identity as far as its noise asks, which M is near to at a right
 mean: k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
 """
 

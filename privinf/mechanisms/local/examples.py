@@ -92,11 +92,11 @@ class LocalExamples:
 
     Notes
     -----
-    **Privacy.** The model is local: each record adds its own noise, once, and models fitted afterwards cost
-    nothing more. Neighbors differ by the replacement of one record. Gaussian columns are released together;
-    they are exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Each
-    feature under randomized response, and such a label, is pure epsilon-DP. For a unit with at most
-    `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each answer is divided by
+    **Privacy.** The model is local: each record adds its own noise, once, and later models cost nothing more.
+    Neighbors differ by the replacement of one record. Gaussian columns are released together; they are
+    exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Each feature
+    under randomized response, and such a label, is pure epsilon-DP. For a unit with at most `max_rows` rows
+    the diameter is multiplied by sqrt(max_rows), and the epsilon of each randomized response is divided by
     max_rows.
 
     Differences from the paper: sensitivity is the diameter of the bounded set; totals are by exact

@@ -185,7 +185,7 @@ class Expressions:
         return self.node(("FLOOR(", a, ")"), math.floor(a.low), math.floor(a.high), whole=a)
 
     def trunc(self, a: Node) -> Node:
-        """Return a, cut towards zero."""
+        """Return a, cut toward zero."""
         return self.copysign(self.floor(self.absolute(a)), a)
 
     def absolute(self, a: Node) -> Node:

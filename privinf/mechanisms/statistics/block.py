@@ -1,6 +1,6 @@
 """A site's rows, block by block, and the clips that bound a record's contribution to a sum.
 
-Sums that will be noised by a secure source are made exact: every record's number is cut (towards zero, so
+Sums that will be noised by a secure source are made exact: every record's number is cut (toward zero, so
 that no clip is passed) to ``bits`` binary digits below its bound, and sums of such numbers have no rounding
 at all as long as n 2^bits <= 2^53. Neither the order of the records nor the size of the blocks can move them.
 The factors of a product get half of the digits each; at so few digits they are rounded to the nearest, and

@@ -7,7 +7,7 @@ on the grid, no integer passes 2^20, and a record on the grid is inside the box 
 derived for. An end nearer to zero may be passed by half a unit, which no norm sees.
 
 **Balls.** Otherwise all columns have one unit, 2^-20 of the largest h_j, and a record whose exact integer
-norm passes R is shrunk and cut towards zero (`held_norms`): it is in the ball. Where bounds are infinite,
+norm passes R is shrunk and cut toward zero (`held_norms`): it is in the ball. Where bounds are infinite,
 or more than 16 times as wide as the ball, z is shrunk to R first, by sums of squares in the order of the
 columns, and the unit is ``R 2^-20``.
 

@@ -23,7 +23,7 @@ sums of products are integers (`sums`), so that the sensitivity is that of recor
 - a holder's public columns are rounded to the nearest, which the norm q that it states must allow for;
   weights multiply z by sqrt(w / W), W the largest, which makes no integer larger, and the sum by W;
 - of units, the integers of a unit's rows are added exactly, shrunk to C, divided by the cap m and cut
-  towards zero: none passes 2^20, and no norm passes C;
+  toward zero: none passes 2^20, and no norm passes C;
 - residual moments have the factors u = clip(e, E)/E x, rounded again: |u_j| <= |x_j| in every column, so
   that |u| keeps to sqrt(R^2 + q^2); e is a function of the record on its grid and of public numbers.
 

@@ -294,7 +294,7 @@ def column_product_vector(block: SiteBlock, args: Args) -> Floats:
     a = rounded(clipped(leading(columns, args), bound), unit, bound)[0]
     b, b_unit = rounded(clipped(columns, bound), unit, bound)
     lengths = np.sqrt(np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", b, b)) * b_unit**2
-    # b stands on its grid; a is shrunk against it and cut towards zero.
+    # b stands on its grid; a is shrunk against it and cut toward zero.
     a *= _room(lengths, norm)[:, None]
     a = np.trunc(a) if half > 0 else a
     return np.asarray(a.T @ b * b_unit**2, dtype=np.float64)

@@ -180,7 +180,7 @@ class Box:
     def sum(self, values: Floats, args: Args) -> Floats:
         """Return the sum of the rows' arrays, which are clipped, shrunk and cut to digits in place."""
         values = clipped(values, self.bound)
-        if math.isfinite(self.radius):  # cut towards zero, as one number an entry: no norm is raised by it
+        if math.isfinite(self.radius):  # cut toward zero, as one number an entry: no norm is raised by it
             values = clip_norms(values, self.radius)
         return cut_sum(values, min(self.bound, self.radius), args).reshape(self.shape)
 
