@@ -78,11 +78,11 @@ class PrivinfWarning(UserWarning):
 
 
 class WeakIdentificationWarning(PrivinfWarning):
-    """The noise leaves so little signal that Wald intervals should not be trusted."""
+    """The signal is weak relative to the noise, so Wald intervals are not reliable."""
 
 
 class SteepDirectionWarning(PrivinfWarning):
-    """A direction that the noise nearly hides has a large slope: Wald intervals err on one side."""
+    """A weakly identified direction has a large slope, so Wald intervals miss mostly on one side."""
 
 
 class DependentRowsWarning(PrivinfWarning):

@@ -46,7 +46,7 @@ def model_of(result: Results, rows: Table) -> Any:
     Parameters
     ----------
     result : Results
-        Of a formula.
+        Result of a fit by formula.
     rows : table
         Rows to predict for, such as a grid of values or a public table, with the columns of the formula. They
         are the model's data for marginaleffects. The rows of the fit are not used. Averages are over these

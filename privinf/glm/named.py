@@ -65,7 +65,7 @@ class OneFamily(GLM):
         rho: float | None = None,
         calibration: Calibration | None = None,
     ) -> str:
-        """Return why the default fit at this budget would have no intervals; nothing where it can have them.
+        """Return the reason why a default fit at this budget would have no intervals, if it has none.
 
         Parameters
         ----------

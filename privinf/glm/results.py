@@ -198,8 +198,9 @@ class GLMPredictions(Predictions):
     def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
-        Of new observations too: gaussian where squares of residuals were released; of counts, Poisson, or
-        negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where it is above 1.
+        Intervals of new observations are gaussian, where squares of residuals were released. For counts they
+        are Poisson, or negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where
+        it is above 1.
 
         Parameters
         ----------

@@ -223,10 +223,10 @@ class ExampleResampling(Resampling):
         draws : int
             Number of replicates.
         method : {"multiplier", "parametric"}, optional
-            Random signs on the records' influences; or draws from the normal distribution with the
-            estimate's covariance. Default: the first where records' scores are there.
+            Random signs on the records' influences; or draws from the normal distribution with the estimate's
+            covariance. Default: "multiplier" if scores of records are available.
         rng : None, int or Generator
-            Of the replicates.
+            Seed of the replicates.
 
         Returns
         -------
@@ -294,10 +294,9 @@ class ExamplePredictions(Predictions):
     def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
-        Of new observations too: for the squared loss where the residual variance is known; for counts by the
-        Poisson distribution, or a negative binomial one where `dispersion` and two of its standard errors are
-        above
-        1. Of labels of two values there are none.
+        There are intervals of new observations for the squared loss, where the residual variance is known.
+        For counts they use the Poisson distribution, or a negative binomial one where `dispersion` plus two
+        of its standard errors is above 1. Labels of two values have none.
 
         Parameters
         ----------

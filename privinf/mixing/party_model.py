@@ -142,9 +142,9 @@ class PartyModel(Model[PartyModelOptions]):
         releases : mapping of str to Release, sequence of Release, or a joined Release
             Releases of the parties, or their result of `join`.
         label : str, optional
-            The column to regress on all others. By default the regression of the model that made the
-            releases (`release`), by its formula or its y; releases that parties made from a plan name none:
-            then name it here or in `fit`, or use `regress`.
+            The column to regress on all others. By default the regression of the model that made the releases
+            (`release`), by its formula or its y; releases from a plan have none. Then name it here or in
+            `fit`, or use `regress`.
         ledger : Ledger, optional
             Kept as the ledger of the model. Nothing is charged to it.
 

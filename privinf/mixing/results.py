@@ -106,14 +106,14 @@ class MixedResampling(Resampling):
         draws : int
             Number of replicates.
         method : {"multiplier", "pairs", "parametric"}, optional
-            Of mixed rows (RMGMOLS): normal multipliers on the k rows' scores, with t statistics of k - d
+            For mixed rows (RMGMOLS): normal multipliers on the k rows' scores, with t statistics of k - d
             degrees of freedom; the k rows drawn again and solved again; or normal draws. The rows vary by
-            mixing and noise, given the people. Other errors are added from normal distributions: the
-            noise of the means, and sampling unless ``target="sample"``. Of single people's rows: random signs
-            on their influences, the rows drawn again, or normal draws. Default: "multiplier", or "parametric"
+            mixing and noise, given the people. Other errors are added from normal distributions: the noise of
+            the means, and sampling unless ``target="sample"``. For rows of single people: random signs on
+            their influences, the rows drawn again, or normal draws. Default: "multiplier", or "parametric"
             where rows cannot be drawn again.
         rng : None, int or Generator
-            Of the replicates.
+            Seed of the replicates.
 
         Returns
         -------

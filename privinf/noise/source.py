@@ -128,7 +128,7 @@ def side_by_side(source: NoiseSource, draws: Sequence[Draw], rows: int) -> list[
     Parameters
     ----------
     source : NoiseSource
-        Of simulation noise the last array's, which ends where it would have ended.
+        The noise source; for simulation noise that of the last array, in its final state.
     draws : sequence of callable (source, rows)
         How some rows of each array are drawn.
     rows : int

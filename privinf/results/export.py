@@ -334,7 +334,7 @@ class PortableTest(PortableTable):
 
         Columns ``title``, ``nobs``, ``null``, ``alternative``, ``statistic``, ``df``, ``df_denom`` (of an F
         distribution), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to
-        ``secure`` as `Results.glance` has them. What there is not is nan, or an empty text.
+        ``secure`` as `Results.glance` has them. Missing entries are nan, or an empty text.
 
         Returns
         -------

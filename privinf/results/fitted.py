@@ -101,7 +101,7 @@ class FittedResult(Cautious):
 
     @property
     def estimate(self) -> Estimate:
-        """The estimate behind everything, in the user's units."""
+        """The estimate from which all members are computed, in the user's units."""
         return self._estimate
 
     @property
@@ -111,7 +111,7 @@ class FittedResult(Cautious):
 
     @property
     def identification(self) -> Identification:
-        """How much signal the noise left, and whether it is enough for Wald intervals."""
+        """Strength of the signal relative to the noise, and whether it is enough for Wald intervals."""
         strength = self._context.identification
         if strength is None:
             raise NotAvailableError(
@@ -139,7 +139,7 @@ class FittedResult(Cautious):
 
     @property
     def target(self) -> str:
-        """Whose coefficients the intervals are for."""
+        """Coefficients that the intervals are for, such as those of the population."""
         return self._context.target
 
     @property
@@ -158,8 +158,8 @@ class FittedResult(Cautious):
     def use_t(self) -> bool:
         """Whether tests and intervals use t quantiles instead of normal ones.
 
-        Their degrees of freedom are `df_resid` where the noise is nothing, and grow without bound where it is
-        most of a contrast's error (Satterthwaite).
+        Their degrees of freedom are `df_resid` without noise, and grow without bound where noise is most of
+        the error of a contrast (Satterthwaite).
         """
         return self._inference.use_t
 

@@ -70,8 +70,8 @@ class LinearTests:
         use_t : bool, optional
             t or normal; default: the result's `use_t`.
         alternative : {"two-sided", "greater", "less"}
-            What p-values are against: ``R b`` differs from q, is above or below it. Intervals are one-sided
-            with it, and both allow for a bias on its worse side.
+            Alternative hypothesis: ``R b`` differs from q, is above or below it. Intervals are one-sided on
+            the same side. Intervals and p-values allow for a bias in the worse direction.
 
         Returns
         -------
@@ -163,7 +163,7 @@ class LinearTests:
             Of the Wald test that the other columns' coefficients are zero, as `wald_test` has them: F where
             `use_t`, else chi2.
         df : int
-            How many columns are left out.
+            Number of columns that are left out.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class LinearTests:
         alpha : float
             Level of the tests that decide which pairs differ.
         factor_labels : sequence of str, optional
-            What rows call the levels, in their order; default: the levels.
+            Names of the levels in the rows, in their order; default: the levels.
 
         Returns
         -------

@@ -278,9 +278,9 @@ class Resampling:
         method : {"multiplier", "pairs", "parametric"}, optional
             Random signs on the records' influences; records drawn again and solved again; or draws from the
             normal distribution with the estimate's covariance, which needs no records. Default: "multiplier"
-            where records were released and are the sampling error, else "parametric".
+            if records were released and their sampling is part of the error, else "parametric".
         rng : None, int or Generator
-            Of the replicates.
+            Seed of the replicates.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class Resampling:
         draws : int, optional
             Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
         rng : None, int or Generator
-            Of the draws.
+            Seed of the draws.
 
         Returns
         -------
@@ -332,18 +332,19 @@ class Resampling:
         )
 
     def draws(self, n: int = 1000, *, rng: RngLike = None) -> xr.Dataset:
-        """Return draws from the sampling distribution that intervals rest on, dims chain, draw, coefficient.
+        """Return draws from the sampling distribution of the intervals, with dims chain, draw, coefficient.
 
-        Needs the extra ``privinf[arviz]``. A normal distribution about the estimate; multivariate t where the
-        whole covariance has degrees of freedom; of a curved fit the draws that its intervals are quantiles
-        of. What a bias adds to intervals is not in them: the attribute ``bias`` names the largest.
+        Needs the extra ``privinf[arviz]``. The distribution is normal about the estimate, or multivariate t
+        where the total covariance has degrees of freedom. For a curved fit the intervals are quantiles of
+        these draws. A possible bias that widens intervals is not part of them: the attribute ``bias`` has the
+        largest.
 
         Parameters
         ----------
         n : int
             Number of draws.
         rng : None, int or Generator
-            Of the draws.
+            Seed of the draws.
 
         Returns
         -------
@@ -367,7 +368,7 @@ class Resampling:
         n : int
             Number of draws.
         rng : None, int or Generator
-            Of the draws.
+            Seed of the draws.
         group : str
             Name of the container's group.
 

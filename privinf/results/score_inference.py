@@ -122,7 +122,7 @@ class ScoreTests:
         Parameters
         ----------
         name : str
-            Of the coefficient.
+            Name of the coefficient.
         alpha : float
             Level of the test.
 
@@ -152,7 +152,8 @@ class ScoreTests:
             Between 0 and 1.
         method : {"wald", "score"}
             "score" inverts the score test, which holds its level however strong the noise is: intervals are
-            conservative, the convex hulls of `score_set`, and unbounded where the data say so little.
+            conservative, the convex hulls of `score_set`, and unbounded where the release does not limit the
+            coefficient.
         cols : sequence of names or positions, optional
             Coefficients to return; default: all.
 

@@ -158,8 +158,8 @@ class Inference:
     def use_t(self) -> bool:
         """Whether tests and intervals use t quantiles instead of normal ones.
 
-        Their degrees of freedom are `df_resid` where the noise is nothing, and grow without bound where it is
-        most of a contrast's error (Satterthwaite).
+        Their degrees of freedom are `df_resid` without noise, and grow without bound where noise is most of
+        the error of a contrast (Satterthwaite).
         """
         return math.isfinite(self.estimate.df) or math.isfinite(self.estimate.df_resid)
 

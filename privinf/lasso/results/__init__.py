@@ -253,7 +253,7 @@ class LassoResults(JointResults):
     def missed_column_test(self) -> MissedColumnTest:
         """Test that no column outside the fit has an effect, with the bias of undetectable effects.
 
-        Columns that stand out join the fit; if more are likely, intervals come with a warning. See
+        Significant columns join the fit. If more are likely, intervals come with a warning. See
         `privinf.lasso.omitted`.
 
         Raises

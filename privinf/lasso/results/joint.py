@@ -139,7 +139,7 @@ class JointResults(SparseResults):
         draws : int, optional
             Number of draws of the simulation.
         rng : None, int or Generator
-            Of the simulation.
+            Seed of the simulation.
 
         Returns
         -------
@@ -182,10 +182,10 @@ class JointResults(SparseResults):
         alpha : float
             Level of the test.
         method : {"simulation", "gaussian", "multiplier", "private-bootstrap"}
-            Null distribution, by the names that `simultaneous` has: its single-step p-value of the largest
-            difference is the test's.
+            Null distribution, by the names of `simultaneous`. The p-value of the test is its single-step
+            p-value of the largest difference.
         rng : None, int or Generator
-            Of the simulation.
+            Seed of the simulation.
 
         Returns
         -------

@@ -130,7 +130,7 @@ class SparseResults(Results):
 
     @cached_property
     def sparse_params(self) -> pd.Series[float]:
-        """Sparse coefficients of all p columns, user units: no basis of intervals after selection."""
+        """Sparse coefficients of all p columns, user units. Intervals cannot be based on them."""
         params = np.zeros(len(self._sparse["columns"]))
         params[self._sparse["positions"]] = self._sparse["values"]
         return pd.Series(params, list(self._sparse["columns"]), name="sparse_params")
@@ -288,7 +288,7 @@ class SparseResults(Results):
 
     @property
     def score_target(self) -> ScoreTarget:
-        """What the scores of a linear fit aim at: the "mean", or the "robust" center of clipped errors."""
+        """Target of the scores of a linear fit: the "mean", or the "robust" center of clipped errors."""
         if self.family == "binomial":
             raise NotAvailableError(
                 "score_target is not available for a logistic fit, which clips no residuals: its "
