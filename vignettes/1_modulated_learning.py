@@ -391,9 +391,9 @@ say(
     f"""
     **The printed clipping norms seem to be numbers of private records.** In four of five tasks they equal,
     within the noise of a split, the *median length of the training records' first gradients* x·y before any
-    noise. Printed, and the mean and standard deviation of ten splits: {near}. For CO2 we do not know which
-    seven features the paper used (section 1). A bound that is computed from the rows which it protects needs
-    a budget of its own, and nothing in the paper's budget pays for it.
+    noise. The printed norm, with the mean and standard deviation of that length over ten splits: {near}. For
+    CO2 we do not know which seven features the paper used (section 1). A bound that is computed from the rows
+    which it protects needs a budget of its own, and nothing in the paper's budget pays for it.
     """
 )
 say("### What tuning on people's records costs")
@@ -746,7 +746,7 @@ figure(
     "modulation",
     f"""
     Figure 3. Trade-off between the errors of the best test that distinguishes two records at distance 1 by
-    one message (higher is more private). α = {ALPHA} and σ = {SIGMA}. λ = {WIDE:g} is ten times our setting,
+    one message. Higher is more private. α = {ALPHA} and σ = {SIGMA}. λ = {WIDE:g} is ten times our setting,
     to make the effect visible.
     """,
 )

@@ -409,7 +409,7 @@ figure(
     "figure3",
     f"""
     Figure 3. ε = 1, one point a seed.
-    {f"(a) and (b) are the paper's: a new table and new noise each time, and new noise on one split of Insurance (error against least squares of its {len(TABLE):,} rows, k = {INSURANCE_ROWS})" if people is not None else "(a) is the paper's: a new table and new noise each time"}.
+    {f"(a) and (b) are the paper's. Each point of (a) has a new table and new noise. Each point of (b) has new noise on one split of Insurance (error against least squares of its {len(TABLE):,} rows, k = {INSURANCE_ROWS})" if people is not None else "(a) is the paper's. Each point has a new table and new noise"}.
     On the right: a tenth of the people of (a).
     """,
 )

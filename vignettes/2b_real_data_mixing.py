@@ -503,9 +503,9 @@ say("### The DGM column")
 say(
     f"""
     Test error of DGM under five readings of the paper (`benchmarks/verify_mixing.py --only dgm`; one split
-    and one draw of the noise each). With predictions moved into [-1, 1], the range that the paper assumes of
-    every attribute, the mean over the draws is {DGM_RATIO.min():.2f} to {DGM_RATIO.max():.2f} times the
-    printed number in all 15 cells, the stand-in for the songs included. Every printed number is among the
+    and one draw of the noise each). The paper assumes this range of every attribute: [-1, 1]. With
+    predictions moved into it, the mean over the draws is {DGM_RATIO.min():.2f} to {DGM_RATIO.max():.2f} times
+    the printed number in all 15 cells, the stand-in for the songs included. Every printed number is among the
     central 90% of the draws. No other reading comes near. The paper does not state that it clips. So its
     column does not show how large DGM's errors are, only how often a prediction ends at a bound: without
     clipping the error has no mean.

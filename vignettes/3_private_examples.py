@@ -922,10 +922,11 @@ TEST = WEAK.score_test()
 say("## 6. When the copies do not identify the coefficients")
 say(
     f"""
-    The **odds** of a high income cannot be estimated from the copies that gave its percentage points.
+    The **odds** of a high income cannot be estimated from the copies that gave its percentage points. The
+    effects on that label are strong, and the conditional score becomes small where θ'noise is large.
     {"The fit has no standard errors, and states why" if not has_interval(INCOME_ODDS) else "The fit reports"}:
-    *{INCOME_ODDS.estimate.weak_reason or INCOME_ODDS.identification}*. The effects on that label are strong, and
-    the conditional score fades where θ'noise is large.
+
+    > {INCOME_ODDS.estimate.weak_reason or INCOME_ODDS.identification}
 
     With ε = {WEAK_EPSILON[0]:g} for the features and {WEAK_EPSILON[1]:g} for the label, near the paper's, the
     noise has standard deviation {WEAK_COPIES.noise_model["scale"]:.1f} on columns in [-1, 1]. Without a

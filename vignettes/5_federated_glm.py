@@ -441,8 +441,10 @@ say(
     f"""
     With 300 coefficients from 20,000 rows, the loss on fresh rows is {reached:.4f}. The truth has
     {least:.4f}, and all coefficients zero have {none:.4f}. Beyond p^1.5 = 0.1 n μ no interval would be valid,
-    because the noise of the Hessian would bias its inverse. So the fit has coefficients only:
-    *{FIT.estimate.weak_reason}*.
+    because the noise of the Hessian would bias its inverse. So the fit has coefficients only, and states the
+    reason:
+
+    > {FIT.estimate.weak_reason}
     """
 )
 
