@@ -171,7 +171,7 @@ class TrustedServer:
 
     @property
     def terms(self) -> str:
-        """How releases are made and charged, in a few words."""
+        """Short description of how releases are made and charged."""
         return Places.TRUSTED.format(relation=self._relation)
 
     @property
