@@ -634,8 +634,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Regression to fit, of any released number; ``"a + b ~ c"``, or a list, gives a dict of results.
             Default: the regression that the release was made for, by `fit`.
         estimator : {"client-average", "pooled", "last"}, optional
-            Of the regression of the release itself, without `formula`: see `fit`. With a formula the messages
-            of a client in several rounds are averaged.
+            Estimator of the regression that the release was made for, without `formula`; see `fit`. With a
+            formula the messages of a client in several rounds are averaged.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names it.
