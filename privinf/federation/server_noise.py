@@ -329,8 +329,8 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
     Raises
     ------
     StorageError
-        The file is of other rows, is damaged, or cannot be written; or another account could have read, changed
-        or planted it.
+        The file is of other rows, is damaged, or cannot be written; or another account could have read,
+        changed or planted it.
     """
     if not begun and os.path.lexists(path):
         NoiseFile(path)  # refuses one that is not safe
