@@ -1,7 +1,8 @@
 """A site in a process of its own: rows, key and ledger behind a unix socket, away from pushed code.
 
-Anyone who may open the socket may send any bytes (`frames` defines a frame). A worker reads each
-caller's query; answers are computed one at a time, in turn of the callers' accounts (`callers`).
+Anyone who may open the socket may send any bytes (`frames` defines a frame). The server of the standard
+library (`socketserver`) accepts connections and gives each a thread, which reads one query and sends its
+answer; answers are computed one at a time, in turn of the accounts (`ConnectionLimits`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import logging
 import os
 import shutil
 import socket
+import socketserver
+import struct
+import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from numbers import Integral
 from os import PathLike
@@ -25,7 +31,6 @@ from typing import Any, Self
 
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
-from privinf.federation.callers import SMALL_BODY, Caller, ConnectionLimits, account_of
 from privinf.federation.envelope import Envelope, SiteEnvelope
 from privinf.federation.frames import (
     MOST_TEXT_BYTES,
@@ -48,6 +53,16 @@ LARGEST_QUERY = 1 << 23  # bytes of a query: a square matrix of 1,000 columns fi
 PATIENCE = 5.0  # seconds in which a header must arrive
 LOGGED = 100  # characters of a caller's text that are logged
 REFUSALS = 100  # refusals in a minute that are logged
+MOST_CALLERS = 64  # connections at a time
+MOST_OF_ONE = 48  # connections of one account at a time
+BYTES_HELD = 1 << 24  # bytes of bodies and replies that are under way together
+SMALL_BODY = 1 << 16  # bytes of a body up to which it is not counted
+GRACE = 0.25  # seconds in which a connection is not closed to make place for another one
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+
+# A query's reply, and the fields of its envelope.
+Sealed = tuple[Reply, dict[str, str]]
 
 
 @error_boundaries
@@ -119,39 +134,28 @@ class SiteDaemon:
             raise ArgumentError(f"site must be a Site, got {type(site).__name__}")
         if not isinstance(name, str) or not name.strip() or "=" in name:
             raise ArgumentError(NAME_RULE)
-        self._site = site
         self.name = name
-        self._end = SiteEnvelope(site, name)
-        self._timeout = check_positive(timeout, "timeout")
-        self._largest = check_count(largest, "largest")
-        self._allowed = None if allow_uids is None else _accounts(allow_uids)
-        self._callers = ConnectionLimits()
-        self._journal = _LogLines(name)
-        self._answerer = ThreadPoolExecutor(1, f"answers of {name}")
+        self.path = Path(path).absolute()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self.path = Path(path).absolute()
-        self._socket = _listening(self.path, group)
-        self._inode = self.path.stat().st_ino
+        self._server = _SiteServer(
+            site,
+            name,
+            self.path,
+            group=group,
+            accounts=None if allow_uids is None else _accounts(allow_uids),
+            timeout=check_positive(timeout, "timeout"),
+            largest=check_count(largest, "largest"),
+        )
 
     def serve(self) -> None:
         """Answer until `stop` is called from another thread or a signal's handler; then remove the socket."""
-        self._socket.settimeout(TICK)
         try:
+            # Not serve_forever(): its shutdown() waits for its end, which a signal's handler must not do.
             while not self._stopping.is_set():
-                try:
-                    connection, _ = self._socket.accept()
-                except TimeoutError:
-                    continue
-                except OSError as problem:  # such as no more descriptors
-                    self._journal.refused("no connection can be accepted", reason=problem.strerror or "")
-                    self._stopping.wait(TICK)
-                    continue
-                self._take(connection)
+                self._server.handle_request()
         finally:
-            self._close()
-            self._callers.end()
-            self._answerer.shutdown()
+            self._server.server_close()
 
     def started(self) -> Self:
         """Serve in a thread of this process, for tests; the end of a ``with`` block stops it."""
@@ -165,114 +169,322 @@ class SiteDaemon:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _take(self, connection: socket.socket) -> None:
-        """Give a caller a worker, unless the account may not query or has too many workers already."""
-        uid = account_of(connection)
-        if self._allowed is not None and uid not in self._allowed:
-            self._journal.refused("account not in allow_uids", uid=uid)
-            connection.close()
-            return
-        caller = self._callers.enter(connection, uid)
-        if caller is None:
-            self._journal.refused("too many connections", uid=uid)
-            connection.close()
-            return
-        worker = threading.Thread(target=self._converse, args=(caller,), name=f"caller of {self.name}")
-        caller.worker = worker
-        worker.daemon = True
-        try:
-            worker.start()
-        except RuntimeError:  # no more threads
-            caller.worker = None
-            self._callers.leave(caller)
-
-    def _converse(self, caller: Caller) -> None:
-        """Read one query and send its answer; a caller who disconnects is dropped."""
-        try:
-            reply, seal = self._heard(caller)
-            send(caller.connection, reply.pack(), self._timeout, **seal)
-        except OSError:
-            self._journal.refused("hung up", uid=caller.uid)
-        except Exception as problem:  # a worker must not end without a word
-            self._journal.failed(caller.uid, problem)
-        finally:
-            self._callers.leave(caller)
-
-    def _heard(self, caller: Caller) -> tuple[Reply, dict[str, str]]:
-        """Return the reply to a caller's message, and its envelope; OSError if the caller disconnects."""
-        end = time.monotonic() + self._timeout
-        envelope = Envelope()
-        try:
-            first = min(end, time.monotonic() + PATIENCE)
-            header = receive_header(caller.connection, first, self._largest, MOST_TEXT_BYTES)
-            envelope = self._envelope(header)
-            self._end.admitted(envelope)
-            if not self._callers.hold(caller, header.size):
-                return self._refusal(
-                    StorageError("the site's daemon is too busy; send the query again later"),
-                    caller,
-                    envelope,
-                )
-            body = receive_body(caller.connection, header, end)
-            check_values(header, body)
-            with self._callers.turn(caller):
-                reply, seal = self._answerer.submit(self._answer, header, body, caller, envelope).result()
-                del body
-        except (ArgumentError, NotAvailableError, StorageError) as problem:
-            return self._refusal(problem, caller, envelope)
-        if not self._callers.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
-            raise ConnectionAbortedError("the site's daemon has too little memory for the reply")
-        return reply, seal
-
-    def _envelope(self, header: Header) -> Envelope:
-        """Return the envelope of a query; queries to other sites are refused before the body is read."""
-        to = header.fields.get("to")
-        if to is None:
-            raise StorageError("the message must name the site to which it is sent")
-        if to != self.name:
-            raise ArgumentError(
-                f"the message was sent to site {to[:LOGGED]!r}, but another site received it; check "
-                "which socket belongs to which site"
-            )
-        return Envelope.from_fields({name: text for name, text in header.fields.items() if name != "to"})
-
-    def _answer(
-        self, header: Header, body: Body, caller: Caller, envelope: Envelope
-    ) -> tuple[Reply, dict[str, str]]:
-        """Answer, in the one thread of answers: memory that others have had is not kept for each of them."""
-        try:
-            query = Query.unpack(*unframe(header, body))
-            reply, seal = self._end.answer(envelope, query)
-            self._journal.answered(query, reply, caller.uid)
-            return reply, seal
-        finally:
-            if header.size > SMALL_BODY:
-                gc.collect(1)  # tracebacks of refusals hold the refused message
-
-    def _refusal(
-        self, problem: PrivinfError, caller: Caller, envelope: Envelope
-    ) -> tuple[Reply, dict[str, str]]:
-        self._journal.refused(str(problem), uid=caller.uid)
-        reply = self._site.refused(problem, self.name)
-        return reply, self._end.sealed(envelope, reply)
-
-    def _close(self) -> None:
-        self._socket.close()
-        if self.path.exists() and self.path.stat().st_ino == self._inode:
-            self.path.unlink()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        self._close()
+        self._server.server_close()
 
     def __repr__(self) -> str:
         return f"<SiteDaemon of site {self.name!r} at {self.path}>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a daemon holds raw rows and cannot be pickled")
+
+
+class _SiteServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """The server behind a daemon's socket: who may connect, how many at a time, and what becomes of errors.
+
+    A connection is a `Caller`, and its address is the account at its other end.
+    """
+
+    request_queue_size = 128
+    daemon_threads = True
+
+    def __init__(
+        self,
+        site: Site,
+        name: str,
+        path: Path,
+        *,
+        group: str | None,
+        accounts: frozenset[int] | None,
+        timeout: float,
+        largest: int,
+    ) -> None:
+        if len(os.fsencode(path)) > LONGEST_PATH:
+            raise ArgumentError(
+                f"the socket's path {path} is too long; choose a path of at most {LONGEST_PATH} bytes"
+            )
+        if not path.parent.is_dir():
+            raise ArgumentError(
+                f"the folder of the daemon's socket, {path.parent}, does not exist; create it"
+            )
+        self.site = site
+        self.name = name
+        self.envelope = SiteEnvelope(site, name)
+        self.answer_timeout = timeout
+        self.largest = largest
+        self.limits = ConnectionLimits()
+        self.log_lines = _LogLines(name)
+        self.answerer = ThreadPoolExecutor(1, f"answers of {name}")
+        self._path = path
+        self._group = group
+        self._accounts = accounts
+        # As socketserver.UnixStreamServer, which Windows does not have: this module is imported there too.
+        self.address_family = socket.AF_UNIX
+        super().__init__(str(path), _Conversation, bind_and_activate=False)  # type: ignore[arg-type]
+        try:
+            self.server_bind()
+            self.server_activate()
+        except (OSError, LookupError) as problem:
+            self.socket.close()
+            reason = getattr(problem, "strerror", None) or problem
+            raise ArgumentError(f"the socket {path} cannot be created ({reason})") from None
+        self._inode = path.stat().st_ino
+
+    def server_bind(self) -> None:
+        """Bind the socket, which is closed to others until its permissions are set."""
+        _clear(self._path)
+        self.socket.bind(str(self._path))
+        self.socket.settimeout(TICK)
+        os.chmod(self._path, 0o600 if self._group is None else 0o660)
+        if self._group is not None:
+            shutil.chown(self._path, group=self._group)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection."""
+        try:
+            connection, _ = self.socket.accept()
+        except TimeoutError:
+            raise
+        except OSError as problem:  # such as no more descriptors
+            self.log_lines.refused("no connection can be accepted", reason=problem.strerror or "")
+            time.sleep(TICK)
+            raise
+        caller = Caller(connection=connection, uid=account_of(connection))
+        return caller, caller.uid
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether a caller may query, and whether there is a place for one more of the account."""
+        if self._accounts is not None and client_address not in self._accounts:
+            self.log_lines.refused("account not in allow_uids", uid=client_address)
+            return False
+        if not self.limits.enter(request):
+            self.log_lines.refused("too many connections", uid=client_address)
+            return False
+        return True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log the error that ended a conversation."""
+        problem = sys.exception()
+        if isinstance(problem, OSError):
+            self.log_lines.refused("hung up", uid=client_address)
+        elif problem is not None:
+            self.log_lines.failed(client_address, problem)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a caller and close the connection."""
+        self.limits.leave(request)
+
+    def server_close(self) -> None:
+        """Remove the socket, unless a successor has made another one, and wait for the last answers."""
+        super().server_close()
+        if self._path.exists() and self._path.stat().st_ino == self._inode:
+            self._path.unlink()
+        self.limits.end()
+        self.answerer.shutdown()
+
+
+class _Conversation(socketserver.BaseRequestHandler):
+    """One query of a caller and its answer; a caller who disconnects is dropped (OSError)."""
+
+    request: Caller
+    server: _SiteServer
+
+    def setup(self) -> None:
+        """Start the time in which the query must arrive."""
+        self._end = time.monotonic() + self.server.answer_timeout
+        self._envelope = Envelope()
+
+    def handle(self) -> None:
+        """Read the query and send its answer, or the refusal."""
+        try:
+            reply, seal = self._answered()
+        except (ArgumentError, NotAvailableError, StorageError) as problem:
+            reply, seal = self._refusal(problem)
+        send(self.request.connection, reply.pack(), self.server.answer_timeout, **seal)
+
+    def _answered(self) -> Sealed:
+        """Return the reply to a caller's message, and its envelope; raise what the message is refused for."""
+        caller = self.request
+        limits = self.server.limits
+        first = min(self._end, time.monotonic() + PATIENCE)
+        header = receive_header(caller.connection, first, self.server.largest, MOST_TEXT_BYTES)
+        self._open_envelope(header)
+        self.server.envelope.admitted(self._envelope)
+        if not limits.hold(caller, header.size):
+            raise StorageError("the site's daemon is too busy; send the query again later")
+        body = receive_body(caller.connection, header, self._end)
+        check_values(header, body)
+        with limits.turn(caller):
+            reply, seal = self.server.answerer.submit(self._answer, header, body).result()
+            del body
+        if not limits.hold(caller, reply.sums.nbytes + reply.masked.nbytes):
+            raise ConnectionAbortedError("the site's daemon has too little memory for the reply")
+        return reply, seal
+
+    def _open_envelope(self, header: Header) -> None:
+        """Read the envelope of a query; queries to other sites are refused before the body is read."""
+        to = header.fields.get("to")
+        if to is None:
+            raise StorageError("the message must name the site to which it is sent")
+        if to != self.server.name:
+            raise ArgumentError(
+                f"the message was sent to site {to[:LOGGED]!r}, but another site received it; check "
+                "which socket belongs to which site"
+            )
+        fields = {name: text for name, text in header.fields.items() if name != "to"}
+        self._envelope = Envelope.from_fields(fields)
+
+    def _answer(self, header: Header, body: Body) -> Sealed:
+        """Answer, in the one thread of answers: memory that others have had is not kept for each of them."""
+        try:
+            query = Query.unpack(*unframe(header, body))
+            reply, seal = self.server.envelope.answer(self._envelope, query)
+            self.server.log_lines.answered(query, reply, self.request.uid)
+            return reply, seal
+        finally:
+            if header.size > SMALL_BODY:
+                gc.collect(1)  # tracebacks of refusals hold the refused message
+
+    def _refusal(self, problem: PrivinfError) -> Sealed:
+        self.server.log_lines.refused(str(problem), uid=self.request.uid)
+        reply = self.server.site.refused(problem, self.server.name)
+        return reply, self.server.envelope.sealed(self._envelope, reply)
+
+
+def account_of(connection: socket.socket) -> int:
+    """Return the account at the other end, as the kernel knows it."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    uid: int = CREDENTIALS.unpack(credentials)[1]
+    return uid
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Caller:
+    """One connection: its account, since when it is there, bytes that it holds, and who waits for whom."""
+
+    connection: socket.socket
+    uid: int
+    since: float = field(default_factory=time.monotonic)
+    buffered: int = 0
+    waited_for: bool = True
+    called: threading.Event = field(default_factory=threading.Event)
+
+
+class ConnectionLimits:
+    """The connections of a daemon, within limits; and the order of answers, in turn of the accounts.
+
+    Notes
+    -----
+    The daemon disconnects a caller whom it waits for (for a query, or for the answer to be taken) when
+    another one needs the place: of the account that has most, the one that came first. Nobody is in his first
+    quarter of a second, and nobody whose query is complete.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._present: set[Caller] = set()
+        self._conversations: set[Caller] = set()
+        self._waiting: OrderedDict[int, deque[Caller]] = OrderedDict()
+        self._answering = False
+
+    def enter(self, caller: Caller) -> bool:
+        """Take a caller; return whether there is a place, now or after a moment."""
+        end = time.monotonic() + 2.0 * GRACE
+        with self._changed:
+            while not self._place_for(caller.uid):
+                if time.monotonic() >= end:
+                    return False
+                self._changed.wait(GRACE / 10.0)
+            caller.since = time.monotonic()
+            self._present.add(caller)
+            self._conversations.add(caller)
+        return True
+
+    def _place_for(self, uid: int) -> bool:
+        """Return whether there is a place, after making one if needed."""
+        mine = [caller for caller in self._present if caller.uid == uid]
+        if len(mine) >= MOST_OF_ONE:
+            return self._hang_up(mine)
+        if len(self._present) >= MOST_CALLERS:
+            busiest, _ = Counter(caller.uid for caller in self._present).most_common(1)[0]
+            return self._hang_up([caller for caller in self._present if caller.uid == busiest])
+        return True
+
+    def _hang_up(self, among: list[Caller]) -> bool:
+        """Disconnect the first of some callers whom the daemon waits for; return whether there was one."""
+        late = time.monotonic() - GRACE
+        waited = [caller for caller in among if caller.waited_for and caller.since <= late]
+        if not waited:
+            return False
+        first = min(waited, key=lambda caller: caller.since)
+        self._remove(first)
+        return True
+
+    def _remove(self, caller: Caller) -> None:
+        """Take a caller out; the thread of the conversation notices, and ends."""
+        self._present.discard(caller)
+        with suppress(OSError):
+            caller.connection.shutdown(socket.SHUT_RDWR)
+
+    def hold(self, caller: Caller, size: int) -> bool:
+        """Change the number of bytes that a caller holds; return whether there is room for them."""
+        needed = size if size > SMALL_BODY else 0
+        end = time.monotonic() + 2.0 * GRACE
+        with self._changed:
+            caller.buffered = 0
+            caller.since = time.monotonic()
+            caller.waited_for = True
+            while sum(present.buffered for present in self._present) + needed > BYTES_HELD:
+                if time.monotonic() >= end or caller not in self._present:
+                    return False
+                if not self._hang_up([present for present in self._present if present.buffered]):
+                    self._changed.wait(GRACE / 10.0)
+            caller.buffered = needed
+            return True
+
+    @contextmanager
+    def turn(self, caller: Caller) -> Iterator[None]:
+        """Wait until it is this caller's turn to be answered."""
+        with self._changed:
+            caller.waited_for = False
+            self._waiting.setdefault(caller.uid, deque()).append(caller)
+            self._call()
+        caller.called.wait()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._answering = False
+                self._call()
+
+    def _call(self) -> None:
+        """Start the next answer, if none is running."""
+        if self._answering or not self._waiting:
+            return
+        uid, queue = self._waiting.popitem(last=False)
+        self._answering = True
+        queue.popleft().called.set()
+        if queue:
+            self._waiting[uid] = queue  # behind the other accounts
+
+    def leave(self, caller: Caller) -> None:
+        """Forget a caller and close the connection."""
+        with self._changed:
+            self._present.discard(caller)
+            self._conversations.discard(caller)
+            self._changed.notify_all()
+        caller.connection.close()
+
+    def end(self) -> None:
+        """Hang up on all whom the daemon waits for, and wait for the others' answers."""
+        with self._changed:
+            for caller in [caller for caller in self._present if caller.waited_for]:
+                self._remove(caller)
+            self._changed.wait_for(lambda: not self._conversations)
 
 
 class _LogLines:
@@ -289,7 +501,7 @@ class _LogLines:
         facts = {"op": query.op, "session": query.session, "sequence": query.sequence, "error": reply.error}
         self._write("answered" if not reply.error else "refused by the site", uid=uid, **facts)
 
-    def failed(self, uid: int, problem: Exception) -> None:
+    def failed(self, uid: int, problem: BaseException) -> None:
         """Log an unforeseen error, always."""
         self._write("failed", uid=uid, reason=type(problem).__name__)
 
@@ -328,29 +540,6 @@ def _accounts(uids: Collection[int]) -> frozenset[int]:
                 f"each user id in allow_uids= must be a whole number of at least 0, got {shown(uid)}"
             )
     return frozenset(map(int, uids))
-
-
-def _listening(path: Path, group: str | None) -> socket.socket:
-    """Return a listening socket at `path` that was closed to others until its permissions were set."""
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise ArgumentError(
-            f"the socket's path {path} is too long; choose a path of at most {LONGEST_PATH} bytes"
-        )
-    if not path.parent.is_dir():
-        raise ArgumentError(f"the folder of the daemon's socket, {path.parent}, does not exist; create it")
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _clear(path)
-        server.bind(str(path))
-        os.chmod(path, 0o600 if group is None else 0o660)
-        if group is not None:
-            shutil.chown(path, group=group)
-        server.listen()
-    except (OSError, LookupError) as problem:
-        server.close()
-        reason = getattr(problem, "strerror", None) or problem
-        raise ArgumentError(f"the socket {path} cannot be created ({reason})") from None
-    return server
 
 
 def _clear(path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import socket
+import socketserver
 import struct
 import threading
 import time
@@ -17,8 +18,7 @@ from federation_sites import OPEN, design_of, federation_of, rows_of
 
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
 from privinf.federation import Query, RemoteSite, Site, SiteDaemon, TrustedServer
-from privinf.federation.callers import MOST_OF_ONE, ConnectionLimits
-from privinf.federation.daemon import LARGEST_QUERY, REFUSALS
+from privinf.federation.daemon import LARGEST_QUERY, MOST_OF_ONE, REFUSALS, Caller, ConnectionLimits
 from privinf.federation.frames import HEAD, MAGIC, MOST_HEADER, frame, read_header, receive, unframe
 from privinf.noise import SimulationNoise
 
@@ -278,7 +278,9 @@ def test_bodies_that_do_not_come_take_the_room_of_nobody(daemon):
 def test_accounts_take_turns():
     callers, order = ConnectionLimits(), []
     first, second = (socket.socketpair() for _ in range(2))
-    present = [callers.enter(first[0], 1) for _ in range(3)] + [callers.enter(second[0], 2)]
+    ends = [(first[0], 1)] * 3 + [(second[0], 2)]
+    present = [Caller(connection=connection, uid=uid) for connection, uid in ends]
+    assert all(map(callers.enter, present))
     entered = threading.Event()
 
     def answered(number):
@@ -369,6 +371,49 @@ def test_one_question_at_a_time(daemon, monkeypatch):
         thread.join()
     assert [reply.rows for reply in replies] == [200] * 6
     assert max(most) == 1
+
+
+def test_an_answer_under_way_arrives_before_the_daemon_ends(tmp_path, monkeypatch):
+    entered, handle, replies = threading.Event(), Site.handle, []
+
+    def slowly(site, query, name):
+        entered.set()
+        time.sleep(0.3)
+        return handle(site, query, name)
+
+    monkeypatch.setattr(Site, "handle", slowly)
+    with SiteDaemon(site_of(), "north", tmp_path / "n").started() as daemon:
+        remote = RemoteSite(daemon.path)
+        caller = threading.Thread(target=lambda: replies.append(remote.handle(Query("describe"), "north")))
+        caller.start()
+        assert entered.wait(600.0)
+    caller.join()
+    assert [reply.rows for reply in replies] == [200]
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [(socketserver.ThreadingMixIn, "process_request", RuntimeError), (socket.socket, "accept", OSError)],
+    ids=["no more threads", "no more descriptors"],
+)
+def test_a_connection_that_cannot_be_served_does_not_end_the_daemon(daemon, monkeypatch, caplog, failing):
+    caplog.set_level(logging.INFO)
+    owner, name, error = failing
+    method, calls = getattr(owner, name), []
+
+    def once(*args):
+        calls.append(args)
+        if len(calls) == 1:
+            raise error("nothing left")
+        return method(*args)
+
+    monkeypatch.setattr(owner, name, once)
+    if name == "process_request":
+        assert ask(daemon, *framed()) is None
+    assert RemoteSite(daemon.path).handle(Query("describe"), "north").rows == 200
+    events = [json.loads(line)["event"] for line in caplog.messages]
+    assert events == ["failed" if name == "process_request" else "no connection can be accepted", "answered"]
+    assert len(calls) == 2
 
 
 def test_nobody_there_or_nobody_answering(tmp_path):
