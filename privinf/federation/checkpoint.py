@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
-
-from filelock import FileLock, Timeout
 
 from privinf.accounting import Ledger, LedgerEntry, Loss
 from privinf.accounting.scopes import total_of
@@ -21,17 +18,14 @@ from privinf.federation import NoisyGram, NoisySum, Query, TrustedServer
 from privinf.federation.planned import PlannedQuery
 from privinf.federation.server_noise import NoiseFile, digest_in_folder
 from privinf.schema import Design
-from privinf.secret_files import check_folder
 from privinf.storage.checksummed import reads
-from privinf.storage.containers import read_container, write_container
+from privinf.storage.folders import OTHER_FIT, SealedFolder
 from privinf.typing import Floats
 from privinf.validation import check_array, check_count, check_number, check_positive
-from privinf.wire import Formats, Places, plan_text
+from privinf.wire import Places, plan_text
 
-FORMAT = Formats.CHECKPOINT
 KEY_FILE = "noise.key"
 ROWS_FILE = "rows.key"
-LOCK_FILE = "lock"
 HEADS_FILE = "heads.json"
 RESERVATION = "reservation.npz"
 OURS = re.compile(r"\d{5}(-asked)?\.npz")  # names of the files of a fit
@@ -39,15 +33,10 @@ CHARGES_STAND = (
     "Charges made so far are kept; when all files are in {} and it can be written, repeat the call to resume "
     "without paying again"
 )
-OTHER_FIT = (
-    "{} belongs to another fit, or was written by a version of privinf that plans this fit differently; use "
-    "a separate checkpoint folder for each fit"
-)
 # What rounding of the prices may leave over: the ledger itself is exact.
 SPENT = 1.0 - 1e-9
 
 
-@dataclass(slots=True, repr=False, kw_only=True)
 class FitFolder:
     """The folder of one fit: its queries and releases, and the secret key of a trusted server's noise.
 
@@ -73,30 +62,19 @@ class FitFolder:
     no query was made yet, the fit makes its own.
     """
 
-    path: Path
-    fit: str
-    keyed: bool
-    seal: bytes | None = None
-    _lines: list[LedgerEntry] = field(default_factory=list)
-    _lock: FileLock = field(init=False)
+    def __init__(self, *, path: Path, fit: str, keyed: bool) -> None:
+        self.files = SealedFolder(path=path, identity=fit)
+        self.keyed = keyed
+        self._lines: list[LedgerEntry] = []
+        names = self.files.names(OURS)
+        if names and (keyed or self.files.has(KEY_FILE)):
+            self.files.seal = self._stored_seal()
+        for name in names:
+            self._lines.append(_lines_of(path / name, self.files.read(name)[0])[-1])
 
-    def __post_init__(self) -> None:
-        self.path = Path(self.path)
-        self._lock = FileLock(self.path / LOCK_FILE, timeout=0, mode=0o600, thread_local=False)
-        if not os.path.lexists(self.path):
-            return
-        _check_folder(self.path)
-        names = self._rounds()
-        if not names:
-            return
-        if self.keyed or self.has(KEY_FILE):
-            self.seal = NoiseFile(self.path / KEY_FILE).key.seal()
-        for name in sorted(names):
-            self._lines.append(_lines_of(self.path / name, self.read_file(name)[0])[-1])
-
-    def _rounds(self) -> list[str]:
-        """Return the names of the files of queries and releases."""
-        return [path.name for path in self.path.glob("*.npz") if OURS.fullmatch(path.name)]
+    def _stored_seal(self) -> bytes:
+        """Return the key of the files' HMAC, which follows from the stored key of the noise."""
+        return NoiseFile(self.files.path / KEY_FILE).key.seal()
 
     def begin(self, server: TrustedServer) -> None:
         """Make the folder if it is not there, and let a server take up its noise key.
@@ -107,33 +85,22 @@ class FitFolder:
             Another run is at work in the folder, it is of other rows of the caller's, or it cannot be made;
             or another account can write to it, or can have read, changed or planted a file in it.
         """
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_folder(self.path)
-            self._lock.acquire()
-        except Timeout:
-            raise StorageError(
-                f"another run is using the checkpoint folder {self.path}; wait until it ends, or pass "
-                "another folder"
-            ) from None
-        except OSError as problem:
-            raise StorageError(
-                f"the checkpoint folder {self.path} cannot be used ({problem.strerror})"
-            ) from None
-        has_rounds = bool(self._rounds())
+        files = self.files
+        files.take()
+        has_rounds = bool(files.names(OURS))
         reserved = None if has_rounds else self._reserved_before()
-        server.bind(self.path / ROWS_FILE, begun=has_rounds)
-        self.seal = server.remember(self.path / KEY_FILE, begun=has_rounds)
+        server.bind(files.path / ROWS_FILE, begun=has_rounds)
+        files.seal = server.remember(files.path / KEY_FILE, begun=has_rounds)
         if reserved is not None:
-            self.write(RESERVATION, reserved, {})
+            files.write(RESERVATION, reserved, {})
         if server.heads is not None and not server.heads.has_file:
-            server.heads.keep_in(self.path / HEADS_FILE)
+            server.heads.keep_in(files.path / HEADS_FILE)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.files.release()
 
     def unspent(self, mu: float, ledger: Ledger) -> float:
         """Return the part of a fit's cost `mu` that its own complete lines in a ledger do not cover."""
@@ -153,19 +120,19 @@ class FitFolder:
 
         Raises StorageError if the fit has releases and no reservation.
         """
-        if self.has(RESERVATION):
-            header, _ = self.read_file(RESERVATION)
+        if self.files.has(RESERVATION):
+            header, _ = self.files.read(RESERVATION)
             name = str(header["name"])
             run = check_count(header["run"], "run", least=0) + 1
         elif self._lines:
             raise StorageError(
-                f"the file {self.path / RESERVATION} is missing, or the fit was begun by a version of "
+                f"the file {self.files.path / RESERVATION} is missing, or the fit was begun by a version of "
                 "privinf that did not write it; restore the file, or start the fit again in an empty folder"
             )
         else:
             name = str(uuid4())
             run = 0
-        self.write(RESERVATION, {"name": name, "run": run}, {})
+        self.files.write(RESERVATION, {"name": name, "run": run}, {})
         return name, run
 
     def _reserved_before(self) -> dict[str, Any] | None:
@@ -173,36 +140,12 @@ class FitFolder:
 
         The key under which its file was written is about to be replaced.
         """
-        if not (self.keyed and self.has(RESERVATION) and self.has(KEY_FILE)):
+        if not (self.keyed and self.files.has(RESERVATION) and self.files.has(KEY_FILE)):
             return None
-        self.seal = NoiseFile(self.path / KEY_FILE).key.seal()
-        header, _ = self.read_file(RESERVATION)
-        (self.path / RESERVATION).unlink()
+        self.files.seal = self._stored_seal()
+        header, _ = self.files.read(RESERVATION)
+        self.files.remove(RESERVATION)
         return header
-
-    def has(self, name: str) -> bool:
-        """Return whether a file is there."""
-        return os.path.lexists(self.path / name)
-
-    def read_file(self, name: str) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """Return a file's header and arrays, if it is of this fit."""
-        path = self.path / name
-        arrays, header = read_container(path, format=FORMAT, key=self.seal, private=True)
-        if header.get("fit") != self.fit:
-            raise StorageError(OTHER_FIT.format(path))
-        return header, arrays
-
-    def write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
-        """Write one file; it is there as a whole, on the disk, or not at all (StorageError)."""
-        full_header = {"fit": self.fit, **header}
-        try:
-            write_container(self.path / name, arrays, full_header, format=FORMAT, key=self.seal, private=True)
-            return
-        except OSError as problem:
-            error = StorageError(
-                f"{self.path / name} cannot be written ({problem.strerror}); check the disk's free space"
-            )
-        raise error
 
 
 def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> str:
@@ -242,6 +185,7 @@ class CheckpointedServer:
     def __init__(self, server: TrustedServer, folder: FitFolder) -> None:
         self._server = server
         self._folder = folder
+        self._files = folder.files
         folder.begin(server)
         self.entries: list[LedgerEntry] = []
         self._query_count = 0
@@ -284,20 +228,20 @@ class CheckpointedServer:
             Query(op, args=args),
             Places.QUESTION_OF_FIT.format(label=label, mu=mu, terms=self._server.terms),
         )
-        if self._folder.has(name):
+        if self._files.has(name):
             self._server.skip()
             return self._stored_release(name, digest, self._server.shape(op, args))
         with self._lasting():
             self._reserve()
-            if self._folder.has(under_way):
-                planned = _planned(self._folder, under_way, digest)
+            if self._files.has(under_way):
+                planned = _planned(self._files, under_way, digest)
             else:
                 planned = self._server.planned(op, args, label=label, mu=mu)
-                _write_plan(self._folder, under_way, digest, planned)
+                _write_plan(self._files, under_way, digest, planned)
             noisy = self._server.release(planned)
             self.entries += noisy.entries
-            _write_release(self._folder, name, digest, noisy)
-            (self._folder.path / under_way).unlink()
+            _write_release(self._files, name, digest, noisy)
+            self._files.remove(under_way)
         return noisy
 
     @contextmanager
@@ -310,7 +254,7 @@ class CheckpointedServer:
         except StorageError as problem:
             if not self.entries and len(self.ledger.entries) == before:
                 raise
-            error = StorageError(f"{problem}. {CHARGES_STAND.format(self._folder.path)}")
+            error = StorageError(f"{problem}. {CHARGES_STAND.format(self._files.path)}")
         raise error
 
     def gram(self, args: Mapping[str, Any], *, label: str, op: str, mu: float | None) -> NoisyGram:
@@ -318,8 +262,8 @@ class CheckpointedServer:
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
     def _stored_release(self, name: str, digest: str, shape: tuple[int, ...]) -> NoisySum:
-        header, arrays = _of_query(self._folder, name, digest)
-        entries = _lines_of(self._folder.path / name, header)
+        header, arrays = _of_query(self._files, name, digest)
+        entries = _lines_of(self._files.path / name, header)
         noisy = _released(header, arrays, entries, shape)
         for entry in entries:
             # The current ledger files it under its own scope.
@@ -351,7 +295,7 @@ def _released(
     )
 
 
-def _write_release(folder: FitFolder, name: str, digest: str, released: NoisySum) -> None:
+def _write_release(files: SealedFolder, name: str, digest: str, released: NoisySum) -> None:
     header = {
         "question": digest,
         "rows": released.rows,
@@ -360,10 +304,10 @@ def _write_release(folder: FitFolder, name: str, digest: str, released: NoisySum
         "mu": str(released.mu),
         "entries": [entry.to_dict() for entry in released.entries],
     }
-    folder.write(name, header, {"values": released.values})
+    files.write(name, header, {"values": released.values})
 
 
-def _write_plan(folder: FitFolder, name: str, digest: str, planned: PlannedQuery) -> None:
+def _write_plan(files: SealedFolder, name: str, digest: str, planned: PlannedQuery) -> None:
     text, arrays = planned.query.pack()
     header = {
         "question": digest,
@@ -373,15 +317,15 @@ def _write_plan(folder: FitFolder, name: str, digest: str, planned: PlannedQuery
         "mu": str(planned.mu),
         "entries": [planned.entry.to_dict()],
     }
-    folder.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
+    files.write(name, header, {f"arg/{name}": array for name, array in arrays.items()})
 
 
-def _planned(folder: FitFolder, name: str, digest: str) -> PlannedQuery:
-    header, arrays = _of_query(folder, name, digest)
+def _planned(files: SealedFolder, name: str, digest: str) -> PlannedQuery:
+    header, arrays = _of_query(files, name, digest)
     try:
         return _unpacked(header, arrays)
     except PrivinfError:
-        raise _damaged(folder.path / name) from None
+        raise _damaged(files.path / name) from None
 
 
 @reads("a planned release")
@@ -392,11 +336,11 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Planne
     return PlannedQuery(query, tuple(header["asked"]), check_number(header["scale"], "scale", low=0.0), mu)
 
 
-def _of_query(folder: FitFolder, name: str, digest: str) -> tuple[dict[str, Any], dict[str, Floats]]:
+def _of_query(files: SealedFolder, name: str, digest: str) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Return a file's header and arrays if they belong to this query."""
-    header, arrays = folder.read_file(name)
+    header, arrays = files.read(name)
     if header.get("question") != digest:
-        raise StorageError(OTHER_FIT.format(folder.path / name))
+        raise StorageError(OTHER_FIT.format(files.path / name))
     return header, arrays
 
 
@@ -409,15 +353,6 @@ def _lines_of(path: Path, header: Mapping[str, Any]) -> tuple[LedgerEntry, ...]:
     if not lines:
         raise _damaged(path)
     return lines
-
-
-def _check_folder(path: Path) -> None:
-    try:
-        check_folder(path, "the files of a fit")
-        return
-    except OSError as problem:
-        error = StorageError(f"the checkpoint folder {path} cannot be used ({problem.strerror})")
-    raise error
 
 
 def _damaged(path: Path) -> StorageError:

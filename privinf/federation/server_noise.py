@@ -6,8 +6,6 @@ A sum itself is never kept: its commitment is an HMAC under the key, which disti
 from __future__ import annotations
 
 import hashlib
-import hmac
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,16 +19,15 @@ from privinf.federation.messages import Query
 from privinf.federation.planned import SUM_TOO_LARGE, PlannedQuery, verified_digest
 from privinf.noise import NoiseKey, NoiseSource, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
-from privinf.secret_files import open_secret
-from privinf.storage.checksummed import read_bytes, written_whole
+from privinf.storage.folders import SealedLines
 from privinf.typing import Floats
 from privinf.validation import in_digits
 from privinf.wire import Formats, Places
 
 FORMAT = Formats.NOISE_KEY
 KEY_FILE_VERSION = 1  # of the file of a noise key
-# What messages call the file.
-NOISE_KEY = "a noise key"
+# How messages call the file.
+THE_FILE = "the file {}, the secret key from which a fit's noise is drawn,"
 
 
 def digest_in_folder(query: Query, words: str) -> str:
@@ -261,12 +258,12 @@ class NoiseFile(NoiseMemory):
         memory = self._load(None if begun is False else secure) if os.path.lexists(self.path) else None
         if memory is None and (key is None or secure is None or begun):
             raise StorageError(
-                f"the file {self.path}, the secret key from which a fit's noise is drawn, is missing; "
+                f"{THE_FILE.format(self.path)} is missing; "
                 "restore it, or start the fit again in an empty folder"
             )
         if memory is not None and len(memory) and begun is False:
             raise StorageError(
-                f"the file {self.path}, the secret key from which a fit's noise is drawn, belongs to "
+                f"{THE_FILE.format(self.path)} belongs to "
                 "another fit, or the other files of its fit are missing; use a separate folder for "
                 "each fit"
             )
@@ -278,7 +275,12 @@ class NoiseFile(NoiseMemory):
                 "key": key.secret_bytes().hex(),
                 "secure": secure,
             }
-            _create(self.path, _sealed(header, key))
+            try:
+                SealedLines.create(self.path, header, key.seal())
+            except OSError as problem:
+                raise StorageError(
+                    f"{THE_FILE.format(self.path)} cannot be created ({problem.strerror})"
+                ) from None
             memory = self._load(secure)
         assert memory is not None
         super().__init__(memory.key, secure=memory.secure)
@@ -286,39 +288,42 @@ class NoiseFile(NoiseMemory):
 
     def _load(self, secure: bool | None) -> NoiseMemory:
         """Return the contents of the file (errors as for the class)."""
-        memory, self._header, self._length = _read_file(self.path)
+        self._file = SealedLines(self.path, lambda secret: NoiseKey(bytes.fromhex(secret)).seal())
+        memory = _memory_of(self._file)
         if memory is None:
             raise StorageError(
-                f"the file {self.path}, the secret key from which a fit's noise is drawn, is damaged, "
+                f"{THE_FILE.format(self.path)} is damaged, "
                 "or this version of privinf cannot read it; restore it, or start the fit again in an "
                 "empty folder"
             )
         if secure is not None and memory.secure is not secure:
             raise ArgumentError(
-                f"the file {self.path}, the secret key from which a fit's noise is drawn, was made with "
+                f"{THE_FILE.format(self.path)} was made with "
                 "another noise source; pass the same rng= as before"
             )
         return memory
 
     def _write(self, line: Mapping[str, str]) -> None:
         try:
-            with open(open_secret(self.path, NOISE_KEY, "key", os.O_RDWR), "r+b") as stream:
-                if stream.read(len(self._header)) != self._header:
-                    raise StorageError(
-                        f"another process replaced the file {self.path}, the secret key from which a fit's "
-                        "noise is drawn, so the fit was stopped; start a new fit in an empty folder"
-                    )
-                stream.seek(self._length)
-                stream.truncate()
-                stream.write(_sealed(line, self.key))
-                stream.flush()
-                os.fsync(stream.fileno())
-                self._length = stream.tell()
+            self._file.append(line)
         except OSError as problem:
             raise StorageError(
-                f"the file {self.path}, the secret key from which a fit's noise is drawn, cannot be "
-                f"written ({problem.strerror}); check the disk's free space"
+                f"{THE_FILE.format(self.path)} cannot be written ({problem.strerror}); check the disk's free "
+                "space"
             ) from None
+
+
+def _memory_of(file: SealedLines) -> NoiseMemory | None:
+    """Return the key and the answers in a file, None if it is damaged or of another version."""
+    header = file.header
+    try:
+        if header is None or (header["format"], header["version"]) != (FORMAT, KEY_FILE_VERSION):
+            return None
+        memory = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
+        memory._answers = {line["question"]: line["answer"] for line in file.lines}
+    except (KeyError, TypeError):
+        return None
+    return memory if len(memory) == len(file.lines) else None
 
 
 def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> None:
@@ -344,43 +349,6 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
         )
     if not len(memory):
         memory.remember("rows", answer)
-
-
-def _read_file(path: Path) -> tuple[NoiseMemory | None, bytes, int]:
-    """Return a file's records (None if damaged), its first line, and the length of its complete lines."""
-    content = read_bytes(path, NOISE_KEY, most=None, secret="key")
-    first = content[: content.find(b"\n") + 1]
-    length = content.rfind(b"\n") + 1
-    try:
-        header, *lines = [json.loads(line) for line in content[:length].decode().split("\n")[:-1]]
-        memory = NoiseMemory(NoiseKey(bytes.fromhex(header["key"])), secure=header["secure"])
-        good = all(_tag(line, memory.key) == line["tag"] for line in (header, *lines))
-        good = good and (header["format"], header["version"]) == (FORMAT, KEY_FILE_VERSION)
-        memory._answers = {line["question"]: line["answer"] for line in lines}
-    except (ArgumentError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        return None, first, length
-    return (memory if good and len(memory) == len(lines) else None), first, length
-
-
-def _sealed(line: Mapping[str, Any], key: NoiseKey) -> bytes:
-    return (json.dumps({**line, "tag": _tag(line, key)}, sort_keys=True) + "\n").encode()
-
-
-def _tag(line: Mapping[str, Any], key: NoiseKey) -> str:
-    text = json.dumps({name: line[name] for name in sorted(line) if name != "tag"})
-    return hmac.new(key.seal(), text.encode(), hashlib.sha256).hexdigest()[:32]
-
-
-def _create(path: Path, content: bytes) -> None:
-    """Make a secret file that is there as a whole or not at all."""
-    try:
-        with written_whole(path, private=True) as stream:
-            stream.write(content)
-    except OSError as problem:
-        raise StorageError(
-            f"the file {path}, the secret key from which a fit's noise is drawn, cannot be created "
-            f"({problem.strerror})"
-        ) from None
 
 
 def perturbed(total: Floats, scale: float, largest: float, source: NoiseSource) -> Floats:

@@ -29,8 +29,8 @@ from click.testing import CliRunner
 import privinf as pi
 from privinf.accounting import Budget, GaussianLoss, Ledger, LedgerEntry, Sensitivity
 from privinf.federation import IdentityKey, InProcessFederation, Site, SiteLedger, SitePolicy
-from privinf.federation.checkpoint import FitFolder
 from privinf.mechanisms import Rows
+from privinf.storage.folders import SealedFolder
 
 RESULTS = {
     "moments": "MomentOLS central",
@@ -211,19 +211,19 @@ class Stopped(BaseException):
 @contextmanager
 def stopping_after(writes: int) -> Iterator[list[int]]:
     """Let a fit write so many files of its folder, and end it then; yield a list of those written."""
-    write, count = FitFolder.write, [0]
+    write, count = SealedFolder.write, [0]
 
-    def counted(self: FitFolder, *args: Any) -> None:
+    def counted(self: SealedFolder, *args: Any) -> None:
         if count[0] == writes:
             raise Stopped
         count[0] += 1
         write(self, *args)
 
-    FitFolder.write = counted  # type: ignore[method-assign]
+    SealedFolder.write = counted  # type: ignore[method-assign]
     try:
         yield count
     finally:
-        FitFolder.write = write  # type: ignore[method-assign]
+        SealedFolder.write = write  # type: ignore[method-assign]
 
 
 def save_stopped(folder: Path) -> dict[str, Any]:
