@@ -179,7 +179,7 @@ def test_a_site_takes_no_units_from_the_server():
     for lie, reason in (
         (
             {"noise": {"factor": 1e-6}, "sensitivity": {"value": 1e-6 * record_sensitivity.linf}},
-            "the unknown field 'factor'",
+            "noise with the field 'factor'",
         ),
         (
             {"sensitivity": {"value": 0.9 * record_sensitivity.linf}},
