@@ -274,10 +274,8 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "noise_variance": plan.noise_variance,
         "bias_bound": plan.bias_bound,
     }
-    text = "{}; the part of the budget that was reserved for {} was not spent"
-    return Extras(
-        reasons={name: text.format(reason, name) for name, is_wanted in requested.items() if is_wanted}
-    )
+    text = f"{reason}; the part of the budget that was reserved for such extra releases was not spent"
+    return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
 
 
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
