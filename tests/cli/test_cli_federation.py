@@ -481,7 +481,7 @@ def test_a_template_of_the_schema_is_to_be_filled_in(folder):
         (["site", "init", "none", "--data", "none.csv"], "none.csv does not exist"),
         (["site", "init", "full", "--data", "north.csv"], "already exists"),
         (["federation", "init", "full", "schema.json"], "already exists"),
-        (["federation", "init", "new", "schema.json"], "is not a site's bundle"),
+        (["federation", "init", "new", "schema.json"], "cannot read the text as a site's bundle"),
         (["federation", "init", "new", "one.json", "one.json"], "belong to the same site"),
         (["federation", "init", "new", "path.json", "one.json"], "a letter, a digit"),
         (
