@@ -191,7 +191,7 @@ def _is_number(node: ast.expr) -> bool:
         return False
     if not abs(value) <= sys.float_info.max:
         raise SchemaError(
-            f"a number in the expression is too large: numbers must be at most {sys.float_info.max:.1e}"
+            f"a number in the expression is too large; numbers must be at most {sys.float_info.max:.1e}"
         )
     return True
 
