@@ -54,8 +54,8 @@ COUNTS = {
 def summarized(fits: Iterable[Fit], regressions: Mapping[str, Regression]) -> pd.DataFrame:
     """Return the table of cells.
 
-    A fit is *marked* if it has a flag or a warning of any kind. A fit without an interval is neither counted as
-    marked nor in the trials of intervals.
+    A fit is *marked* if it has a flag or a warning of any kind, or no interval. All its coefficients are flagged
+    if it has no interval. Trials are of finite intervals.
     """
     groups: dict[str, list[Fit]] = defaultdict(list)
     for fit in fits:
@@ -86,7 +86,7 @@ def _cell_rows(regression: Regression, epsilon: float, fits: Sequence[Fit]) -> l
         "fits": len(fits),
         "failed": len(fits) - len(good),
         "refused": len(good) - len(shown),
-        "marked": sum(map(_marked, shown)),
+        "marked": sum(_marked(fit) for fit in good),
         "weak": sum(bool(fit["flagged"]) for fit in shown),
         **{column: sum(kind in fit["warned"] for fit in shown) for kind, column in KINDS.items()},
     }
@@ -99,6 +99,7 @@ def _cell_rows(regression: Regression, epsilon: float, fits: Sequence[Fit]) -> l
             "rows": regression.rows,
             "coefficient": name,
             **fit_counts,
+            "flagged": sum(fit["weak"][place] for fit in good),
             "hits": int(every.hits[place]),
             "trials": int(every.trials[place]),
             "sure_hits": int(sure.hits[place]),
@@ -114,8 +115,8 @@ def _cell_rows(regression: Regression, epsilon: float, fits: Sequence[Fit]) -> l
 
 
 def _marked(fit: Fit) -> bool:
-    """Whether a fit has a flag or a warning of any kind."""
-    return bool(fit["flagged"] or fit["warned"] or any(fit["weak"]))
+    """Whether a fit has a flag or a warning of any kind, or no interval."""
+    return bool(fit["refused"] or fit["flagged"] or fit["warned"] or any(fit["weak"]))
 
 
 def _where_sure(fit: Fit) -> list[int | None]:
@@ -215,8 +216,10 @@ statsmodels to the whole table, as for real tables of the [gauntlet](gauntlet.md
 
 **Flags.** {flags}
 *Neither flagged nor warned* counts intervals of coefficients that are not flagged, in fits without another warning. A fit is *marked*
-if it has a flag or a warning of any kind. A cell is one coefficient of a regression at one epsilon. Limits are 99% binomial limits of
-the cell's own number of intervals. Cells with fewer than {few} intervals have no limits and are not in the distributions.
+if it has a flag or a warning of any kind, or no interval. All coefficients of a fit without an interval are flagged.
+
+**Cells.** A cell is one coefficient of a regression at one epsilon. Limits are 99% binomial limits of the cell's own number of finite
+intervals. Cells with fewer than {few} of them have no limits and are not in the distributions.
 """
 
 
@@ -291,6 +294,7 @@ SHARES = (
     "fits without interval",
     "marked fits",
     "flagged coefficients",
+    "finite intervals",
     *(f"coverage, {name}" for *_, name in COUNTS.values()),
 )
 
@@ -307,13 +311,14 @@ def _shares(cells: pd.DataFrame) -> str:
                 str(len(by_fit)),
                 str(len(part)),
                 _ratio(refused + failed, fits),
-                _ratio(by_fit["marked"].sum(), fits - refused - failed),
-                _ratio(part["trials"].sum() - part["sure_trials"].sum(), part["trials"].sum()),
+                _ratio(by_fit["marked"].sum(), fits - failed),
+                _ratio(part["flagged"].sum(), (part["fits"] - part["failed"]).sum()),
+                _ratio(part["trials"].sum(), (part["fits"] - part["failed"]).sum()),
                 *(_ratio(part[hits].sum(), part[trials].sum()) for hits, trials, _ in COUNTS.values()),
             ]
         )
     return (
-        "\n## Coverage and flags\n\nShares of marked fits and flagged coefficients are of fits with an interval.\n\n"
+        "\n## Coverage and flags\n\nShares of flagged coefficients and finite intervals are of coefficients times fits.\n\n"
         + _table(SHARES, rows)
     )
 
@@ -358,7 +363,7 @@ def _widths(cells: pd.DataFrame) -> str:
     shares = (0.1, 0.25, 0.5, 0.75, 0.9)
     rows = []
     for epsilon, estimator, part in _groups(cells):
-        mostly_sure = part["sure_trials"] * 2 > part["trials"]
+        mostly_sure = 2 * part["flagged"] < part["fits"]
         for name, selected in (("all", part), ("not flagged in most fits", part[mostly_sure])):
             widths = selected["width"].dropna()
             ends = (
@@ -432,8 +437,8 @@ def _below(cells: pd.DataFrame) -> str:
                 str(getattr(cell, trials)),
                 f"{_limit(getattr(cell, trials)):.3f}",
                 _ratio(cell.plain_hits, cell.plain_trials) + " (below)" * cell.plain_below,
-                _ratio(cell.trials - cell.sure_trials, cell.trials),
-                _ratio(cell.marked, cell.fits - cell.refused - cell.failed),
+                _ratio(cell.flagged, cell.fits - cell.failed),
+                _ratio(cell.marked, cell.fits - cell.failed),
                 f"{cell.width:.2f}",
             ]
             for cell in selected.itertuples()

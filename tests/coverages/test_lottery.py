@@ -152,13 +152,17 @@ def test_the_page_has_the_numbers_of_stored_fits():
         stored_fit(second, number, [0] * q, weak=[1] * q, flagged="weak", warned="HeavyTailWarning")
         for number in range(20, 30)
     ]
-    fits += [stored_fit(second, number, [None] * q, refused="noise") for number in range(30, 40)]
+    fits += [
+        stored_fit(second, number, [None] * q, weak=[1] * q, refused="noise") for number in range(30, 40)
+    ]
     cells = lottery_report.summarized(fits, {one.name: one for one in lot.regressions})
     assert cells["trials"].tolist() == [40] * p + [30] * q
     assert cells["hits"].tolist() == [30] + [40] * (p - 1) + [20] * q
     assert cells["sure_trials"].tolist() == [40] * p + [20] * q
     assert cells["quiet_hits"].tolist() == [30] + [40] * (p - 1) + [20] * q
     assert cells["refused"].tolist() == [0] * p + [10] * q
+    assert cells["flagged"].tolist() == [0] * p + [20] * q
+    assert cells["marked"].tolist() == [0] * p + [20] * q
     assert cells["heavy_tail"].tolist() == [0] * p + [10] * q
     page = lottery_report.page_of(cells, lot)
     silent, _, rest = page.partition("Cells below their limit: neither flagged nor warned")[2].partition("##")
