@@ -132,6 +132,7 @@ def read_cells(path: Path) -> pd.DataFrame:
 def features(fits: Iterable[Fit], regressions: Mapping[str, Regression]) -> pd.DataFrame:
     """Return one row a coefficient and fit that has an interval: coverage, flags, and facts of the release."""
     rows: list[dict[str, Any]] = []
+    coefficients = {name: regression.coefficients for name, regression in regressions.items()}
     for fit in fits:
         if "failed" in fit or fit["refused"]:
             continue
@@ -147,7 +148,7 @@ def features(fits: Iterable[Fit], regressions: Mapping[str, Regression]) -> pd.D
             **{fact: fit[fact] for fact in ("step", "far", "dispersion", "posterior")},
         }
         lists = ("covered", "plain", "weak", "named", "width", "reach", "allowed", "shift", "noise")
-        for place, coefficient in enumerate(regression.coefficients):
+        for place, coefficient in enumerate(coefficients[name]):
             rows.append({**of_fit, "coefficient": coefficient, **{key: fit[key][place] for key in lists}})
     return pd.DataFrame(rows)
 
