@@ -26,8 +26,7 @@ from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
 from privinf.error_boundary import error_boundary, warn
 from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, range_search
-from privinf.mechanisms.blocks import table_rows
-from privinf.mechanisms.columns import column_kinds
+from privinf.mechanisms.blocks import column_kinds, table_rows
 from privinf.mechanisms.distribution import CellCounts, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
 from privinf.schema import Factor, Numeric

@@ -1,39 +1,48 @@
-"""A party's rows in blocks, each row at its place in the order that all parties share."""
+"""A party's rows in blocks, each row at its place in the order that all parties share.
+
+That is the order of the sorted ids of people. Ids are compared as texts without surrounding blanks. Where all
+of them are whole numbers as they are usually written (no leading zero or plus sign, at most 64 bits) they are
+sorted as numbers, else by code point: the same order and digest whether a file holds them as numbers or as
+text. The digest is the SHA-256 of the sorted ids, one a line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from privinf.error_boundary import error_boundary
-from privinf.errors import AlignmentError, NotAvailableError, SchemaError
-from privinf.mechanisms.reading import checked_blocks, evened, number_blocks
-from privinf.mechanisms.roster import Alignment, IdReader, align, compare, id_blocks
-from privinf.mechanisms.rows import (
-    ALIGNED,
-    MESSAGES,
-    EncodedRows,
-    Rows,
-    as_rows,
-    check_levels,
-    encode,
-    needed,
-    numeric_names,
-    refuse_unordered,
-)
-from privinf.mechanisms.sources import Source, Types, no_rows, require_columns
+from privinf.errors import AlignmentError, SchemaError
+from privinf.mechanisms.labels import MISSING, NUMBERS, TEXTS, label_column
+from privinf.mechanisms.reading import checked_blocks
+from privinf.mechanisms.rows import ALIGNED, Rows, as_rows, refuse_unordered
+from privinf.mechanisms.sources import Source, no_rows, require_columns
 from privinf.mechanisms.tables import source_of
-from privinf.schema import Design, Schema
+from privinf.schema import Schema
+from privinf.schema.arrays import kinds_of
 from privinf.schema.table import check_schema
-from privinf.typing import Floats, Integers, Missing, Table
-from privinf.validation import READ_ROWS, check_count
+from privinf.typing import ColumnKind, ColumnLike, Integers, Missing, Table
+from privinf.validation import check_count
 
-T = TypeVar("T")
+SEVERAL_TYPES = (
+    "the id column holds integers in some rows and texts in others, so one id could occur "
+    "in both types: convert all ids to one type"
+)
+_HASHED = 1 << 16  # ids that are digested at a time
+_INTEGER_TEXT = "S20"  # -9223372036854775808
+
+# Whole numbers, or UTF-8 texts, whose bytes sort as their code points do.
+Ids: TypeAlias = Integers | NDArray[np.bytes_]
+IdReader: TypeAlias = Callable[[], Iterator[Ids]]
+
+
+# ---- a party's table
 
 
 @runtime_checkable
@@ -210,149 +219,6 @@ def open_table(
     return TableRows(source, schema, alignment, state)
 
 
-class RecordBlocks(Generic[T]):
-    """Records of a table that need not fit in memory, for releases of one message per row.
-
-    Parameters
-    ----------
-    design : Design
-    rows : Rows
-    columns : sequence of str
-        Those that are read.
-    encoded : callable (Rows, seen_levels=) -> T
-        Makes of some rows what noise is for; `seen_levels` as for `encode`.
-    whole : bool
-        One block of all rows, in memory.
-    numbers : callable (block) -> T, optional
-        Makes the same of an array of checked numbers: the response, and the columns of the design.
-
-    Notes
-    -----
-    **Privacy.** Reads every row once a pass; holds `READ_ROWS` of them, raw: not pickled and not shown.
-    Blocks have that many rows, the last one fewer, whatever those of the source have.
-    """
-
-    __slots__ = ("_columns", "_design", "_encoded", "_encoded_blocks", "_names", "_numbers", "_rows", "n")
-
-    def __init__(
-        self,
-        design: Design,
-        rows: Rows,
-        columns: Sequence[str],
-        encoded: Callable[..., T],
-        *,
-        whole: bool,
-        numbers: Callable[[Floats], T] | None = None,
-    ) -> None:
-        refuse_unordered(rows, MESSAGES)
-        rows.refuse_empty()
-        self.n = 0
-        self._encoded_blocks = list[T]()
-        if whole:
-            opened = rows.opened(columns, design.schema)
-            self._encoded_blocks = [encoded(opened, seen_levels=None)]
-            self.n = len(opened)
-        elif design.schema is not None and design.schema.unit is not None:
-            raise NotAvailableError(
-                "to= cannot be used with a schema that declares unit=: make the release in memory "
-                "and write it with save(path)"
-            )
-        self._design = design
-        self._rows = rows
-        self._columns = columns
-        self._encoded = encoded
-        self._numbers = numbers
-        self._names = numeric_names(design) if numbers is not None and design.constant == 0 else None
-
-    def checked(self) -> RecordBlocks[T]:
-        """Return itself once a pass has checked and counted all rows."""
-        for _ in self._pass(lambda block: None) if self.n == 0 else ():
-            pass
-        return self
-
-    def __iter__(self) -> Iterator[T]:
-        """Yield the messages of each block.
-
-        Raises
-        ------
-        SchemaError, AlignmentError
-            As `encode`; the table has other rows than in the pass before.
-        """
-        yield from self._encoded_blocks or self._pass(self._numbers)
-
-    def _pass(self, numbers: Callable[[Floats], Any] | None) -> Iterator[Any]:
-        """Yield the results of each block; numbers were checked on reading."""
-        seen_columns = set[str]()
-        n = 0
-        for part in self._parts():
-            n += len(part)
-            if numbers is not None and isinstance(part, np.ndarray):
-                yield numbers(part)
-            else:
-                yield self._encoded(part, seen_levels=seen_columns)
-        check_levels(self._design.schema, needed(self._design), seen_columns)
-        if n < (p := len(self._design.columns)):
-            raise AlignmentError(
-                f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as "
-                "coefficients"
-            )
-        if self.n not in (0, n):
-            raise AlignmentError(
-                "the table has changed since it was first read: start again with a table that nobody "
-                "writes to"
-            )
-        self.n = n
-
-    def _parts(self) -> Iterator[Rows | Floats]:
-        features = self._rows.features
-        response = self._rows.response
-        if isinstance(features, Source):
-            types: Types = self._design.schema or "guessed"
-            blocks: Iterator[Any] = checked_blocks(features, self._columns, types)
-            if self._names is not None:
-                blocks = number_blocks(features, self._names, types, READ_ROWS, constant=1)
-            for block in evened(blocks, self._names):
-                yield block if isinstance(block, np.ndarray) else replace(self._rows, features=block)
-            return
-        for start in range(0, len(self._rows), READ_ROWS):
-            part = slice(start, start + READ_ROWS)
-            rows = features.iloc[part] if isinstance(features, pd.DataFrame) else features[part]
-            yield replace(self._rows, features=rows, response=None if response is None else response[part])
-
-    def __repr__(self) -> str:
-        return "<RecordBlocks, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
-
-
-def encoded_blocks(
-    design: Design, rows: Rows, weights: str | None, *, whole: bool
-) -> RecordBlocks[EncodedRows]:
-    """Return the blocks of `encode`."""
-    encode_part = partial(encode, design, weights=weights)
-    return RecordBlocks(design, rows, needed(design, weights), encode_part, whole=whole)
-
-
-def table_rows(
-    data: Table, names: Sequence[str] | None, schema: Schema | None = None, missing: Missing = "raise"
-) -> Rows:
-    """Return a table of any kind as rows, read when they are needed; `names` are columns that it must have.
-
-    Raises
-    ------
-    SchemaError
-        The table lacks one of `names` or of the schema's unit, or has it twice.
-    """
-    if isinstance(data, TableRows):
-        return Rows(pd.concat([block for _, block in data.blocks()], ignore_index=True), None, missing)
-    rows = as_rows(data, missing)
-    if isinstance(rows.features, Source) and names is not None:
-        unit = [] if schema is None or schema.unit is None else [schema.unit]
-        require_columns(rows.features, [*names, *unit])
-    return rows
-
-
 def read_roster(data: Table, id: str) -> tuple[int, str]:
     """Return the number of people of a roster and the digest of their ids; raises as `open_table`."""
     source = source_of(data)
@@ -386,3 +252,237 @@ def _check_roster(source: Source, alignment: Alignment, id: str, roster: object)
         f"the ids of {source.name} are not the ids of the roster (the agreed list of ids). "
         f"In the table, {', and '.join(counts)}"
     )
+
+
+# ---- ids of people
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Positions of the rows of a table in the order of the sorted ids.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    ranks : int64 array (n,) or None
+        Position of each row; None where the table is in that order already.
+    sha256 : str
+        Digest of the sorted ids.
+    """
+
+    n: int
+    ranks: Integers | None
+    sha256: str
+
+
+def roster_digest(ids: ColumnLike) -> str:
+    """Return the SHA-256 that a plan states about its people: of the sorted ids, one a line.
+
+    Parameters
+    ----------
+    ids : sequence, array or Series of whole numbers or texts
+        In any order, each once.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Raises
+    ------
+    AlignmentError
+        An id is missing, is there twice, or is neither a whole number nor a text; or some are numbers and
+        others texts.
+
+    Examples
+    --------
+    >>> roster_digest([10, 9, 2]) == roster_digest(["2", "10", "9"])
+    True
+    """
+    column = label_column(ids)
+    return align(lambda: id_blocks(iter([column]))).sha256
+
+
+def id_blocks(columns: Iterator[pd.Series[Any]]) -> Iterator[Ids]:
+    """Yield the ids of the blocks of one column.
+
+    Raises AlignmentError as `read_ids`, and where blocks hold ids of several types.
+    """
+    first = ""
+    for column in columns:
+        kind, ids = read_ids(column)
+        first = first or kind
+        if kind and kind != first:
+            raise AlignmentError(SEVERAL_TYPES)
+        yield ids
+
+
+def read_ids(column: pd.Series[Any]) -> tuple[str, Ids]:
+    """Return the kind of a column of ids, and its ids: whole numbers if all are, else UTF-8 texts.
+
+    Raises
+    ------
+    AlignmentError
+        An id is missing, or neither a whole number nor a text of one line; or some are numbers, others texts.
+    """
+    dtype = column.dtype
+    if column.isna().any():
+        raise AlignmentError("the id column has missing values: every row needs its id")
+    if pd.api.types.is_integer_dtype(dtype) and (not len(column) or column.max() < 2**63):
+        return NUMBERS if len(column) else "", column.to_numpy(dtype=np.int64)
+    values = column.to_numpy(dtype=object).tolist()
+    kinds = {_id_kind(python_type) for python_type in set(map(type, values))}
+    texts = [str(value).strip() for value in values]
+    if not set(MISSING).isdisjoint(texts):
+        raise AlignmentError("the id column has missing values: every row needs its id")
+    if len(kinds) > 1:
+        raise AlignmentError(SEVERAL_TYPES)
+    return next(iter(kinds), ""), _numbers(_encoded(texts))
+
+
+def _id_kind(python_type: type) -> str:
+    if issubclass(python_type, str):
+        return TEXTS
+    if issubclass(python_type, (int, np.integer)) and not issubclass(python_type, bool):
+        return NUMBERS
+    raise AlignmentError("the id column must hold integers or texts: convert the ids to one of these types")
+
+
+def align(read_blocks: IdReader) -> Alignment:
+    """Return the positions of rows by their ids; `read_blocks` yields the blocks of ids at every call.
+
+    Ids that already increase are read in constant memory; else all of them are held and sorted.
+
+    Raises
+    ------
+    AlignmentError
+        An id is there twice.
+    """
+    return _increasing(read_blocks()) or _ranked(read_blocks())
+
+
+def compare(read_blocks: IdReader, roster: IdReader) -> tuple[int, int]:
+    """Return how many ids of the roster are missing in a table, and how many of its ids are not in it."""
+    table_ids = _texts(_collected(read_blocks()))
+    roster_ids = _texts(_collected(roster()))
+    return len(np.setdiff1d(roster_ids, table_ids)), len(np.setdiff1d(table_ids, roster_ids))
+
+
+def _encoded(texts: list[str]) -> NDArray[np.bytes_]:
+    if any("\n" in text or "\0" in text for text in texts):
+        raise AlignmentError(
+            "an id contains a line break or a zero byte: every id must be a text of one line"
+        )
+    try:
+        return np.array([text.encode() for text in texts], dtype=np.bytes_)
+    except UnicodeEncodeError:
+        raise AlignmentError(
+            "an id is not a valid Unicode text: read the ids with the encoding in which they were written"
+        ) from None
+
+
+def _numbers(texts: NDArray[np.bytes_]) -> Ids:
+    """Return texts as the whole numbers that they spell, if every one is spelt in the usual way."""
+    if texts.dtype.itemsize > np.dtype(_INTEGER_TEXT).itemsize:
+        return texts
+    try:
+        numbers = texts.astype(np.int64)
+    except (ValueError, OverflowError):
+        return texts
+    return numbers if np.array_equal(_texts(numbers), texts) else texts
+
+
+def _texts(ids: Ids) -> NDArray[np.bytes_]:
+    """Return ids as texts; whole numbers in 20 bytes each, which holds every one of 64 bits."""
+    return np.asarray(ids, dtype=np.bytes_ if ids.dtype.kind == "S" else _INTEGER_TEXT)
+
+
+def _increasing(blocks: Iterable[Ids]) -> Alignment | None:
+    """Return the alignment of ids that increase from row to row, None if they do not."""
+    hashed = hashlib.sha256()
+    n = 0
+    last: Any = None
+    for block in blocks:
+        if not len(block):
+            continue
+        ids: Any = block
+        if last is not None and last.dtype.kind != ids.dtype.kind:
+            if ids.dtype.kind == "S":
+                return None
+            ids = _texts(ids)
+        joined = ids if last is None else np.concatenate([last, ids])
+        if not np.all(joined[1:] > joined[:-1]):
+            return None
+        _hash(hashed, ids)
+        n = n + len(ids)
+        last = ids[-1:]
+    return Alignment(n, None, hashed.hexdigest())
+
+
+def _ranked(blocks: Iterable[Ids]) -> Alignment:
+    ids = _collected(blocks)
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    repeated = int(np.count_nonzero(ids[1:] == ids[:-1]))
+    if repeated:
+        raise AlignmentError(f"{repeated} row(s) repeat the id of another row: keep one row per person")
+    hashed = hashlib.sha256()
+    _hash(hashed, ids)
+    ranks = np.empty(len(ids), dtype=np.int64)
+    ranks[order] = np.arange(len(ids))
+    return Alignment(len(ids), ranks, hashed.hexdigest())
+
+
+def _collected(blocks: Iterable[Ids]) -> Ids:
+    parts = list(blocks)
+    if any(block.dtype.kind == "S" for block in parts if len(block)):
+        return np.concatenate([_texts(block) for block in parts])
+    return np.concatenate([np.empty(0, dtype=np.int64), *(block for block in parts if len(block))])
+
+
+def _hash(hashed: Any, ids: Ids) -> None:
+    for start in range(0, len(ids), _HASHED):
+        lines = _texts(ids[start : start + _HASHED]).tolist()
+        hashed.update(b"\n".join(lines) + b"\n")
+
+
+# ---- tables of any kind
+
+
+def table_rows(
+    data: Table, names: Sequence[str] | None, schema: Schema | None = None, missing: Missing = "raise"
+) -> Rows:
+    """Return a table of any kind as rows, read when they are needed; `names` are columns that it must have.
+
+    Raises
+    ------
+    SchemaError
+        The table lacks one of `names` or of the schema's unit, or has it twice.
+    """
+    if isinstance(data, TableRows):
+        return Rows(pd.concat([block for _, block in data.blocks()], ignore_index=True), None, missing)
+    rows = as_rows(data, missing)
+    if isinstance(rows.features, Source) and names is not None:
+        unit = [] if schema is None or schema.unit is None else [schema.unit]
+        require_columns(rows.features, [*names, *unit])
+    return rows
+
+
+def column_kinds(rows: Rows, names: Sequence[str] | None) -> dict[str, ColumnKind]:
+    """Return the kind of each column, or of some, by its type (see `kinds_of`), or that of its first block.
+
+    Raises NotAvailableError for sources that can be read only once; AlignmentError
+    for a table without rows.
+    """
+    source = rows.features
+    if rows.in_memory:
+        return kinds_of(source)
+    if source.pushes:
+        return {
+            name: "number" if kind in ("number", "decimal", "truth") else "levels"
+            for name, kind in source.kinds.items()
+        }
+    rows.refuse_once()
+    chosen = list(source.columns if names is None else names)
+    return kinds_of(next(checked_blocks(source, chosen, "guessed")))

@@ -55,7 +55,6 @@ from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.columns import ColumnPasses
 from privinf.mechanisms.gaussian import (
     Line,
     Spending,
@@ -64,6 +63,7 @@ from privinf.mechanisms.gaussian import (
     noisy_total,
     warn_of_large_delta,
 )
+from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.sums import ExactSum

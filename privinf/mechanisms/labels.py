@@ -22,6 +22,8 @@ import pandas as pd
 from privinf.errors import SchemaError
 from privinf.typing import Integers
 
+# Texts that mean a missing value, in ids as in other columns of a CSV file.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 NUMBERS = "numbers"
 TRUTHS = "truth values"
 TEXTS = "texts"

@@ -32,10 +32,9 @@ from privinf.mechanisms.gaussian import (
     unit_name,
     warn_of_large_delta,
 )
-from privinf.mechanisms.passes import OwnSum, RowPasses
-from privinf.mechanisms.public_sizes import PublicSizes
+from privinf.mechanisms.passes import OwnSum, RowPasses, encoded_blocks
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
-from privinf.mechanisms.rows import BLOCK, EncodedRows, Rows, as_rows, imputing, weight_bound
+from privinf.mechanisms.rows import BLOCK, EncodedRows, PublicSizes, Rows, as_rows, imputing, weight_bound
 from privinf.mechanisms.statistics.block import SMALLEST
 from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
 from privinf.mechanisms.sums import BLOCK_ROWS
@@ -325,8 +324,6 @@ class Moments:
 
     def _release_records(self, rows: Rows, budget: Spending, mu: float, to: AnyPath | None) -> Release:
         """Release every record's moments with noise of its own: in memory, or to a file in blocks."""
-        from privinf.mechanisms.blocks import encoded_blocks  # not needed for totals
-
         target = rows_target(to, noise_free=math.isinf(mu))
         blocks = encoded_blocks(self.design, rows, self.weights, whole=target is None)
         sizes = PublicSizes(np.zeros(self.layout.public), 0.0)

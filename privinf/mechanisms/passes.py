@@ -1,44 +1,108 @@
 """Passes over a holder's rows, block by block, checked on reading; and the sums of a pass.
 
-Code that sums over rows calls `RowPasses.blocks` for every pass. A pass yields all rows
-once, in blocks that are views of arrays where that is possible. Defects of a row are found where it is
-read, by the first pass, and reported as by `encode`.
+A pass reads all rows once: `RowPasses` as blocks of a design for sums, `ColumnPasses` a few columns for means
+and tests, `RecordBlocks` encoded rows for releases of one message per row. Blocks of rows in memory are views
+of arrays where that is possible. Any other table is read again, block by block. A database or a cluster makes
+the sums where the rows are. Defects of a row are found where it is read, by the first pass, and reported as
+by `encode`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 
-from privinf.errors import AlignmentError, SchemaError, SensitivityError
-from privinf.mechanisms.public_sizes import PublicSizes
+from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import (
+    MESSAGES,
+    EncodedRows,
+    PublicSizes,
     Rows,
+    check_enough,
     check_levels,
+    encode,
     inputs_outside,
     needed,
     numeric_names,
     observation_weights,
+    refuse_unordered,
     response_of,
     unit_codes,
 )
-from privinf.mechanisms.sources import no_rows
+from privinf.mechanisms.sources import Source, Types, no_rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.moments import MOMENT_OPS, MomentLayout
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, RecordSensitivity, SiteOp
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
-from privinf.schema import Design
-from privinf.schema.reading import Reader
+from privinf.schema import Design, Schema
+from privinf.schema.reading import Reader, as_frame
 from privinf.typing import Floats, Integers
-from privinf.validation import even_parts
+from privinf.validation import READ_ROWS, even_parts
+
+T = TypeVar("T")
 
 
-class RowPasses:
+class Passes:
+    """Raw rows of one holder that are read in passes: each reads all rows, and counts as many as the first.
+
+    Notes
+    -----
+    **Privacy.** Holds raw rows: never leaves the mechanisms, is neither pickled nor shown.
+    """
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count: int | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows, once there was a pass."""
+        assert self._count is not None
+        return self._count
+
+    def counted(self, n: int) -> None:
+        """Take the number of rows of a whole pass; AlignmentError if an earlier one had other rows."""
+        if self._count not in (None, n):
+            raise AlignmentError(
+                "the table has changed since it was first read: start again with a table that nobody "
+                "writes to"
+            )
+        self._count = n
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, rows not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
+
+
+def _read(
+    source: Source, design: Design, columns: Sequence[str], names: Sequence[str] | None, height: int
+) -> Iterator[Floats | pd.DataFrame]:
+    """Yield the rows of a table that is read again.
+
+    They are arrays of response and design, of at most `height` rows, where `names` are the columns of numbers
+    of a design with a constant and a block has nothing else; frames of `columns` otherwise.
+    """
+    from privinf.mechanisms.reading import checked_blocks, number_blocks
+
+    types: Types = design.schema or "guessed"
+    if names is None or design.constant is None:
+        return checked_blocks(source, columns, types)
+    return number_blocks(source, names, types, height, constant=design.constant + 1)
+
+
+# ---- rows of a design
+
+
+class RowPasses(Passes):
     """Rows of one holder as blocks of a design with a protected response.
 
     Parameters
@@ -82,7 +146,6 @@ class RowPasses:
     __slots__ = (
         "_alone",
         "_codes",
-        "_count",
         "_design",
         "_names",
         "_ones",
@@ -107,6 +170,7 @@ class RowPasses:
         stream: int | None = None,
         public: PublicSizes | None = None,
     ) -> None:
+        super().__init__()
         self._design = design
         self._weights = weights
         self._stream = stream
@@ -119,7 +183,6 @@ class RowPasses:
         self._names = numeric_names(design) if weights is None else None
         self._ones = np.broadcast_to(1.0, (BLOCK_ROWS, 1))
         self.seen_levels: set[str] = set()
-        self._count: int | None = None
         self._plain = False
         self._public = public
         schema = design.schema
@@ -150,7 +213,7 @@ class RowPasses:
             raise AlignmentError(
                 f"the response has {responses} rows and the features have {n}: pass the same rows in both"
             )
-        self._counted(n)
+        self.counted(n)
         if (codes := unit_codes(design.schema, rows)) is not None and together:
             order = np.argsort(codes, kind="stable")
             response = None if response is None else response_of(design, rows)[order]
@@ -169,7 +232,7 @@ class RowPasses:
         if self._count is None and self.adds(exact=False):
             from privinf.mechanisms.pushdown.queries import counted_rows
 
-            self._counted(counted_rows(self._rows, self._design))
+            self.counted(counted_rows(self._rows, self._design))
         elif self._count is None and not self._rows.in_memory:
             self._count = source.count() if source.spreads else source.known()
         if self._count == 0:
@@ -195,19 +258,10 @@ class RowPasses:
         """Whether rows have places of their own."""
         return self._rows.ordered
 
-    def _counted(self, n: int) -> None:
-        """Take the number of rows of a whole pass."""
-        if self._count not in (None, n):
-            raise AlignmentError(
-                "the table has changed since it was first read: start again with a table that nobody "
-                "writes to"
-            )
-        if n < (p := len(self._design.columns)):
-            raise AlignmentError(
-                f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as "
-                "coefficients"
-            )
-        self._count = n
+    def counted(self, n: int) -> None:
+        """Take the number of rows of a whole pass; AlignmentError also if they are too few for a fit."""
+        super().counted(n)
+        check_enough(n, self._design)
 
     def blocks(self) -> Iterator[SiteBlock]:
         """Yield all rows, at most 8,192 at a time: private columns, public ones in addition, in user units.
@@ -227,7 +281,7 @@ class RowPasses:
         for block in self.part():
             yield block
             start += len(block)
-        self._counted(start)
+        self.counted(start)
         check_levels(self._design.schema, needed(self._design), self.seen_levels)
 
     def part(self) -> Iterator[SiteBlock]:
@@ -274,7 +328,7 @@ class RowPasses:
         )
         sums, counts = remote.sums(queries, exact=exact)
         for n in counts:
-            self._counted(n)
+            self.counted(n)
         self.read += 1
         return sums
 
@@ -285,16 +339,9 @@ class RowPasses:
 
     def _parts(self) -> Iterator[Floats | pd.DataFrame]:
         """Yield the rows of a table that is read again: arrays of its numbers, or frames."""
-        from privinf.mechanisms.reading import checked_blocks, number_blocks
-
-        source = self._rows.features
-        schema = self._design.schema
-        assert schema is not None
         block_size = block_rows(self.width)
-        if self._names is not None and (constant := self._design.constant) is not None:
-            blocks = number_blocks(source, self._names, schema, block_size, constant=constant + 1)
-        else:
-            blocks = checked_blocks(source, needed(self._design, self._weights), schema)
+        columns = needed(self._design, self._weights)
+        blocks = _read(self._rows.features, self._design, columns, self._names, block_size)
         for block in blocks:
             if isinstance(block, np.ndarray):
                 yield block
@@ -388,12 +435,6 @@ class RowPasses:
         rounding = 0.5 * np.linalg.norm(record_sensitivity[public != self._design.constant]) / FULL_SCALE
         return record_sensitivity, float((np.sqrt(norm2) + rounding) ** 2)
 
-    def __repr__(self) -> str:
-        return "<RowPasses, rows not shown>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
-
 
 @dataclass(frozen=True, slots=True)
 class OwnSum:
@@ -430,3 +471,214 @@ class OwnSum:
         """Return an empty exact accumulator for blocks like this one, whose rows are not read."""
         assert self.op.sums is not None
         return cast("MomentSums", self.op.sums(block, self.args))
+
+
+# ---- columns
+
+
+class ColumnPasses(Passes):
+    """Columns of a table, read on every request; every pass checks its rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    names : sequence of str
+    schema : Schema, optional
+        Declares them; without it they are numbers without gaps.
+    numbers : bool
+        Whether they are checked against the schema; else as they are, by `frames`.
+    often : bool
+        Whether more than one pass is needed: sources that can be read only once are refused before reading.
+    unit : str, optional
+        Column with the person of each row. Such tables are collected.
+    max_rows : int
+        How many rows one person may have.
+
+    Raises
+    ------
+    NotAvailableError
+        A stream that is needed again.
+    SchemaError, AlignmentError
+        Here, or by a pass: a column differs from its declaration, a person has too many rows, or a table has
+        other rows than in the pass before.
+
+    Notes
+    -----
+    **Privacy.** Holds raw rows: never leaves the mechanisms, is neither pickled nor shown.
+    """
+
+    __slots__ = ("_names", "_reader", "_rows", "schema")
+
+    def __init__(
+        self,
+        rows: Rows,
+        names: Sequence[str],
+        schema: Schema | None = None,
+        *,
+        numbers: bool = True,
+        often: bool = False,
+        unit: str | None = None,
+        max_rows: int = 1,
+    ) -> None:
+        super().__init__()
+        if often:
+            rows.refuse_once()
+        if unit is not None:
+            columns = list(dict.fromkeys([*names, unit]))
+            rows = rows.copied(columns).opened(columns, schema)
+            unit_codes(Schema(dict.fromkeys(names, (0.0, 1.0)), unit=unit, max_rows=max_rows), rows)
+        self._rows = rows
+        self._names = tuple(names)
+        self.schema = schema
+        self._reader: Reader | None = None
+        rows.refuse_empty()
+        if rows.in_memory and numbers:
+            self._reader = Reader(rows.features, schema, rows.missing)
+            self._reader.open(self._names)
+            self._count = len(self._reader)
+
+    @property
+    def known(self) -> bool:
+        """Whether the number of rows is known."""
+        return self._count is not None
+
+    @property
+    def pushed(self) -> Rows | None:
+        """The rows, if a database sums them."""
+        return None if self._rows.in_memory or not self._rows.features.pushes else self._rows
+
+    def readers(self) -> Iterator[Reader]:
+        """Yield all rows once, in blocks whose columns are checked."""
+        if self._reader is not None:
+            yield self._reader
+            return
+        seen_columns = set[str]()
+        n = 0
+        for frame in self.frames():
+            reader = Reader(frame, self.schema, self._rows.missing, seen_levels=seen_columns)
+            reader.open(self._names)
+            yield reader
+            n += len(reader)
+        if n:
+            check_levels(self.schema, self._names, seen_columns)
+        self.counted(n)
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """Yield all rows once, as they are."""
+        if self._rows.in_memory:
+            yield as_frame(self._rows.features)
+            return
+        from privinf.mechanisms.reading import checked_blocks
+
+        yield from checked_blocks(self._rows.features, self._names, self.schema or "guessed")
+
+
+# ---- records, each with a message of its own
+
+
+class RecordBlocks(Passes, Generic[T]):
+    """Records of a table that need not fit in memory, for releases of one message per row.
+
+    Parameters
+    ----------
+    design : Design
+    rows : Rows
+    columns : sequence of str
+        Those that are read.
+    encoded : callable (Rows, seen_levels=) -> T
+        Makes of some rows what noise is for; `seen_levels` as for `encode`.
+    whole : bool
+        One block of all rows, in memory.
+    numbers : callable (block) -> T, optional
+        Makes the same of an array of checked numbers: the response, and the columns of the design.
+
+    Notes
+    -----
+    **Privacy.** Reads every row once a pass; holds `READ_ROWS` of them, raw: not pickled and not shown.
+    Blocks have that many rows, the last one fewer, whatever those of the source have.
+    """
+
+    __slots__ = ("_columns", "_design", "_encoded", "_encoded_blocks", "_names", "_numbers", "_rows")
+
+    def __init__(
+        self,
+        design: Design,
+        rows: Rows,
+        columns: Sequence[str],
+        encoded: Callable[..., T],
+        *,
+        whole: bool,
+        numbers: Callable[[Floats], T] | None = None,
+    ) -> None:
+        refuse_unordered(rows, MESSAGES)
+        rows.refuse_empty()
+        super().__init__()
+        self._encoded_blocks = list[T]()
+        if whole:
+            opened = rows.opened(columns, design.schema)
+            self._encoded_blocks = [encoded(opened, seen_levels=None)]
+            self.counted(len(opened))
+        elif design.schema is not None and design.schema.unit is not None:
+            raise NotAvailableError(
+                "to= cannot be used with a schema that declares unit=: make the release in memory "
+                "and write it with save(path)"
+            )
+        self._design = design
+        self._rows = rows
+        self._columns = columns
+        self._encoded = encoded
+        self._numbers = numbers
+        self._names = numeric_names(design) if numbers is not None and design.constant == 0 else None
+
+    def checked(self) -> RecordBlocks[T]:
+        """Return itself once a pass has checked and counted all rows."""
+        for _ in self._pass(lambda block: None) if self._count is None else ():
+            pass
+        return self
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the messages of each block.
+
+        Raises
+        ------
+        SchemaError, AlignmentError
+            As `encode`; the table has other rows than in the pass before.
+        """
+        yield from self._encoded_blocks or self._pass(self._numbers)
+
+    def _pass(self, numbers: Callable[[Floats], Any] | None) -> Iterator[Any]:
+        """Yield the results of each block; numbers were checked on reading."""
+        seen_columns = set[str]()
+        n = 0
+        for part in self._parts():
+            n += len(part)
+            if numbers is not None and isinstance(part, np.ndarray):
+                yield numbers(part)
+            else:
+                yield self._encoded(part, seen_levels=seen_columns)
+        check_levels(self._design.schema, needed(self._design), seen_columns)
+        check_enough(n, self._design)
+        self.counted(n)
+
+    def _parts(self) -> Iterator[Rows | Floats]:
+        features = self._rows.features
+        response = self._rows.response
+        if isinstance(features, Source):
+            from privinf.mechanisms.reading import evened
+
+            blocks = _read(features, self._design, self._columns, self._names, READ_ROWS)
+            for block in evened(blocks, self._names):
+                yield block if isinstance(block, np.ndarray) else replace(self._rows, features=block)
+            return
+        for start in range(0, len(self._rows), READ_ROWS):
+            part = slice(start, start + READ_ROWS)
+            rows = features.iloc[part] if isinstance(features, pd.DataFrame) else features[part]
+            yield replace(self._rows, features=rows, response=None if response is None else response[part])
+
+
+def encoded_blocks(
+    design: Design, rows: Rows, weights: str | None, *, whole: bool
+) -> RecordBlocks[EncodedRows]:
+    """Return the blocks of `encode`."""
+    encode_part = partial(encode, design, weights=weights)
+    return RecordBlocks(design, rows, needed(design, weights), encode_part, whole=whole)

@@ -29,6 +29,10 @@ BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
 MESSAGES = "a release with one message per row"
 ALIGNED = "a release that is joined with releases of other parties"
+ROWS_BEYOND = (
+    "the table has changed since it was first read: some values of public columns are larger "
+    "than the maximum of the first reading. Start again with a table that nobody writes to"
+)
 
 
 @error_boundaries
@@ -269,15 +273,13 @@ def encode(
     rows = rows.opened(needed(design, weights), design.schema)
     response = response_of(design, rows, seen_levels)
     matrix = design.released(rows.features, missing=rows.missing, seen_levels=seen_levels)
-    n, p = matrix.shape
+    n = len(matrix)
     if len(response) != n:
         raise AlignmentError(
             f"the response has {len(response)} rows and the features have {n}: pass the same rows in both"
         )
-    if n < p and seen_levels is None:
-        raise AlignmentError(
-            f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as coefficients"
-        )
+    if seen_levels is None:
+        check_enough(n, design)
     if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
         name = design.names[design.constant]
         raise SchemaError(
@@ -290,6 +292,14 @@ def encode(
         groups=unit_codes(design.schema, rows),
         weights=observation_weights(design, rows, weights),
     )
+
+
+def check_enough(n: int, design: Design) -> None:
+    """Raise AlignmentError for fewer rows than coefficients."""
+    if n < (p := len(design.columns)):
+        raise AlignmentError(
+            f"{n} rows are too few to estimate {p} coefficients: use at least as many rows as coefficients"
+        )
 
 
 def needed(design: Design, weights: str | None = None) -> list[str]:
@@ -444,3 +454,44 @@ def numeric_names(design: Design) -> list[str] | None:
     declared = [schema[name] for name in names if name in schema]
     numbers = [column for column in declared if isinstance(column, Numeric) and column.unit != DAYS]
     return names if len(numbers) == len(set(names)) == len(names) else None
+
+
+# ---- sizes of public columns
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSizes:
+    """Largest absolute value of each public column, and largest squared norm of a row of them.
+
+    A sensitivity that counts on those of a first pass over rows holds for no row beyond them, and later
+    passes are held to them. Rows may come in any order, and others below them may come too: what a query
+    gives need not be the same rows in every pass.
+
+    Norms are added up column by column, so that equal rows have equal norms in every block.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (k,)
+    norm2 : float
+    """
+
+    columns: Floats
+    norm2: float
+
+    @classmethod
+    def from_array(cls, public: Floats) -> PublicSizes:
+        """Return the sizes of some rows, shape (n, k)."""
+        norms = np.zeros(len(public))
+        for column in public.T:
+            norms += column * column
+        return cls(np.abs(public).max(axis=0, initial=0.0), float(norms.max(initial=0.0)))
+
+    def joined(self, other: PublicSizes) -> PublicSizes:
+        """Return the sizes of the rows of both."""
+        return PublicSizes(np.maximum(self.columns, other.columns), max(self.norm2, other.norm2))
+
+    def check(self, public: Floats) -> None:
+        """Raise AlignmentError if one of some rows, shape (n, k), is larger."""
+        sizes = PublicSizes.from_array(public)
+        if sizes.norm2 > self.norm2 or (sizes.columns > self.columns).any():
+            raise AlignmentError(ROWS_BEYOND)

@@ -13,29 +13,50 @@ import pandas as pd
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.error_boundary import error_boundaries
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
-from privinf.mechanisms.columns import SampleQuery, SampleTotals, range_of
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta
+from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.peeling import solve_peeling_scale
+from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.samples import (
     SAMPLE_STATISTICS,
     EntrySums,
+    Sample,
     SampleStatistic,
     Weighted,
+    weighted_sums,
 )
 from privinf.noise import NoiseSource, get_source, grid_step
-from privinf.schema import Schema
+from privinf.schema import Factor, Schema
 from privinf.schema.arrays import check_same_labels
-from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SpendingWords
+from privinf.schema.reading import Reader
+from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SampleKind, SpendingWords
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, check_words, is_zero
-from privinf.wire import Assumptions, Mechanisms, NoiseLaws, Norms, readable
+from privinf.wire import Assumptions, Labels, Mechanisms, NoiseLaws, Norms, readable
 
 SEVERAL_ROWS = (
     "the schema allows up to {1} rows for each value of its unit {0!r}, and such rows are not independent: "
     "pass data with one row for each value, or fit pi.MomentOLS"
 )
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleQuery:
+    """A query for sums (a key of `SAMPLE_STATISTICS`) over columns; `label` is for the ledger.
+
+    `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
+    of the columns `by` is a cell, the last column's levels running fastest. `center`, user units, is what
+    signed ranks are about.
+    """
+
+    kind: SampleKind
+    values: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    label: str = Labels.SUMS
+    center: float = 0.0
 
 
 @error_boundaries
@@ -183,6 +204,128 @@ def release_sample(
         recorded=PrivacyReport.from_entries(recorded, ledger, delta=price.delta),
         missing=rows.missing,
     )
+
+
+# ---- sums
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTotals:
+    """The un-noised sums of a query by one pass over rows: in memory, of any table, or in a database."""
+
+    schema: Schema
+    query: SampleQuery
+
+    @property
+    def levels(self) -> tuple[tuple[Any, ...], ...]:
+        """Levels of each column of `query.by`."""
+        return tuple(_levels(self.schema, name) for name in self.query.by)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return math.prod(map(len, self.levels))
+
+    @property
+    def statistic(self) -> SampleStatistic:
+        """The statistic whose sums are taken."""
+        return SAMPLE_STATISTICS[self.query.kind]
+
+    def over(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[EntrySums | Floats, int]:
+        """Return the weighted sums, exact or in doubles, and the number of rows.
+
+        Ranks are of all rows together: their columns are kept, 8 bytes a number, and their sum is in doubles.
+        """
+        named = (*self.query.values, *self.query.by)
+        passes = ColumnPasses(rows, named, self.schema, unit=self.schema.unit)
+        exact = exact and self.statistic.whole is None
+        sums = EntrySums(self.statistic, weighted, self.cells)
+        if passes.pushed is not None:
+            if not exact:
+                raise unfit("the test uses ranks or adds no noise")
+            from privinf.mechanisms.pushdown import SampleColumn, add_entries
+
+            ends = {name: range_of(self.schema, name) for name in self.query.values}
+            columns = {
+                name: SampleColumn(self.grid(name), (middle - half, middle + half))
+                for name, (middle, half) in ends.items()
+            }
+            return sums, add_entries(passes.pushed, self.schema, columns, self.query.by, sums)
+        if exact:
+            for reader in passes.readers():
+                sums.update(self.sample(reader, exact=True))
+            return sums, passes.n
+        zero: Floats = np.zeros(1)
+        parts = (self.sample(reader, exact=False) for reader in passes.readers())
+        if self.statistic.whole is None:
+            return sum((weighted_sums(self.statistic, weighted, part) for part in parts), zero), passes.n
+        all_records = Sample.joined(list(parts), self.cells)
+        return weighted_sums(self.statistic, weighted, all_records) if len(all_records) > 1 else zero, len(
+            all_records
+        )
+
+    def sample(self, reader: Reader, *, exact: bool) -> Sample:
+        """Return the records of a block, values in [-1, 1] or in steps of 2^-20."""
+        values = np.empty((len(reader), len(self.query.values)))
+        for place, name in enumerate(self.query.values):
+            values[:, place] = self._steps(reader, name) if exact else _scaled(reader, self.schema, name)
+        if self.query.kind == "signed ranks":
+            middle, half = range_of(self.schema, self.query.values[0])
+            values -= (self.query.center - middle) / half
+        codes = np.zeros(len(reader), dtype=np.int64)
+        for name, levels in zip(self.query.by, self.levels, strict=True):
+            codes = codes * len(levels) + reader.codes(name)
+        return Sample(values, codes, self.cells)
+
+    def _steps(self, reader: Reader, name: str) -> Floats:
+        values = _number(reader, self.schema, name)[:, None]
+        grid = self.grid(name)
+        with np.errstate(all="ignore"):
+            return grid.put(values, np.empty(values.shape), finite=False)[:, 0]
+
+    def grid(self, name: str) -> ColumnGrid:
+        """Return the steps of a column: 2^-20 of half its public range, about its middle."""
+        middle, half = (np.array([part]) for part in range_of(self.schema, name))
+        return ColumnGrid.from_bounds(middle - half, middle + half, middle, half, math.inf)
+
+
+def _number(reader: Reader, schema: Schema, name: str) -> Floats:
+    """Return a column as numbers; of two levels 0 and 1."""
+    declared = schema[name]
+    two = isinstance(declared, Factor) and declared.categorical
+    return reader.codes(name).astype(np.float64) if two else reader.number(name)
+
+
+def _scaled(reader: Reader, schema: Schema, name: str) -> Floats:
+    """Return a column in units of half its public range, about its middle, clipped to [-1, 1]."""
+    middle, half = range_of(schema, name)
+    values = _number(reader, schema, name)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip((np.clip(values, middle - half, middle + half) - middle) / half, -1.0, 1.0))
+
+
+def range_of(schema: Schema, name: str) -> tuple[float, float]:
+    """Return middle and half of the public range of a column; of two levels that of 0 and 1."""
+    declared = schema[name]
+    if isinstance(declared, Factor) and declared.categorical:
+        if len(declared.levels) != 2:
+            raise SchemaError(
+                f"column {name!r} has {len(declared.levels)} levels, but must be numeric or have "
+                "exactly two levels"
+            )
+        return 0.5, 0.5
+    bounds = schema.interval(name)
+    return 0.5 * bounds.low + 0.5 * bounds.high, 0.5 * bounds.high - 0.5 * bounds.low
+
+
+def _levels(schema: Schema, name: str) -> tuple[Any, ...]:
+    declared = schema[name]
+    if not isinstance(declared, Factor):
+        raise SchemaError(
+            f"column {name!r} has no declared levels: declare them in the schema, for example "
+            f"{{{name!r}: ['a', 'b']}}"
+        )
+    return tuple(declared.levels)
 
 
 # ---- noise

@@ -1,7 +1,7 @@
 """The interface of every table that is read: a source yields blocks of rows, a few columns at a time.
 
-Frames in memory and files are sources here; `csv_files`, `files`, `tables`, `dask_frames` and
-`pushdown.databases` have the others. `reading` checks their blocks.
+Frames in memory are sources here; `files`, `tables` and `pushdown.databases` have the others. `reading`
+checks their blocks.
 """
 
 from __future__ import annotations

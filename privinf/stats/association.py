@@ -32,8 +32,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
-from privinf.mechanisms.columns import SampleQuery
-from privinf.mechanisms.samples import SampleSums
+from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import CLIPPED_PAIRS, Note
 from privinf.schema import Factor, Schema
 from privinf.stats import base

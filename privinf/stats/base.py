@@ -19,9 +19,8 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.mechanisms.blocks import table_rows
-from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.samples import SampleSums, release_sample, sample_rows
+from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
 from privinf.results.notes import IMPUTED_LABEL, IMPUTED_SAMPLE, IMPUTED_VALUE, Note, ranked, sentence
 from privinf.results.rendering import PrivateSummary

@@ -14,8 +14,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.columns import SampleQuery
-from privinf.mechanisms.samples import SampleSums, joined_rows
+from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats import base

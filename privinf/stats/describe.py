@@ -11,7 +11,7 @@ from privinf.accounting import Ledger, PrivacyReport
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
-from privinf.mechanisms.columns import SampleQuery
+from privinf.mechanisms.samples import SampleQuery
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import sentence

@@ -26,8 +26,7 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.quantiles import MeanClip
-from privinf.mechanisms.columns import SampleQuery
-from privinf.mechanisms.samples import SampleSums
+from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
 from privinf.stats import base

@@ -25,8 +25,7 @@ from scipy.optimize import brentq
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.columns import SampleQuery
-from privinf.mechanisms.samples import SampleSums
+from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
 from privinf.stats.association import cell_rows, request_table, table_model

@@ -25,10 +25,9 @@ from privinf.inference.quantiles import (
     quantile_interval,
     window_edges,
 )
-from privinf.mechanisms.columns import SampleQuery
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.samples import SEVERAL_ROWS, SampleSums
+from privinf.mechanisms.samples import SEVERAL_ROWS, SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats.base import (

@@ -33,8 +33,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import SchemaError
-from privinf.mechanisms.columns import SampleQuery
-from privinf.mechanisms.samples import SampleSums
+from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.comparisons import request_groups, request_pair

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import privinf as pi
-from privinf.mechanisms.roster import roster_digest
+from privinf.mechanisms.blocks import roster_digest
 
 
 def test_a_plan_from_options_and_roster(study):

@@ -14,7 +14,7 @@ from privinf.errors import AlignmentError, NotAvailableError, SchemaError, Stora
 dask = pytest.importorskip("dask", reason="dask is not installed (privinf[dask])")
 frames = pytest.importorskip("dask.dataframe", reason="dask is not installed (privinf[dask])")
 distributed = pytest.importorskip("distributed", reason="dask is not installed (privinf[dask])")
-from privinf.mechanisms import dask_frames  # noqa: E402
+from privinf.mechanisms import tables  # noqa: E402
 
 SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 2), "w": (-3, 7), "g": ["a", "b", "c"], "b": (0, 1), "c": (0, 9)})
 FITS = [
@@ -216,7 +216,7 @@ class Future:
     ],
 )
 def test_sums_go_through_closed_clusters_alone(monkeypatch, client, refused):
-    monkeypatch.setattr(dask_frames, "_client", lambda: client)
+    monkeypatch.setattr(tables, "_client", lambda: client)
     ledger = pi.Ledger()
     model = pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA, ledger=ledger)
     if not refused:
@@ -233,8 +233,8 @@ def test_sums_go_through_closed_clusters_alone(monkeypatch, client, refused):
 )
 def test_a_check_that_is_left_out_lets_sums_go(monkeypatch, name, client):
     """Mutants: then the test above fails."""
-    monkeypatch.setattr(dask_frames, "_client", lambda: client)
-    monkeypatch.setattr(dask_frames, name, lambda address: True)
+    monkeypatch.setattr(tables, "_client", lambda: client)
+    monkeypatch.setattr(tables, name, lambda address: True)
     model = pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA)
     assert model.fit(mu=1.0).nobs == 3000
 

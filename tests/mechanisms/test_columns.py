@@ -15,12 +15,12 @@ from support.tables import IN_MEMORY, KINDS, STREAMS, written
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
-from privinf.mechanisms import reading, sources
-from privinf.mechanisms.columns import ColumnPasses, SampleQuery, SampleTotals
+from privinf.mechanisms import blocks, reading, sources
 from privinf.mechanisms.distribution import OpenColumns, noisy_prefixes, root
 from privinf.mechanisms.gaussian import check_room
+from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.rows import as_rows
-from privinf.mechanisms.samples import release_sample
+from privinf.mechanisms.samples import SampleQuery, SampleTotals, release_sample
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS, EntrySums
 from privinf.noise import LatticeNoise, SimulationNoise
 
@@ -125,7 +125,8 @@ def test_bounds_are_found_in_three_passes_and_nothing_is_charged_for_a_wrong_tab
         reads.append(1)
         return checked(*args)
 
-    monkeypatch.setattr(reading, "checked_blocks", watched)
+    for module in (reading, blocks):
+        monkeypatch.setattr(module, "checked_blocks", watched)
     ledger = pi.Ledger()
     path = written(pd.concat([frame] * 20), tmp_path / "t.parquet")
     pi.find_bounds(path, ["y", "x"], mu=2.0, ledger=ledger)

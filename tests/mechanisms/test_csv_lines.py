@@ -8,7 +8,7 @@ import pytest
 
 import privinf as pi
 from privinf.errors import AlignmentError, SchemaError, StorageError
-from privinf.mechanisms import csv_files
+from privinf.mechanisms import files
 from privinf.mechanisms.files import file_source
 
 SPEND = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}
@@ -17,7 +17,7 @@ ONE = pi.Schema({"a": (0, 10)})
 
 @pytest.fixture(params=[4, 7, 1 << 15])
 def blocks_of(request, monkeypatch):
-    monkeypatch.setattr(csv_files, "BYTES", request.param)
+    monkeypatch.setattr(files, "BYTES", request.param)
     return request.param
 
 
@@ -120,10 +120,10 @@ def test_lines_are_counted_as_the_csv_module_does(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     pieces = ["x", ",", '"', "\n", "\r\n", '""', ',"', '",', "\r"]
     for draw in range(1000):
-        monkeypatch.setattr(csv_files, "BYTES", int(rng.integers(1, 9)))
+        monkeypatch.setattr(files, "BYTES", int(rng.integers(1, 9)))
         text = "".join(rng.choice(pieces, int(rng.integers(1, 14))))
         records = list(csv.reader(io.StringIO("a,b\n" + text, newline="")))
-        checked = csv_files.CheckedLines(io.BytesIO(b"a,b\n" + text.encode()), ",", 2)
+        checked = files.CheckedLines(io.BytesIO(b"a,b\n" + text.encode()), ",", 2)
         wrong = any(len(record) != 2 for record in records)
         try:
             for _ in checked:
@@ -135,7 +135,7 @@ def test_lines_are_counted_as_the_csv_module_does(tmp_path, monkeypatch):
 
 
 def test_a_quote_without_its_partner_does_not_hold_the_rest_of_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_files, "LONGEST_LINE", 1 << 12)
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 12)
     with pytest.raises(
         StorageError, match=r"near line 2 \(the line is too long, or an opening quotation mark"
     ):

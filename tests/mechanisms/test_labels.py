@@ -13,11 +13,10 @@ import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.federation import Site
 from privinf.federation.local import in_process
-from privinf.mechanisms.blocks import open_table
-from privinf.mechanisms.columns import ColumnPasses
+from privinf.mechanisms.blocks import open_table, roster_digest
 from privinf.mechanisms.labels import coded, label_column
 from privinf.mechanisms.opened import split
-from privinf.mechanisms.roster import roster_digest
+from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.rows import Rows
 
 SPEND = {"epsilon": 2.0, "delta": 1e-6, "rng": 0}

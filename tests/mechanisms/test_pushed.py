@@ -23,13 +23,13 @@ from privinf.errors import (
 )
 from privinf.mechanisms import pushdown
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.columns import SampleQuery, SampleTotals
 from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, first_double, query
 from privinf.mechanisms.pushdown.expressions import Expressions
 from privinf.mechanisms.pushdown.queries import TableQuery
 from privinf.mechanisms.rows import as_rows
+from privinf.mechanisms.samples import SampleQuery, SampleTotals
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
 

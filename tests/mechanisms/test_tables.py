@@ -15,8 +15,7 @@ import pytest
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError, StorageError
 from privinf.mechanisms import sources
-from privinf.mechanisms.blocks import RowBlocks, open_table, read_roster
-from privinf.mechanisms.roster import read_ids, roster_digest
+from privinf.mechanisms.blocks import RowBlocks, open_table, read_ids, read_roster, roster_digest
 
 SCHEMA = pi.Schema({"age": (18.0, 90.0), "sex": pi.Factor(["f", "m"])})
 SECRET = 98765432109

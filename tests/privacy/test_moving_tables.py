@@ -25,13 +25,11 @@ from support.tables import written
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer, site, site_designs
-from privinf.mechanisms import columns as columns_room
 from privinf.mechanisms import moments, opened, passes, sources
 from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.opened import OpenedRows
-from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.pushdown.cluster import PartitionTask, partition_sums
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.rows import PublicSizes, Rows
 from privinf.mechanisms.statistics import block, places
 from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.schema.design import resolve_design
@@ -326,15 +324,14 @@ def test_persons_get_no_more_rows_after_they_were_counted(released, monkeypatch)
         return held.cells({"x": np.array([-0.5, 0.5])})["x"].counts.tobytes()
 
     still = release()
-    module = passes if released == "moments" else columns_room
-    codes = module.unit_codes
+    codes = passes.unit_codes
 
     def counted(*args):
         found = codes(*args)
         columns["x"][:], columns["y"][:] = 1.0, 3.0
         return found
 
-    monkeypatch.setattr(module, "unit_codes", counted)
+    monkeypatch.setattr(passes, "unit_codes", counted)
     assert release() == still
 
 
@@ -369,7 +366,7 @@ MUTANTS = {
         lambda *given: complaints_of_batches("arrays", *given),
     ),
     "public maxima are not enforced": (
-        Mutant("mechanisms.public_sizes", "PublicSizes.check", "raise AlignmentError(ROWS_BEYOND)", "return"),
+        Mutant("mechanisms.rows", "PublicSizes.check", "raise AlignmentError(ROWS_BEYOND)", "return"),
         lambda *given: complaints_of_public_sizes("Parquet file", *given),
     ),
     "public maxima are forgotten": (
@@ -377,7 +374,7 @@ MUTANTS = {
         lambda *given: complaints_of_public_sizes("arrays", *given),
     ),
     "norms of public rows are not compared": (
-        Mutant("mechanisms.public_sizes", "PublicSizes.check", "sizes.norm2 > self.norm2 or ", ""),
+        Mutant("mechanisms.rows", "PublicSizes.check", "sizes.norm2 > self.norm2 or ", ""),
         lambda *given: complaints_of_norms(),
     ),
 }

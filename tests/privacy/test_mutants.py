@@ -477,7 +477,7 @@ MUTANTS = {
         CHECKS["batches of a file that moves"],
     ),
     "public columns beyond those that the noise is for": (
-        Mutant("mechanisms.public_sizes", "PublicSizes.check", "raise AlignmentError(ROWS_BEYOND)", "return"),
+        Mutant("mechanisms.rows", "PublicSizes.check", "raise AlignmentError(ROWS_BEYOND)", "return"),
         CHECKS["public columns that grow"],
     ),
     # the five that survived
@@ -670,11 +670,11 @@ MUTANTS = {
         of_two_ids,
     ),
     "empty lines of a file left out": (
-        Mutant("mechanisms.csv_files", "_parsed", "skip_blank_lines=False", "skip_blank_lines=True"),
+        Mutant("mechanisms.files", "_parsed", "skip_blank_lines=False", "skip_blank_lines=True"),
         of_empty_lines,
     ),
     "lines with too few fields filled up": (
-        Mutant("mechanisms.csv_files", "CheckedLines._compare", "if fields != self._fields:", "if False:"),
+        Mutant("mechanisms.files", "CheckedLines._compare", "if fields != self._fields:", "if False:"),
         of_short_lines,
     ),
     "machines told apart by texts of one width": (

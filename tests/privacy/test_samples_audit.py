@@ -16,9 +16,9 @@ import privinf as pi
 from privinf.accounting import Budget, Ledger
 from privinf.errors import AlignmentError, BudgetExceededError, NotAvailableError, SchemaError
 from privinf.mechanisms import samples
-from privinf.mechanisms.columns import ColumnPasses, SampleQuery, SampleTotals
+from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.samples import Price, release_sample
+from privinf.mechanisms.samples import Price, SampleQuery, SampleTotals, release_sample
 from privinf.mechanisms.statistics.samples import (
     PAIR_WEIGHTS,
     SAMPLE_STATISTICS,

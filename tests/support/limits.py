@@ -87,7 +87,6 @@ TOWERS_IMPORT = {
 }
 ROW_ENTRY_POINTS = {
     "privinf.mechanisms",
-    "privinf.mechanisms.columns",  # for what means and tests ask
     "privinf.mechanisms.distribution",  # for noisy distribution functions and levels
     "privinf.mechanisms.gaussian",  # for what the spending words come to
     "privinf.mechanisms.blocks",  # for tables of every kind as rows

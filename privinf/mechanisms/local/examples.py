@@ -13,11 +13,11 @@ from privinf.accounting.calibration import exact, float_down
 from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.blocks import RecordBlocks
 from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
+from privinf.mechanisms.passes import RecordBlocks
 from privinf.mechanisms.rows import (
     EncodedRows,
     Rows,

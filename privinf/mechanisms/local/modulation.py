@@ -11,7 +11,6 @@ import numpy as np
 from privinf.accounting import Ledger, LedgerEntry, split_mu
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SensitivityError
-from privinf.mechanisms.blocks import encoded_blocks
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.local.modulation_map import (
     ModulationMap,
@@ -19,6 +18,7 @@ from privinf.mechanisms.local.modulation_map import (
     orthonormal_directions,
     planned_response_share,
 )
+from privinf.mechanisms.passes import encoded_blocks
 from privinf.mechanisms.rows import (
     MESSAGES,
     EncodedRows,

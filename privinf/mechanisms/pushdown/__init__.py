@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import AlignmentError
-from privinf.mechanisms.public_sizes import PublicSizes
 from privinf.mechanisms.pushdown.databases import Dialect, Layer, case, unfit
 from privinf.mechanisms.pushdown.queries import ALL_ROWS, TableQuery
-from privinf.mechanisms.rows import Rows, check_levels, needed
+from privinf.mechanisms.rows import PublicSizes, Rows, check_levels, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.ops import Accumulator, SiteOp

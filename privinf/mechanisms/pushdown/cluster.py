@@ -18,15 +18,14 @@ import pandas as pd
 from privinf import errors
 from privinf.errors import PrivinfError, SchemaError
 from privinf.mechanisms.catalogue import SITE_OPS
-from privinf.mechanisms.dask_frames import NAME, computed
-from privinf.mechanisms.public_sizes import PublicSizes
-from privinf.mechanisms.rows import Rows, needed
+from privinf.mechanisms.rows import PublicSizes, Rows, needed
 from privinf.mechanisms.sources import Source, Types, frame_blocks, no_rows, require_columns
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
 from privinf.mechanisms.statistics.terms import TermSums
 from privinf.mechanisms.sums import Wide
+from privinf.mechanisms.tables import DASK_FRAME, computed
 from privinf.schema import Design
 from privinf.schema.reading import kind_of
 from privinf.typing import Missing
@@ -39,7 +38,7 @@ class _Partition(Source):
 
     __slots__ = ("_frame", "columns")
 
-    name = f"a partition of {NAME}"
+    name = f"a partition of {DASK_FRAME}"
     ordered = False
     whole = False
 
@@ -135,7 +134,8 @@ def _result_or_refusal(work: Callable[[], _Partial]) -> _Partial | _Refused:
         return _Refused(type(problem).__name__, str(problem))
     except Exception as problem:  # of pandas, of numpy: its text can show values
         return _Refused(
-            "StorageError", f"the sums over {NAME} failed with an error of type {type(problem).__name__}"
+            "StorageError",
+            f"the sums over {DASK_FRAME} failed with an error of type {type(problem).__name__}",
         )
 
 
@@ -146,7 +146,7 @@ def partition_sums(task: PartitionTask, frame: object) -> _Partial | _Refused:
 
 def _summed(task: PartitionTask, frame: object) -> _Partial:
     if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"a partition of {NAME} is not a data frame")
+        raise SchemaError(f"a partition of {DASK_FRAME} is not a data frame")
     rows = Rows(_Partition(frame), None, task.missing)
     passes = task.passes(task.design, rows, task.weights, stream=task.stream, public=task.public)
     sums = _accumulators(task, passes)
@@ -188,7 +188,7 @@ def _added(parts: Sequence[_Partial]) -> _Partial:
         for name, kind in part.kinds.items():
             if kind and kinds.setdefault(name, kind) != kind:
                 raise SchemaError(
-                    f"column {name!r} of {NAME} holds {kinds[name]} at first and {kind} in a later "
+                    f"column {name!r} of {DASK_FRAME} holds {kinds[name]} at first and {kind} in a later "
                     "part: convert the column to one type"
                 )
     totals = [
@@ -231,7 +231,7 @@ def add_partitions(
     if isinstance(total, _Refused):
         raise total.error()
     if not total.rows:
-        raise no_rows(NAME)
+        raise no_rows(DASK_FRAME)
     totals = iter(total.totals)
     for accumulator in sums:
         for part in _parts(accumulator):
