@@ -639,11 +639,10 @@ SHOWN_AS: Final[dict[str, str]] = {
         "the declared sites follow the protocol, except for the declared number of sites that may collude"
     ),
     Assumptions.SAME_PEOPLE: (
-        "the list of people in the table is public, and the tables of all parties contain the same people"
+        "the list of people in the table is public, and all parties' tables contain the same people"
     ),
     Assumptions.PER_PARTY: (
-        "the guarantee of one party covers only its own columns; the totals per person add the guarantees of "
-        "all parties"
+        "the guarantee of a party covers only its columns; totals per person add all parties' guarantees"
     ),
     Assumptions.PUBLIC_MACHINES: "the number of sites and their numbers of rows are public",
     Assumptions.PUBLIC_COORDINATE: "the coordinate that a site is asked for does not depend on data",

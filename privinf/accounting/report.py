@@ -550,7 +550,7 @@ def _between(report: PrivacyReport) -> str:
     """Return the definition of neighboring data sets of the guarantee."""
     if report.relation == "zero-out":
         return f"between one {report.unit} that contributes data and one that contributes nothing"
-    return f"between two possible values of one {report.unit}"
+    return f"between two values of one {report.unit}"
 
 
 def _totals(report: PrivacyReport) -> Facts:

@@ -365,8 +365,8 @@ class Response:
             hint += "" if hint.endswith("?") else "."
             raise SchemaError(
                 f"response column {unknown[0]!r} is not in the schema; {hint} "
-                "Correct the name, declare bounds of this column, or pass response='public' (Design, "
-                "ModulatedOLS), which leaves the response unprotected"
+                "Correct the name, declare its bounds, or pass response='public' (Design, "
+                "ModulatedOLS) to leave it unprotected"
             )
         if public or column.is_public(schema):
             return cls(column, True, None)
