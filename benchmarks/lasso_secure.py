@@ -31,7 +31,7 @@ from privinf.errors import NotAvailableError, WeakIdentificationWarning
 from privinf.lasso import fit as sparse_fits
 from privinf.lasso import running
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.prices import SparseFitPrices
+from privinf.lasso.plan import CHEAP_FITS, SparseFitPrices
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import SparseSums
 from studies.lasso import LassoDesign, lasso_design
@@ -118,7 +118,7 @@ def pursuit(
     support: list[int] = []
     beta = np.empty(0)
     scale = sums.residual_scale((), np.empty(0), budget.scales / scale_count, "scale of the response")
-    cheap = sparse_fits.CHEAP_FITS * budget.refit / max(blocks - 1, 1)
+    cheap = CHEAP_FITS * budget.refit / max(blocks - 1, 1)
     for number in range(blocks):
         if number:
             beta, _ = sparse_fits._cheap_fit(sums, support, beta, scale, clip, cheap)
@@ -129,7 +129,7 @@ def pursuit(
         support = [int(j) for j in np.argsort(-np.abs(whole + seen))[:picks]]
         sums.size_columns(support, budget.sizes / blocks)
         beta = whole[support]
-    left = budget.refit * (1.0 - sparse_fits.CHEAP_FITS)
+    left = budget.refit * (1.0 - CHEAP_FITS)
     state = sparse_fits.LinearState(
         support=support, beta=beta, scale=scale, response_scale=scale, far=0.0, refit_price=left
     )

@@ -19,10 +19,10 @@ from privinf.lasso.coordinates import (
     steadied_sd,
 )
 from privinf.lasso.debiasing import SLOPE_ROOM, DebiasedFit, coordinates_above_noise, with_noise
-from privinf.lasso.fit import GRAM_ROOM, SparseFit, error_covariance, positions
+from privinf.lasso.fit import SparseFit, error_covariance, positions
+from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.precision import column_noise_variance, floored
-from privinf.lasso.prices import DebiasingPrices
-from privinf.lasso.radii import clip_radii, residual_moments
+from privinf.lasso.radii import GRAM_ROOM, clip_radii, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, SparseSums
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels, Statistics

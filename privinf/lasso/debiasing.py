@@ -29,7 +29,7 @@ from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.fit import SparseFit
 from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.nodewise import target_columns
-from privinf.lasso.prices import DebiasingPrices
+from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Flags, Floats, ScoreTarget

@@ -44,24 +44,25 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privinf.lasso.coordinates import Score
+from privinf.lasso.plan import BLOCKS, CHEAP_FITS, GRAM_SHARE, PRODUCT_CLIP, SparseFitPrices
 from privinf.lasso.precision import clearance, whitening
-from privinf.lasso.prices import SparseFitPrices
-from privinf.lasso.radii import norm_moments, residual_moments, step_efficiency, step_radii, step_slope
+from privinf.lasso.radii import (
+    GRAM_ROOM,
+    norm_moments,
+    residual_moments,
+    step_efficiency,
+    step_radii,
+    step_slope,
+)
 from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels
 
-PRODUCT_CLIP = 1.5  # of products for selections, and of residuals in a step, in units of the residuals' scale
-BLOCKS = 3  # of selections, where their number is given (`block_sizes`)
 OPEN_BLOCK = 5  # columns in a block, where their number is to be chosen
 MIN_NEW_SIGNALS = 3  # selection ends when fewer columns of a block than these stand out
-# A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
-GRAM_ROOM = 1.4
 STEPS = (0.1, 0.15, 0.25, 0.5)  # shares of the steps' price; the last step decides the noise
 CHEAP_STEPS = (0.5, 0.5)  # the same in the fits between blocks
-GRAM_SHARE = 0.25  # share of a fit's price for its Gram matrix
 CHEAP_GRAM_SHARE = 0.4  # the same in the fits between blocks
-CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
 DIVERGED = 1.15  # residuals of a fit larger than this many times the response: its steps diverged
 # The steps have not converged if the last one exceeds this many times the length that its noise and that of
 # the previous step explain.

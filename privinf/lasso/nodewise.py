@@ -47,10 +47,10 @@ import numpy as np
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.coordinates import Score, score_correlation, steadied
 from privinf.lasso.diagnostics import NodewiseDiagnostics
-from privinf.lasso.fit import GRAM_ROOM, NOT_CONVERGED, PRODUCT_CLIP, SparseFit, positions, step
+from privinf.lasso.fit import NOT_CONVERGED, SparseFit, positions, step
+from privinf.lasso.plan import PRODUCT_CLIP, DebiasingPrices
 from privinf.lasso.precision import SMALLEST_SQUARE, THRESHOLD, floored, precision_columns, standing_out
-from privinf.lasso.prices import DebiasingPrices
-from privinf.lasso.radii import norm_moments, residual_moments
+from privinf.lasso.radii import GRAM_ROOM, norm_moments, residual_moments
 from privinf.lasso.selection import detection_limit
 from privinf.lasso.sums import SparseSums
 from privinf.mechanisms.statistics.summands import counts_above

@@ -57,7 +57,6 @@ from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.fit import (
     CHEAP_GRAM_SHARE,
-    GRAM_ROOM,
     NOT_CONVERGED,
     ColumnStep,
     SparseFit,
@@ -70,7 +69,7 @@ from privinf.lasso.fit import (
 from privinf.lasso.nodewise import NEAR_CLIP, detectable_correlation
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
-from privinf.lasso.radii import product_moments, product_radius, step_efficiency
+from privinf.lasso.radii import GRAM_ROOM, product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBORS
 from privinf.lasso.selection import (

@@ -46,6 +46,8 @@ FALSE_CELLS = 0.001  # chance that a cell without records is taken for one with 
 # Largest unit of clips, in middles of |r|: tails without a variance would drown selections in noise.
 MOST_SPREAD = 3.0
 TWO_CELLS = 0.9  # share of all residuals in two cells from which on a response is taken to have two values
+# A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
+GRAM_ROOM = 1.4
 
 
 @dataclass(frozen=True, slots=True)

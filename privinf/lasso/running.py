@@ -8,15 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from privinf.accounting import (
-    ConcentratedLoss,
-    GaussianLoss,
-    Ledger,
-    PrivacyReport,
-    calibrate_mu,
-    epsilon_to_rho,
-    rho_to_epsilon,
-)
+from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport, rho_to_epsilon
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
@@ -41,15 +33,7 @@ from privinf.lasso.omitted import (
     screen_omitted,
     sparse_columns,
 )
-from privinf.lasso.options import Center, LassoOptions
-from privinf.lasso.plan import (
-    MOST_LOGISTIC,
-    RESPONSE_SHARE,
-    LassoPlan,
-    check_plan,
-    largest_sparsity,
-    target_positions,
-)
+from privinf.lasso.plan import RESPONSE_SHARE, LassoOptions, LassoPlan, plan_of, target_positions
 from privinf.lasso.results import (
     DIVERGED_NOTE,
     METHOD,
@@ -65,11 +49,9 @@ from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_notes, detection_of, secure_server, vector_server
 from privinf.lasso.selection import VectorServer
 from privinf.lasso.sums import SparseSums
-from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.registry import studied
 from privinf.results.notes import Note, must_read
 from privinf.typing import RngLike, ScoreTarget
-from privinf.validation import check_number, check_positive, reporting_delta
 
 PAPER_OPTIONS = {
     "step",
@@ -369,33 +351,6 @@ def fit_by_paper(
         **paper_options,
     )
     return fit
-
-
-def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> LassoPlan:
-    """Return the plan; of Gaussian releases alone a level buys more than of any others in zCDP."""
-    delta = reporting_delta(options.epsilon, options.delta, rows.total)
-    warn_of_large_delta(options.delta, rows.total)
-    if gaussian:
-        mu = calibrate_mu(epsilon=options.epsilon, mu=options.mu, rho=options.rho, delta=delta)
-        rho = mu * mu / 2.0
-    elif options.rho is not None:
-        rho = check_positive(options.rho, "rho", infinite=True)
-    else:
-        epsilon = check_number(options.epsilon, "epsilon", low=0.0, open_low=True, infinite=True)
-        rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
-    released = options.all_targets and "means" in (options.shares or ("means",))
-    center: Center = options.center or ("released" if released else "declared")
-    largest = options.max_sparsity
-    if largest is None and options.sparsity == "auto" and not gaussian:
-        largest = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
-        largest = min(largest, MOST_LOGISTIC) if rows.family == "binomial" else largest
-    return check_plan(
-        replace(options, center=center, max_sparsity=largest),
-        rho=rho,
-        delta=delta,
-        names=rows.names,
-        constant=rows.constant,
-    )
 
 
 REFUSED = {"calibration": "is not accepted here: all noise is calibrated exactly", "source": SITES_NOISE}

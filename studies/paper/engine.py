@@ -25,8 +25,8 @@ import numpy as np
 
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.lasso.coordinates import Debiased, Score
-from privinf.lasso.fit import GRAM_ROOM
 from privinf.lasso.precision import floored
+from privinf.lasso.radii import GRAM_ROOM
 from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer, SparseSums
 from privinf.typing import Flags, Floats
 

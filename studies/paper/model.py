@@ -10,7 +10,7 @@ from privinf.errors import ArgumentError
 from privinf.federation import TrustedServer
 from privinf.federation.local import LocalSites
 from privinf.lasso.heterogeneous.fit import MachineResults
-from privinf.lasso.options import Accounting
+from privinf.lasso.plan import Accounting
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.sums import SparseSums

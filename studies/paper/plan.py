@@ -10,7 +10,7 @@ from typing import Any, Literal
 from privinf.accounting import epsilon_to_rho
 from privinf.accounting.budget import ROUNDING
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.lasso.options import Accounting
+from privinf.lasso.plan import Accounting
 from privinf.lasso.rows import TYPICAL, LassoRows
 from privinf.validation import check_choice, check_count, check_number, check_positive, reporting_delta, shown
 from studies.paper.engine import Form, PaperBudget, PaperTuning

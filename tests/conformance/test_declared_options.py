@@ -23,7 +23,7 @@ from privinf.glm.model import GLMOptions
 from privinf.glm.plan import FitRequest
 from privinf.iwp.model import ExampleFitOptions, ExampleModelOptions, ExampleSpending
 from privinf.lasso.model import LassoModelOptions
-from privinf.lasso.options import LassoOptions
+from privinf.lasso.plan import LassoOptions
 from privinf.mixing.model import MixingModelOptions
 from privinf.mixing.party_model import PartyFitOptions, PartyModelOptions
 from privinf.modulation.model import ModulationFitOptions, ModulationModelOptions, ModulationReleaseOptions

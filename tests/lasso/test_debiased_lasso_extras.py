@@ -15,9 +15,7 @@ from privinf.lasso.all_targets import debias_all
 from privinf.lasso.debiasing import debias
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
 from privinf.lasso.fit import center_response, sparse_fit
-from privinf.lasso.options import LassoOptions
-from privinf.lasso.plan import check_plan
-from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
+from privinf.lasso.plan import DebiasingPrices, LassoOptions, SparseFitPrices, check_plan
 from privinf.lasso.results import LassoResults, lasso_results
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits

@@ -19,9 +19,7 @@ from privinf.lasso.omitted import (
     critical_value,
     screen_omitted,
 )
-from privinf.lasso.options import LassoOptions
-from privinf.lasso.plan import check_plan, largest_sparsity
-from privinf.lasso.prices import SparseFitPrices
+from privinf.lasso.plan import LassoOptions, SparseFitPrices, check_plan, largest_sparsity
 from privinf.lasso.selection import selection_clip
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits

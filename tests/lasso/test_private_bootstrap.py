@@ -13,7 +13,7 @@ from privinf.inference.simultaneous import gaussian_max_t
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
 from privinf.lasso.debiasing import debias
 from privinf.lasso.fit import sparse_fit
-from privinf.lasso.prices import DebiasingPrices, SparseFitPrices
+from privinf.lasso.plan import DebiasingPrices, SparseFitPrices
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.schema import Design

@@ -23,8 +23,7 @@ from privinf.lasso.binomial.fit import sparse_logistic
 from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
 from privinf.lasso.omitted import screen_omitted
-from privinf.lasso.plan import LogisticShares
-from privinf.lasso.prices import SparseFitPrices
+from privinf.lasso.plan import LogisticShares, SparseFitPrices
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits
 

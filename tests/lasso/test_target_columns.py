@@ -22,7 +22,7 @@ from privinf.lasso.nodewise import (
     shrunk,
     target_columns,
 )
-from privinf.lasso.prices import DebiasingPrices
+from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.sums import SparseSums
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock

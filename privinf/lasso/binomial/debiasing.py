@@ -52,8 +52,8 @@ from privinf.lasso.binomial.sums import (
 )
 from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fit import MIN_CLEARANCE, positions
+from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.precision import clearance, column_noise_variance, floored
-from privinf.lasso.prices import DebiasingPrices
 from privinf.typing import Floats
 from privinf.wire import Labels
 

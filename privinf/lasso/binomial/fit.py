@@ -47,8 +47,8 @@ from privinf.lasso.fit import (
     fit_blocks,
     largest_positions,
 )
+from privinf.lasso.plan import SparseFitPrices
 from privinf.lasso.precision import clearance, whitening
-from privinf.lasso.prices import SparseFitPrices
 from privinf.lasso.sums import UNCLIPPED
 from privinf.typing import Floats
 from privinf.wire import Labels

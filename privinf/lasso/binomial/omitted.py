@@ -24,12 +24,7 @@ import numpy as np
 
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.binomial.fit import LogisticFit
-from privinf.lasso.binomial.sums import (
-    Directions,
-    LogisticSums,
-    curvature_bound,
-    weights_of,
-)
+from privinf.lasso.binomial.sums import Directions, LogisticSums, curvature_bound, weights_of
 from privinf.lasso.fit import bordered
 from privinf.lasso.omitted import (
     CANDIDATE,

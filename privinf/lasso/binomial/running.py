@@ -11,19 +11,8 @@ import numpy as np
 from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport
 from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
-from privinf.lasso.binomial.debiasing import (
-    DebiasedLogistic,
-    affordable_neighbors,
-    debias_logistic,
-)
-from privinf.lasso.binomial.fit import (
-    PEELS,
-    SPARE,
-    LogisticFit,
-    TooRareResponse,
-    check_room,
-    sparse_logistic,
-)
+from privinf.lasso.binomial.debiasing import DebiasedLogistic, affordable_neighbors, debias_logistic
+from privinf.lasso.binomial.fit import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
 from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread
 from privinf.lasso.coordinates import HiddenByNoise
@@ -35,9 +24,7 @@ from privinf.lasso.omitted import (
     TargetDetection,
     screen_omitted,
 )
-from privinf.lasso.options import LassoOptions
-from privinf.lasso.plan import LassoPlan, LogisticShares
-from privinf.lasso.prices import SparseFitPrices
+from privinf.lasso.plan import LassoOptions, LassoPlan, LogisticShares, SparseFitPrices, plan_of
 from privinf.lasso.results import (
     NONE_SELECTED,
     SELECTED_NOTE,
@@ -49,7 +36,6 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
-from privinf.lasso.running import plan_of
 from privinf.lasso.secure import FALSE_SELECTION_RATE
 from privinf.lasso.sums import SparseSums
 from privinf.results.context import Context

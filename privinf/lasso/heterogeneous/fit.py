@@ -29,8 +29,7 @@ from privinf.lasso.heterogeneous.parts import (
 )
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.heterogeneous.site_effects import gram_factor
-from privinf.lasso.options import Accounting
-from privinf.lasso.plan import RESPONSE_SHARE
+from privinf.lasso.plan import RESPONSE_SHARE, Accounting
 from privinf.lasso.results import (
     DIVERGED_NOTE,
     THROUGH_MIDDLE,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.coordinates import Debiased
-from privinf.lasso.fit import PRODUCT_CLIP, clipped_step, largest_positions
+from privinf.lasso.fit import clipped_step, largest_positions
 from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
@@ -30,6 +30,7 @@ from privinf.lasso.heterogeneous.site_effects import (
     own_fits,
     site_grams,
 )
+from privinf.lasso.plan import PRODUCT_CLIP
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels

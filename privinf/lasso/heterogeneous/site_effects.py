@@ -16,7 +16,6 @@ import numpy as np
 
 from privinf.lasso.fit import (
     DIVERGED,
-    GRAM_ROOM,
     MIN_CLEARANCE,
     NOT_CONVERGED,
     BlockedFit,
@@ -27,7 +26,7 @@ from privinf.lasso.fit import (
     largest_positions,
 )
 from privinf.lasso.precision import correlations, whitening
-from privinf.lasso.radii import relative_variance, scale_of_squares
+from privinf.lasso.radii import GRAM_ROOM, relative_variance, scale_of_squares
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels
