@@ -44,9 +44,9 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from privinf.errors import NotAvailableError
-from privinf.lasso.coordinates import steadied
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.fit import SparseFit
+from privinf.lasso.precision import steadied
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.sums import UNCLIPPED, SparseSums
 from privinf.typing import Floats, Multipliers

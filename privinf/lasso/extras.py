@@ -14,8 +14,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import contrast_bias
 from privinf.inference.simultaneous import MaxT
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
-from privinf.lasso.coordinates import privacy_slack
-from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.debiasing import DebiasedFit, privacy_slack
 from privinf.lasso.eigenvalues import (
     NoiseVariance,
     RestrictedEigenvalues,

@@ -43,18 +43,17 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from privinf.lasso.coordinates import Score
 from privinf.lasso.plan import BLOCKS, CHEAP_FITS, GRAM_SHARE, PRODUCT_CLIP, SparseFitPrices
 from privinf.lasso.precision import clearance, whitening
 from privinf.lasso.radii import (
-    GRAM_ROOM,
+    gram_norm,
     norm_moments,
     residual_moments,
     step_efficiency,
     step_radii,
     step_slope,
 )
-from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
 from privinf.typing import Floats, Integers
 from privinf.wire import Labels
 
@@ -156,6 +155,12 @@ class SparseFit:
     root: Floats = field(default_factory=lambda: np.empty((0, 0)))
     gram_clearance: float = math.inf
     unspent: float = 0.0
+
+    def coefficients(self, p: int) -> Floats:
+        """Return the coefficients of all p columns before columns were dropped."""
+        dense = np.zeros(p)
+        dense[self.selected] = self.selected_beta
+        return dense
 
     def joined(self, column: int, step: ColumnStep, *, keep: bool) -> SparseFit:
         """Return the fit with one more column after a step: among the kept columns too if `keep`."""
@@ -580,7 +585,7 @@ def selection_gram(
     sums: SparseSums, support: list[int], rho: float, root: Floats | None = None
 ) -> tuple[Floats, float]:
     """Return the noisy Gram matrix of columns, or of them whitened by a `root`, and its sd."""
-    norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(support))
+    norm = gram_norm(len(support), rho)
     return sums.gram(support, norm, rho, Labels.GRAM_OF_SELECTION, transform=root)
 
 

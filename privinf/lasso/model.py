@@ -118,7 +118,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     not depend on them, and cutting y would bias the coefficients.
 
     With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
-    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.mean_scores` for s, kappa and the variance).
+    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance).
     The design departs from the paper's constants: one joint clip of the scores, clipped products for
     selection, a preconditioned refit, released slopes; its intervals are a fifth as long.
 
@@ -443,7 +443,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): scores are clipped where noisy counts of their
             tail suggest, in two parts, so that coefficients are those of the mean for any distribution of
-            errors (`privinf.lasso.mean_scores`). "robust", the only one for ``targets="all"``, heterogeneous
+            errors (`privinf.lasso.scores`). "robust", the only one for ``targets="all"``, heterogeneous
             fits and the paper's variant: the clip is optimal for normal errors. Intervals are narrower, and
             the target is not the mean if errors are skewed.
         bootstrap_draws : int, optional

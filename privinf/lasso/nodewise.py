@@ -45,14 +45,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.coordinates import Score, score_correlation, steadied
 from privinf.lasso.diagnostics import NodewiseDiagnostics
 from privinf.lasso.fit import NOT_CONVERGED, SparseFit, positions, step
 from privinf.lasso.plan import PRODUCT_CLIP, DebiasingPrices
-from privinf.lasso.precision import SMALLEST_SQUARE, THRESHOLD, floored, precision_columns, standing_out
-from privinf.lasso.radii import GRAM_ROOM, norm_moments, residual_moments
+from privinf.lasso.precision import (
+    SMALLEST_SQUARE,
+    THRESHOLD,
+    floored,
+    precision_columns,
+    score_correlation,
+    standing_out,
+    steadied,
+)
+from privinf.lasso.radii import gram_norm, norm_moments, residual_moments
 from privinf.lasso.selection import detection_limit
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.sums import Score, SparseSums
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Flags, Floats
 from privinf.wire import Labels, Statistics
@@ -257,17 +264,16 @@ def _near(
     """Return the neighbors of every target, selected by products with its residual on the fit's columns."""
     p = len(sums.units.scale)
     k = len(targets)
-    allowed = np.ones((k, p), dtype=bool)
-    allowed[:, [*fit.selected, *excluded]] = False
-    allowed[np.arange(k), list(targets)] = False
+    allowed = sums.possible_neighbors(targets, [*fit.selected, *excluded])
     most_useful = neighbor_count(budget, sums.n, p, k, len(fit.selected)) if neighbors is None else neighbors
     count = min(most_useful, int(allowed.sum(axis=1).min()))
     if count == 0:
         return [[] for _ in targets]
     columns = list(dict.fromkeys([*fit.selected, *targets]))
     price = START * budget.gram
-    norm = math.inf if math.isinf(price) else math.sqrt(GRAM_ROOM * len(columns))
-    noisy, sd = sums.gram(columns, norm, price, Labels.GRAM_OF_SELECTION_AND_TARGETS)
+    noisy, sd = sums.gram(
+        columns, gram_norm(len(columns), price), price, Labels.GRAM_OF_SELECTION_AND_TARGETS
+    )
     gram = floored(entries_above_noise(noisy, sd)[0])
     at = positions(targets, columns)
     members = [
@@ -507,7 +513,10 @@ def _neighbor_gram(sums: SparseSums, target: int, regressors: list[int], rho: fl
     """Return T, a start of g, the clearance of the matrix of T, and the price that remains for steps."""
     steps_price = (1.0 - GRAM_SHARE - SCALES - EFFECTS - TAIL) * rho
     noisy, sd = sums.gram(
-        [target, *regressors], _norm(len(regressors) + 1, rho), GRAM_SHARE * rho, Labels.GRAMS_OF_NEIGHBOURS
+        [target, *regressors],
+        gram_norm(len(regressors) + 1, rho),
+        GRAM_SHARE * rho,
+        Labels.GRAMS_OF_NEIGHBOURS,
     )
     thresholded_gram, edge = entries_above_noise(noisy, sd)
     root, clearance = _inverse_root(thresholded_gram[1:, 1:], edge)
@@ -518,7 +527,7 @@ def _neighbor_gram(sums: SparseSums, target: int, regressors: list[int], rho: fl
         )
     second, spread = sums.gram(
         regressors,
-        _norm(len(regressors), rho),
+        gram_norm(len(regressors), rho),
         SECOND_GRAM_SHARE * rho,
         Labels.SECOND_GRAMS_OF_NEIGHBOURS,
         transform=root,
@@ -542,10 +551,6 @@ def noise_of_column(n: int, rho: float) -> float:
     """
     last = (1.0 - GRAM_SHARE - SECOND_GRAM_SHARE - SCALES - EFFECTS - TAIL) * STEPS[-1] * rho
     return 2.0 * CLIP / (n * math.sqrt(2.0 * last) * residual_moments(CLIP)[0])
-
-
-def _norm(size: int, rho: float) -> float:
-    return math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * size)
 
 
 def entries_above_noise(gram: Floats, sd: float) -> tuple[Floats, float]:

@@ -53,7 +53,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.coordinates import Score
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.fit import (
     CHEAP_GRAM_SHARE,
@@ -69,7 +68,7 @@ from privinf.lasso.fit import (
 from privinf.lasso.nodewise import NEAR_CLIP, detectable_correlation
 from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
-from privinf.lasso.radii import GRAM_ROOM, product_moments, product_radius, step_efficiency
+from privinf.lasso.radii import gram_norm, product_moments, product_radius, step_efficiency
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.secure import NEIGHBORS
 from privinf.lasso.selection import (
@@ -79,7 +78,7 @@ from privinf.lasso.selection import (
     selection_clip,
     sharpest,
 )
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.sums import Score, SparseSums
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.results.notes import Note
 from privinf.typing import Flags, Floats, NoteRank, PlainValue
@@ -612,7 +611,7 @@ class LinearSearch(OmittedSearch[SparseFit]):
         noiseless = math.isinf(gram_price)
         union = [*fit.selected, candidate]
         white = bordered(fit.root, 1.0)
-        norm = math.inf if noiseless else math.sqrt(GRAM_ROOM * len(union))
+        norm = gram_norm(len(union), gram_price)
         noisy, gram_sd = self.sums.gram(union, norm, gram_price, Labels.GRAM_OF_SUSPECT, transform=white)
         noisy[:-1, :-1] = np.eye(len(fit.selected))
         column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])

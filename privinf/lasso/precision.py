@@ -31,6 +31,7 @@ THRESHOLD = 2.0  # released numbers below this many sds of their noise are taken
 DROPPED = 0.3
 # Squares of clipped columns in units of their size are kept above this.
 SMALLEST_SQUARE = 0.1
+SMALLEST = 1e-8  # eigenvalue that the projection leaves a correlation matrix, so that it stays invertible
 
 
 def floored(gram: Floats, share: float = FLOOR) -> Floats:
@@ -184,3 +185,72 @@ def entry_noise_variance(column: Floats, variances: Floats, positions: Integers,
     on = column[positions]
     mixed = variances[np.ix_(positions, positions)] * error_cov * np.outer(on, on)
     return direct + float(mixed.sum() - np.trace(mixed))
+
+
+def steadied(values: Floats, noise_sd: float) -> Floats:
+    """Return noisy positive numbers, shrunk towards their mean by the share that noise has in their spread.
+
+    Parameters
+    ----------
+    values : ndarray, shape (k,)
+        Such as the variances of k standardized scores, which are equal under errors independent of features.
+    noise_sd : float
+
+    Notes
+    -----
+    **Privacy.** Post-processing. With ``f = max(0, 1 - noise_sd^2 / Var(values))`` the result is
+    ``mean + f (values - mean)``, at least a quarter of the mean: differences that stand out of the
+    noise are kept, and differences that are noise are removed.
+    """
+    mean = float(np.mean(values))
+    share = _usable_share(values, noise_sd)
+    return np.asarray(np.maximum(mean + share * (values - mean), 0.25 * mean))
+
+
+def steadied_sd(values: Floats, noise_sd: float) -> float:
+    """Return the sd of the noise that is left in `steadied` numbers."""
+    share = _usable_share(values, noise_sd)
+    return noise_sd * math.sqrt(share**2 + (1.0 - share**2) / len(values))
+
+
+def _usable_share(values: Floats, noise_sd: float) -> float:
+    spread = float(np.var(values))
+    return max(0.0, 1.0 - noise_sd**2 / spread) if spread > 0.0 and len(values) > 1 else 1.0
+
+
+def score_correlation(columns: Floats, gram: Floats) -> Floats:
+    """Return the correlation matrix of the targets' scores, positive definite with a unit diagonal.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (size, k)
+    gram : ndarray, shape (size, size)
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the released Gram matrix.
+    """
+    raw = columns.T @ gram @ columns
+    raw = (raw + raw.T) / 2.0
+    return _unit_diagonal(_projected(_unit_diagonal(raw)))
+
+
+def joint_covariance(correlation: Floats, sampling: Floats, privacy: Floats) -> Floats:
+    """Return the covariance of debiased coordinates from a correlation and two kinds of variances, (k,)."""
+    spread = np.sqrt(sampling)
+    return np.asarray(correlation * np.outer(spread, spread) + np.diag(privacy))
+
+
+def _projected(matrix: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] >= SMALLEST:
+        return matrix
+    return np.asarray((vectors * np.maximum(values, SMALLEST)) @ vectors.T)
+
+
+def _unit_diagonal(matrix: Floats) -> Floats:
+    # A square that is negative because of noise is uninformative: its correlations are set to 0.
+    spread = np.sqrt(np.where(np.diag(matrix) > 0.0, np.diag(matrix), np.inf))
+    scaled = matrix / np.outer(spread, spread)
+    np.fill_diagonal(scaled, 1.0)
+    return np.asarray(scaled)

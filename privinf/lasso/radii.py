@@ -297,6 +297,11 @@ class ResidualSizes:
         return cls(middle, math.sqrt(float(cells @ middles**2)), far)
 
 
+def gram_norm(size: int, rho: float) -> float:
+    """Return where rows of `size` columns are shrunk for their Gram matrix; infinite without noise."""
+    return math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * size)
+
+
 def step_radii(size: int, clip: float, rho: float) -> tuple[float, float]:
     """Return (C, R) of a step on `size` columns, residuals clipped at `clip`; infinite without noise."""
     return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), clip)

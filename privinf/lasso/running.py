@@ -13,9 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.all_targets import debias_all
-from privinf.lasso.coordinates import HiddenByNoise
-from privinf.lasso.debiasing import DebiasedFit, debias
+from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
 from privinf.lasso.heterogeneous.fit import (
@@ -48,7 +46,7 @@ from privinf.lasso.results import (
 from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_notes, detection_of, secure_server, vector_server
 from privinf.lasso.selection import VectorServer
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.sums import HiddenByNoise, SparseSums
 from privinf.registry import studied
 from privinf.results.notes import Note, must_read
 from privinf.typing import RngLike, ScoreTarget

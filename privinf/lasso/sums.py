@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from privinf.lasso.coordinates import Score
+from privinf.errors import NotAvailableError
 from privinf.lasso.precision import standing_out
 from privinf.lasso.radii import ResidualSizes, scale_of_squares
 from privinf.lasso.rows import SparseUnits
@@ -25,6 +25,39 @@ CELLS_PER_OCTAVE = 4  # cells of the histogram of residuals for each factor of 2
 OCTAVES = 14  # factors of 2 that the histogram goes down from the largest residual
 MEAN_ROOM = 1.5  # rows are shrunk to this many times sqrt k for their means
 RESIDUAL_ROOM = 4.0  # residuals are clipped here for their mean, in units of their scale
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Score:
+    """A clipped score: u = T'x_A shrunk to `norm`, times the residual of a sparse fit clipped at `residual`.
+
+    Attributes
+    ----------
+    columns : sequence of int
+        A.
+    transform : ndarray, shape (size of A, m)
+        T.
+    norm, residual : float
+        C and R; infinite where nothing is noised.
+    support, beta
+        The sparse fit.
+    """
+
+    columns: Sequence[int]
+    transform: Floats
+    norm: float
+    residual: float
+    support: Sequence[int]
+    beta: Floats
+
+    @property
+    def clipped(self) -> bool:
+        """Whether anything is clipped."""
+        return math.isfinite(self.norm) or math.isfinite(self.residual)
+
+
+class HiddenByNoise(NotAvailableError):
+    """The noise hides a paid release. Fits catch this error and return their other releases with its text."""
 
 
 class SparseServer(Protocol):
@@ -101,6 +134,12 @@ class SparseSums:
         """Return flags of all columns but these, shape (p,)."""
         flags = np.ones(len(self.units.scale), dtype=bool)
         flags[list(columns)] = False
+        return flags
+
+    def possible_neighbors(self, targets: Sequence[int], excluded: Sequence[int]) -> Flags:
+        """Return which columns may be neighbors of k targets, shape (k, p): others than these and the excluded."""
+        flags = np.tile(self.all_but(excluded), (len(targets), 1))
+        flags[np.arange(len(targets)), list(targets)] = False
         return flags
 
     def args(self, support: Sequence[int], beta: Floats, **extra: PlainValue) -> dict[str, Any]:
@@ -302,11 +341,11 @@ class SparseSums:
         )
         return noisy.mean, float(noisy.scale / noisy.rows)
 
-    def score(self, score: Score, rho: float, label: str) -> tuple[Floats, float]:
-        """Return the mean clipped score and the sd of its noise."""
-        noisy = self.server.vector_sum(
-            Statistics.CLIPPED_SCORE, self._of(score), label=label, rho=rho, sites=self.sites
-        )
+    def score(
+        self, score: Score, rho: float, label: str, op: str = Statistics.CLIPPED_SCORE
+    ) -> tuple[Floats, float]:
+        """Return the mean of a clipped score, or of another statistic of it, and the sd of its noise."""
+        noisy = self.server.vector_sum(op, self._of(score), label=label, rho=rho, sites=self.sites)
         return noisy.mean, noisy.mean_sd
 
     def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
@@ -321,30 +360,9 @@ class SparseSums:
         )
         return noisy.mean, noisy.mean_sd
 
-    def variances(self, score: Score, rho: float) -> Floats:
-        """Return the mean squares of the entries of a clipped score."""
-        noisy = self.server.vector_sum(
-            Statistics.SCORE_VARIANCES,
-            self._of(score),
-            label=Labels.VARIANCES_OF_SCORES,
-            rho=rho,
-            sites=self.sites,
-        )
-        return np.asarray(noisy.mean)
-
-    def single(
-        self, op: str, score: Score, rho: float, label: str, targets: Sequence[int] | None = None
-    ) -> tuple[Floats, float]:
-        """Return means of a statistic of scores that are clipped one by one, and the sd of their noise.
-
-        With `targets` their columns enter it, clipped at `max_abs`.
-        """
-        extra: dict[str, Any] = {}
-        if targets is not None:
-            max_abs = float(self.units.max_abs[list(targets)].max())
-            extra = {"targets": np.asarray(targets), "column_clip": max_abs}
-        noisy = self.server.vector_sum(op, self._of(score) | extra, label=label, rho=rho, sites=self.sites)
-        return noisy.mean, noisy.mean_sd
+    def variances(self, score: Score, rho: float) -> tuple[Floats, float]:
+        """Return the mean squares of the entries of a clipped score, and the sd of their noise."""
+        return self.score(score, rho, Labels.VARIANCES_OF_SCORES, Statistics.SCORE_VARIANCES)
 
     def target_scores(
         self,

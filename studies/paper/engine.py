@@ -16,7 +16,6 @@ paper's (epsilon, delta) formula.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
@@ -24,10 +23,10 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.lasso.coordinates import Debiased, Score
+from privinf.lasso.debiasing import Debiased
 from privinf.lasso.precision import floored
-from privinf.lasso.radii import GRAM_ROOM
-from privinf.lasso.sums import UNCLIPPED, Sites, SparseServer, SparseSums
+from privinf.lasso.radii import gram_norm
+from privinf.lasso.sums import UNCLIPPED, Score, Sites, SparseServer, SparseSums
 from privinf.typing import Flags, Floats
 
 Form = Literal["residual", "response"]
@@ -268,7 +267,7 @@ def paper_refit(
     """
     whole = fit if held is None else held.plus(fit)
     size = len(fit.support)
-    norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * size)
+    norm = gram_norm(size, rho)
     gram, _ = sums.gram(fit.support, norm, rho / 2.0, "Gram matrix of the refit")
     if not np.trace(gram) > 0.0:
         raise NotPositiveDefiniteError("the noisy Gram matrix has no positive trace: spend more on it")
@@ -383,9 +382,9 @@ def paper_debiased(
     """
     k = len(targets)
     score = paper_score(fit, columns, tuning)
-    mean, noise = sums.single("paper_scores", score, k * budget.score, "debiasing scores")
+    mean, noise = sums.score(score, k * budget.score, "debiasing scores", "paper_scores")
     if robust:
-        square, _ = sums.single("paper_variances", score, k * budget.squares, "variances of the scores")
+        square, _ = sums.score(score, k * budget.squares, "variances of the scores", "paper_variances")
         sampling = np.array([positive_variance(float(one)) for one in square]) / sums.n
     else:
         sampling = variance * np.diag(precision_diagonal(columns, targets)) / sums.n

@@ -18,7 +18,7 @@ from typing import cast
 
 import numpy as np
 
-from privinf.lasso.coordinates import Debiased
+from privinf.lasso.debiasing import Debiased
 from privinf.lasso.sums import UNCLIPPED, SparseSums
 from privinf.typing import Floats
 from studies.paper.engine import (

@@ -12,8 +12,9 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.lasso.coordinates import Debiased, joint_covariance, score_correlation
+from privinf.lasso.debiasing import Debiased
 from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.precision import joint_covariance, score_correlation
 from privinf.lasso.results import LassoResults, sparse_settings
 from privinf.lasso.rows import SparseUnits
 from privinf.results.context import Context

@@ -11,8 +11,7 @@ import privinf as pi
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import TrustedServer
-from privinf.lasso.all_targets import debias_all
-from privinf.lasso.debiasing import debias
+from privinf.lasso.debiasing import debias, debias_all
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
 from privinf.lasso.fit import center_response, sparse_fit
 from privinf.lasso.plan import DebiasingPrices, LassoOptions, SparseFitPrices, check_plan

@@ -18,9 +18,10 @@ from privinf.errors import (
 )
 from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.binomial.sums import Point, Spread, weights_of
-from privinf.lasso.coordinates import ScoreRelease, debiased_coordinates, slopes_above_noise
+from privinf.lasso.debiasing import debiased_coordinates
 from privinf.lasso.fit import ColumnStep
 from privinf.lasso.rows import SMALLEST_SHARE
+from privinf.lasso.scores import ScoreRelease, slopes_above_noise
 from studies.simulation import binomial_limits
 
 N, P, TARGETS = 1_500, 100, [0, 1, 2, 50]

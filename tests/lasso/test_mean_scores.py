@@ -12,9 +12,9 @@ from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning
 from privinf.federation import NoisySum, TrustedServer
 from privinf.inference.tails import Clip, shrunk
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.mean_scores import mean_scores
 from privinf.lasso.radii import ResidualSizes
 from privinf.lasso.rows import SparseUnits
+from privinf.lasso.scores import mean_scores
 from privinf.lasso.sums import CELLS_PER_OCTAVE, OCTAVES, SparseSums
 from studies.simulation import binomial_limits
 

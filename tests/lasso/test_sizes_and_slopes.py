@@ -7,9 +7,9 @@ import pytest
 
 import privinf as pi
 from privinf.federation import TrustedServer
-from privinf.lasso.debiasing import SLOPE_NOISE, slope_norm
 from privinf.lasso.heterogeneous.scores import SLOPE_SPREAD, _slope_variance
 from privinf.lasso.radii import clip_radii
+from privinf.lasso.scores import SLOPE_NOISE, slope_norm
 from privinf.lasso.sums import SparseSums
 
 

@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.lasso.coordinates import (
-    ScoreRelease,
-    debiased_coordinates,
+from privinf.lasso.debiasing import debiased_coordinates
+from privinf.lasso.fit import MIN_CLEARANCE
+from privinf.lasso.precision import (
+    clearance,
+    column_noise_variance,
+    floored,
     joint_covariance,
+    precision_columns,
     score_correlation,
     steadied,
 )
-from privinf.lasso.fit import MIN_CLEARANCE
-from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import clip_radii, norm_moments, relative_variance, residual_moments
+from privinf.lasso.scores import ScoreRelease
 
 SQRT_HALF = math.sqrt(0.5)
 

@@ -50,10 +50,10 @@ from privinf.lasso.binomial.sums import (
     curvature_bound,
     weights_of,
 )
-from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fit import MIN_CLEARANCE, positions
 from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.precision import clearance, column_noise_variance, floored
+from privinf.lasso.sums import HiddenByNoise
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -191,8 +191,7 @@ def _union(
 ) -> list[int]:
     """Return selected columns, targets and their neighbors."""
     union = [*fit.point.support, *targets]
-    allowed = np.ones((len(targets), len(sums.sparse.units.scale)), dtype=bool)
-    allowed[:, [*union, *excluded]] = False
+    allowed = sums.sparse.possible_neighbors(targets, [*union, *excluded])
     if count := min(neighbors, int(allowed[0].sum())):
         union += [j for chosen in sums.sparse.neighbors(targets, count, allowed, rho) for j in chosen]
     return list(dict.fromkeys(union))

@@ -37,7 +37,6 @@ from privinf.lasso.binomial.sums import (
     curvature_bound,
     weights_of,
 )
-from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.fit import (
     MIN_CLEARANCE,
     NOT_CONVERGED,
@@ -49,7 +48,7 @@ from privinf.lasso.fit import (
 )
 from privinf.lasso.plan import SparseFitPrices
 from privinf.lasso.precision import clearance, whitening
-from privinf.lasso.sums import UNCLIPPED
+from privinf.lasso.sums import UNCLIPPED, HiddenByNoise
 from privinf.typing import Floats
 from privinf.wire import Labels
 

@@ -15,7 +15,6 @@ from privinf.lasso.binomial.debiasing import DebiasedLogistic, affordable_neighb
 from privinf.lasso.binomial.fit import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
 from privinf.lasso.binomial.omitted import LogisticSearch
 from privinf.lasso.binomial.sums import LogisticSums, Spread
-from privinf.lasso.coordinates import HiddenByNoise
 from privinf.lasso.nodewise import detectable_correlation
 from privinf.lasso.omitted import (
     MissedColumnTest,
@@ -37,7 +36,7 @@ from privinf.lasso.results import (
 from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
 from privinf.lasso.secure import FALSE_SELECTION_RATE
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.sums import HiddenByNoise, SparseSums
 from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, target_notes
 from privinf.typing import RngLike

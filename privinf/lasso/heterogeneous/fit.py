@@ -16,7 +16,7 @@ from privinf.accounting.shares import check_shares, part_of_rho
 from privinf.errors import ArgumentError
 from privinf.federation.trusted import TrustedServer
 from privinf.inference.estimate import Estimate, upper_quantile
-from privinf.lasso.coordinates import HIDDEN_SLOPES, joint_covariance, score_correlation
+from privinf.lasso.debiasing import HIDDEN_SLOPES
 from privinf.lasso.fit import center_response
 from privinf.lasso.heterogeneous.parts import (
     SIZES,
@@ -30,6 +30,7 @@ from privinf.lasso.heterogeneous.parts import (
 from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.heterogeneous.site_effects import gram_factor
 from privinf.lasso.plan import RESPONSE_SHARE, Accounting
+from privinf.lasso.precision import joint_covariance, score_correlation
 from privinf.lasso.results import (
     DIVERGED_NOTE,
     THROUGH_MIDDLE,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.lasso.coordinates import Debiased
+from privinf.lasso.debiasing import Debiased
 from privinf.lasso.fit import clipped_step, largest_positions
 from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.heterogeneous.site_effects import (
@@ -216,9 +216,7 @@ def _neighbors(
     rho: float,
 ) -> dict[str, list[list[int]]]:
     """Return every site's neighbors of the targets: the same for all, or each site's own."""
-    allowed = np.ones((len(targets), len(pooled.units.scale)), dtype=bool)
-    allowed[:, shared] = False
-    allowed[np.arange(len(targets)), list(targets)] = False
+    allowed = pooled.possible_neighbors(targets, shared)
     count = min(count, int(allowed.sum(axis=1).min()))
     if count == 0:
         return {name: [[] for _ in targets] for name in sites}

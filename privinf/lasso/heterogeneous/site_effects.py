@@ -26,7 +26,7 @@ from privinf.lasso.fit import (
     largest_positions,
 )
 from privinf.lasso.precision import correlations, whitening
-from privinf.lasso.radii import GRAM_ROOM, relative_variance, scale_of_squares
+from privinf.lasso.radii import gram_norm, relative_variance, scale_of_squares
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels
@@ -385,8 +385,7 @@ class SiteGrams:
         return self._site_correlations[name]
 
     def _part(self, sums: SparseSums, columns: Sequence[int], rho: float) -> Correlations:
-        norm = math.inf if math.isinf(rho) else math.sqrt(GRAM_ROOM * len(columns))
-        gram, sd = sums.gram(columns, norm, rho, Labels.GRAM_OF_SOME_COLUMNS)
+        gram, sd = sums.gram(columns, gram_norm(len(columns), rho), rho, Labels.GRAM_OF_SOME_COLUMNS)
         p = len(self.pooled.units.scale)
         at = np.ix_(columns, columns)
         part = Correlations(np.eye(p), np.zeros((p, p)))

@@ -68,7 +68,7 @@ class JointResults(SparseResults):
 
     @cached_property
     def bias_bound(self) -> pd.Series[float]:
-        """Theorem 5's slack, user units: see `privinf.lasso.coordinates` for its assumptions."""
+        """Theorem 5's slack, user units: see `privinf.lasso.debiasing` for its assumptions."""
         bound = np.array(self._extra("bias_bound", "bias_bound=True"))
         bound.setflags(write=False)
         return pd.Series(bound, list(self.names), name="bias_bound", copy=False)
@@ -95,7 +95,7 @@ class JointResults(SparseResults):
             Whether they are widened at both ends by `bias_bound`. Without it the product of the privacy
             errors of coefficients and nodewise regressions counts as a variance, which is valid where the
             two are independent; with it as a bias bound that fails 1% of the time. See
-            `privinf.lasso.coordinates` for the assumptions and for the correction of the paper's text.
+            `privinf.lasso.debiasing` for the assumptions and for the correction of the paper's text.
 
         Returns
         -------

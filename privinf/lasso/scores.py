@@ -1,10 +1,18 @@
-r"""Scores of named targets whose root is the mean: clipped by counts of their tail, in two parts.
+r"""Releases of the scores of targets, with slopes and variances: of the mean, or robust.
 
-With first coefficients b0, residuals r = y - x'b0 of size s, standardized precision scores u = T'x in R^k
-(as in `privinf.lasso.coordinates`), t = |u| |r| / s and q = sign(r) u / |u|, so that u r = s q t, the joint
-clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: if errors are skewed and their size
-depends on x, this is another b than that of the mean, for any number of rows. Here tail counts of t,
-released by the square root of running sums (`privinf.mechanisms.statistics.summands`), choose C and tau = C/3
+With first coefficients b0, residuals r = y - x'b0, standardized scores ``u_j = w_j'x / sqrt(w_jj)`` shrunk to
+norm at most C and psi the clip to [-R, R], robust scores release, each with Gaussian noise,
+
+    s_j = mean u_j psi(r),   kappa_j = mean u_j x_j 1(|r| < R),   v_j = mean u_j^2 psi(r)^2,
+
+where C and R are best for normal errors (`robust_scores`). kappa and v are means of products, not products of
+means: under errors whose size depends on x the latter are wrong.
+
+**Scores whose root is the mean** (`mean_scores`) are clipped by counts of their tail, in two parts. With
+u = T'x in R^k, s the size of the residuals, t = |u| |r| / s and q = sign(r) u / |u|, so that u r = s q t, the
+joint clip psi_R(r) of u shrunk to C solves E[u psi_R(r)] = 0: if errors are skewed and their size depends on
+x, this is another b than that of the mean, for any number of rows. Here tail counts of t, released by the
+square root of running sums (`privinf.mechanisms.statistics.summands`), choose C and tau = C/3
 (`privinf.inference.tails.two_threshold_clip`: C minimizes the noise and half of the squared excess together),
 and the releases are
 
@@ -37,18 +45,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from privinf.federation import NoisyGram
 from privinf.inference.tails import LOWER_THRESHOLD_RATIO, Clip, shrunk, tail_of, two_threshold_clip
-from privinf.lasso.coordinates import ScoreRelease
 from privinf.lasso.fit import SparseFit, positions
-from privinf.lasso.sums import ROOM, SparseSums
+from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
+from privinf.lasso.sums import ROOM, Score, SparseSums
 from privinf.mechanisms.statistics.summands import counts_above
-from privinf.typing import Floats, PlainValue
+from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels, Statistics
 
 COUNTS_SHARE = 0.14  # share of the score's price for the counts above thresholds
@@ -60,30 +68,90 @@ MOST_CELLS = 120  # thresholds, at most
 # alone is taken for a tail in one release of a thousand.
 DETECTION_SDS = 2.5
 # Products u_j x_j are shrunk to this many times sqrt k, or to more while that costs little noise.
-SLOPE_ROOM = 4.0
+MEAN_SLOPE_ROOM = 4.0
 # The noise of a slope that counts as little, relative to the smallest slope (`_slope_norm`).
-SLOPE_NOISE = 0.06
+MEAN_SLOPE_NOISE = 0.06
+MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
+SLOPE_ROOM = 3.0  # products u_j x_j are shrunk to this many times C, or to more while that costs little noise
+SLOPE_NOISE = 0.05  # the noise of a slope that counts as little, relative to the slope (`slope_norm`)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeanScores:
-    """Released scores of k targets.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScoreRelease:
+    """Released scores of k targets: means over n records and the sds of their noise.
+
+    Attributes
+    ----------
+    score, slope, square : ndarray, shape (k,)
+        s, kappa and v.
+    score_sd : float or ndarray, shape (k,)
+        Sd of the noise of an entry of s.
+    slope_sd : float or ndarray, shape (k,)
+        Sd of the noise of kappa.
+    n : int
+    """
+
+    score: Floats
+    slope: Floats
+    square: Floats
+    score_sd: float | Floats
+    slope_sd: float | Floats
+    n: int
+
+    def only(self, above_noise: Flags) -> ScoreRelease:
+        """Return the release of some of the targets."""
+        score_sd, slope_sd = np.broadcast_arrays(self.score_sd, self.slope_sd, self.score)[:2]
+        return ScoreRelease(
+            score=self.score[above_noise],
+            slope=self.slope[above_noise],
+            square=self.square[above_noise],
+            score_sd=score_sd[above_noise],
+            slope_sd=slope_sd[above_noise],
+            n=self.n,
+        )
+
+    def with_noise(self, sd: Floats) -> ScoreRelease:
+        """Return the release with more noise in the scores, of these sds."""
+        return replace(self, score_sd=np.hypot(self.score_sd, sd))
+
+
+def slopes_above_noise(released: ScoreRelease) -> Flags:
+    """Return which scores have a slope and a variance that the noise does not hide, shape (k,).
+
+    A target is left out for its own slope and variance alone. The noise of its score, which decides whether
+    its interval covers, is independent of theirs, so leaving targets out selects no intervals.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of releases.
+    """
+    steep = released.slope > MIN_SLOPE_SDS * np.asarray(released.slope_sd)
+    return np.asarray(steep & (released.square > 0.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TargetScores:
+    """Released scores of k targets, of the mean or robust.
 
     Attributes
     ----------
     release : ScoreRelease
-        s_j, kappa_j and the diagonal of s^2 M.
+        s_j and kappa_j; v_j, or the diagonal of s^2 M.
     correlation : ndarray, shape (k, k)
         Of the clipped scores.
-    bias : ndarray, shape (k,)
-        B.
-    clip : Clip
+    radii : tuple of float
+        C and R in units of the residuals' scale; infinite where products are clipped as a unit.
+    bias : ndarray, shape (k,), or None
+        B, for scores of the mean.
+    clip : Clip or None
+        Where scores of the mean were clipped.
     """
 
     release: ScoreRelease
     correlation: Floats
-    bias: Floats
-    clip: Clip
+    radii: tuple[float, float] = (math.inf, math.inf)
+    bias: Floats | None = None
+    clip: Clip | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -135,8 +203,8 @@ def mean_scores(
     *,
     score: float,
     slopes: float,
-) -> MeanScores:
-    """Release the scores of some targets with slopes and meat.
+) -> TargetScores:
+    """Release the scores of the mean of some targets with slopes and meat.
 
     Parameters
     ----------
@@ -188,8 +256,8 @@ def mean_scores(
     spread = np.sqrt(np.diag(meat))
     score_sd = unit * math.hypot(lower.mean_sd, clip.weight * upper.mean_sd)
     size = unit / np.maximum(slope.mean, 4.0 * slope.mean_sd + 1e-300)
-    return MeanScores(
-        ScoreRelease(
+    return TargetScores(
+        release=ScoreRelease(
             score=unit * (lower.mean + clip.weight * upper.mean),
             slope=slope.mean,
             square=unit**2 * spread**2,
@@ -197,9 +265,9 @@ def mean_scores(
             slope_sd=slope.mean_sd,
             n=n,
         ),
-        meat / np.outer(spread, spread),
-        clip.bias(size * upper.mean, size * upper.mean_sd, size / n),
-        clip,
+        correlation=meat / np.outer(spread, spread),
+        bias=clip.bias(size * upper.mean, size * upper.mean_sd, size / n),
+        clip=clip,
     )
 
 
@@ -235,5 +303,58 @@ def _slope_norm(forms: _Forms, rho: float) -> float:
     largest = ROOM * forms.longest * float(forms.sums.units.max_abs[targets].max())
     if math.isinf(rho):
         return largest
-    affordable = SLOPE_NOISE / float(diagonal.max()) * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
-    return min(largest, max(SLOPE_ROOM * math.sqrt(len(targets)), affordable))
+    affordable = MEAN_SLOPE_NOISE / float(diagonal.max()) * forms.sums.n * math.sqrt(2.0 * rho) / 2.0
+    return min(largest, max(MEAN_SLOPE_ROOM * math.sqrt(len(targets)), affordable))
+
+
+def robust_scores(
+    sums: SparseSums,
+    fit: SparseFit,
+    targets: Sequence[int],
+    union: Sequence[int],
+    transform: Floats,
+    correlation: Floats,
+    *,
+    score: float,
+    slopes: float,
+) -> TargetScores:
+    """Release scores of some targets that are clipped as is best for normal errors; as for `mean_scores`."""
+    radii = clip_radii(len(targets), sums.n, score)
+    clipped = Score(
+        columns=union,
+        transform=transform,
+        norm=radii.norm,
+        residual=radii.residual * fit.scale,
+        support=fit.selected,
+        beta=fit.selected_beta,
+    )
+    max_abs = float(sums.units.max_abs[list(targets)].max())
+    norm = slope_norm(radii, len(targets), max_abs, sums.n, slopes / 2.0)
+    release, _ = clipped_scores(sums, clipped, targets, norm, score=score, slopes=slopes)
+    return TargetScores(release=release, correlation=correlation, radii=(radii.norm, radii.residual))
+
+
+def clipped_scores(
+    sums: SparseSums, clipped: Score, targets: Sequence[int], norm: float, *, score: float, slopes: float
+) -> tuple[ScoreRelease, float]:
+    """Return a released clipped score with slopes, shrunk to `norm`, and variances; and the sd of these."""
+    mean, mean_sd = sums.score(clipped, score, Labels.DEBIASING_SCORES)
+    slope, slope_sd = sums.slopes(clipped, targets, norm, slopes / 2.0)
+    square, square_sd = sums.variances(clipped, slopes / 2.0)
+    release = ScoreRelease(
+        score=mean, slope=slope, square=square, score_sd=mean_sd, slope_sd=slope_sd, n=sums.n
+    )
+    return release, square_sd
+
+
+def slope_norm(radii: ClipRadii, targets: int, max_abs: float, n: int, rho: float) -> float:
+    """Return where the products u_j x_j are shrunk, for abs(u) <= C and abs(x_j) <= max_abs.
+
+    A column of many zeros and rare large values has most of its slope in the large ones: nothing is cut
+    below ``C max_abs`` unless the noise of a slope would be too large against the slope of normal columns.
+    """
+    if math.isinf(rho):
+        return math.inf
+    slope = norm_moments(radii.norm, targets)[0] * residual_moments(radii.residual)[0]
+    affordable = SLOPE_NOISE * slope * n * math.sqrt(2.0 * rho) / 2.0
+    return min(radii.norm * max_abs, max(SLOPE_ROOM * radii.norm, affordable))
