@@ -47,8 +47,8 @@ from privinf.errors import NotAvailableError
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.fit import SparseFit
 from privinf.lasso.precision import steadied
-from privinf.lasso.radii import residual_moments
-from privinf.lasso.sums import UNCLIPPED, SparseSums
+from privinf.lasso.radii import UNCLIPPED, residual_moments
+from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats, Multipliers
 from privinf.validation import check_fraction
 from privinf.wire import Labels, Statistics

@@ -1,15 +1,17 @@
-"""Notes of a debiased lasso: nodewise regressions of the targets, and the tail of their scores."""
+"""Diagnostics of a debiased lasso: nodewise regressions, tails, omitted columns, selections by secure sums."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
+from privinf.lasso.selection import DETECTION_PROBABILITY, SelectionRelease, sharpest
 from privinf.results.notes import Note, must_read, sentence
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, NoteRank
+from privinf.wire import Labels, readable
 
 EXPLAINED_NOTE = (
     "The column (R2 of x) contains noisy estimates of the R-squared of each target's regression on the other "
@@ -44,6 +46,75 @@ ROBUST_NOTE = (
     "errors. If errors are skewed and their size depends on the columns, the coefficients "
     "are not those of the mean."
 )
+LEVEL = 0.05  # of the test for missed columns
+# Settings of `MissedColumnTest` that are floats.
+NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
+INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
+MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
+FADING = (
+    "Not reliable: the model may not be sparse enough, because {} of the {} kept columns have effects below "
+    "{:.2g} standard errors and other columns with such effects were probably missed."
+)
+EXHAUSTED_SEARCH = (
+    "Not reliable: columns other than the {} kept columns matter, because {} (z = {:.2f}, p = {:.2g}); "
+    "raise sparsity= to {} or more."
+)
+TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
+NOT_SPARSE = (
+    "Other columns probably matter too; if columns still stand out with a larger sparsity=, the model is not "
+    "sparse, and no choice of columns makes the intervals valid."
+)
+ADDED_COLUMNS = (
+    "Outside the {} kept columns, {} (z = {:.2f}, p = {:.2g} over {} columns) and joined the fit, after "
+    "which no column stood out; intervals account for this step."
+)
+DROPPED_BUT_LARGE = (
+    "The fit selected and then dropped {} column(s) with significant coefficients; intervals account for "
+    "these columns."
+)
+NO_OMITTED_COLUMNS = (
+    "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
+)
+DETECTABLE_EFFECT = (
+    "An omitted column with an effect of {:.2g} standard errors (without privacy noise), the detection "
+    "limit, would have been detected with probability {:.1g}."
+)
+BIAS = (
+    "If an omitted column's effect is below the detection limit and its correlation with the residual of a "
+    "target's nodewise regression is below {:.2g}, it moves this target's interval by up to {:.2g} standard "
+    "errors."
+)
+CORRELATIONS_NOT_TESTED = (
+    "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "
+    "test the correlations of omitted columns with targets."
+)
+HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
+HIDDEN_GRAM = (
+    "Not reliable: the noise of the selection's Gram matrix is as large as its smallest eigenvalue; keep "
+    "fewer columns, increase the budget, or increase the share of the refit with shares=."
+)
+FAR_FROM_CONVERGED = "The coefficients may be far from those of a converged fit."
+TOO_MANY_STAND_OUT = (
+    "Not reliable: more columns stand out from the noise than sparsity= allows; raise sparsity=, or use more "
+    "rows, a larger budget, fewer columns, or a trusted server."
+)
+CAUSE_OF_MANY = (
+    "Either a column that matters was missed and others are correlated with it, or more columns matter."
+)
+MAY_BE_MISSED = (
+    "Not reliable if as many columns matter as sparsity= allows: {} of them may have been missed, and the "
+    "interval of a target correlated with one is off by up to {:.2g} standard errors."
+)
+DETECTED_FROM = "A column may have been missed where its covariance with the residuals is below {:.3g}."
+REMEDY = (
+    "Use more rows, a larger budget, fewer columns or a trusted server; if fewer columns matter, pass a "
+    "smaller sparsity=."
+)
+SELECTED_FROM_SUMS = (
+    "Without a trusted server, columns were selected from noisy sums of the products of the residuals or "
+    "targets with all {} columns."
+)
+NOISE_GROWS = "The noise of these sums grows with the square root of the number of columns."
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -139,3 +210,198 @@ def tail_notes(clip: Clip | None, n: int, targets: int) -> tuple[Note, ...]:
     if tail.ratio > HEAVY:
         notes += must_read(sentence(HEAVY_TAIL.format(tail.ratio)))
     return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissedColumnTest:
+    """Test that no column outside the fit has an effect.
+
+    Attributes
+    ----------
+    column : str
+        The column outside the fit that stood out most.
+    statistic : float
+        T, its size over its standard error.
+    pvalue : float
+        By Bonferroni over all columns outside the fit.
+    columns : int
+        Number of these.
+    kept : int
+        Columns that the fit keeps.
+    standing_out : int
+        Columns other than the kept ones that stood out: they joined here, or were selected and dropped.
+    found : tuple of str
+        Columns that joined the fit here: intervals allow for them.
+    exhausted : bool
+        Whether the last that was tested still stood out, so that more are likely to: intervals come with a
+        warning.
+    seen_from : float
+        Effect, in standard errors without privacy, that is detected with probability 0.8 (with all columns as
+        targets: in their own standard errors).
+    correlation : float
+        Correlation with a target from which on a column is among its neighbors; 1 if it had none selected.
+    bias : tuple of float
+        Bias of each target's coefficient, in user units, due to one column with an effect just below
+        `seen_from` and a correlation just below `correlation`.
+    bias_in_errors : float
+        The largest of these in standard errors of the target.
+    faint : int
+        Columns that a fit chose itself and that are below `seen_from`; three and more bring a warning.
+    """
+
+    column: str
+    statistic: float
+    pvalue: float
+    columns: int
+    kept: int
+    standing_out: int
+    found: tuple[str, ...]
+    exhausted: bool
+    seen_from: float
+    correlation: float
+    bias: tuple[float, ...]
+    bias_in_errors: float
+    faint: int = 0
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
+        """Return the test that `settings` describe."""
+        plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
+        plain |= {name: int(settings[name]) for name in INTEGERS}
+        bias = tuple(float(value) for value in settings["bias"])
+        columns = tuple(str(name) for name in settings["found"])
+        exhausted = bool(settings["exhausted"])
+        plain["faint"] = int(settings.get("faint", 0))
+        return cls(column=str(settings["column"]), bias=bias, found=columns, exhausted=exhausted, **plain)
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything as plain numbers and texts."""
+        return asdict(self) | {"bias": list(self.bias), "found": list(self.found)}
+
+    @property
+    def rejects(self) -> bool:
+        """Whether columns outside the fit matter, at the level of 5%."""
+        return self.pvalue < LEVEL
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether more columns are likely to matter than were found: intervals come with a warning."""
+        return self.exhausted or self.faint >= MANY_FADING
+
+    @property
+    def ranked_notes(self) -> tuple[Note, ...]:
+        """The notes; the first must be read where columns are likely to have been missed."""
+        rank: NoteRank = "must-read" if self.doubtful else "detail"
+        return (Note(self.note, rank), *map(Note, self.details))
+
+    @property
+    def note(self) -> str:
+        """One sentence with the result of the test."""
+        if self.exhausted:
+            least = self.kept + self.standing_out
+            return EXHAUSTED_SEARCH.format(self.kept, self._out, self.statistic, self.pvalue, least)
+        if self.doubtful:
+            return FADING.format(self.faint, self.kept + len(self.found), self.seen_from)
+        return self._outcome
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Further sentences: on what the test could detect, and on what smaller effects can do."""
+        if self.exhausted:
+            return TESTED_COLUMNS.format(self.columns), NOT_SPARSE
+        bias = BIAS.format(self.correlation, self.bias_in_errors)
+        texts = [
+            *([self._outcome] if self.doubtful else []),
+            DETECTABLE_EFFECT.format(self.seen_from, DETECTION_PROBABILITY),
+            bias if self.correlation < 1.0 else CORRELATIONS_NOT_TESTED,
+        ]
+        if self.standing_out > 0 and not self.found:
+            texts.append(DROPPED_BUT_LARGE.format(self.standing_out))
+        return tuple(texts)
+
+    @property
+    def _outcome(self) -> str:
+        """The columns that joined the fit, or else the one that stood out most."""
+        if self.found:
+            return ADDED_COLUMNS.format(self.kept, self._out, self.statistic, self.pvalue, self.columns)
+        return NO_OMITTED_COLUMNS.format(self.columns, self.column, self.statistic, self.pvalue)
+
+    @property
+    def _out(self) -> str:
+        names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
+        return f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """Detection limits of the selections of a secure fit.
+
+    Attributes
+    ----------
+    releases : tuple of SelectionRelease
+        Every release that columns were selected from, in order.
+    unseen : int
+        Number of the `sparsity` possible signals that do not stand out: this many may be missed.
+    bias : float
+        Bound on their effect on an interval, in standard errors.
+    crowded : bool
+        Whether columns other than the kept ones stand out.
+    hidden : bool
+        Whether the noise of the selection's Gram matrix is as large as its smallest eigenvalue.
+    """
+
+    releases: tuple[SelectionRelease, ...]
+    unseen: int
+    bias: float
+    crowded: bool
+    hidden: bool
+
+    @property
+    def weak(self) -> bool:
+        """Whether intervals may be wrong."""
+        return self.bias > HARMLESS_BIAS or self.crowded or self.hidden
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything as plain numbers and texts."""
+        plain = {
+            "looks": [asdict(release) for release in self.releases],
+            "unseen": self.unseen,
+            "bias": self.bias,
+        }
+        return plain | ({"missed": self.warning} if self.weak else {})
+
+    @property
+    def warning(self) -> str:
+        """One sentence that a reader of the intervals must know."""
+        if self.hidden:
+            return HIDDEN_GRAM
+        if self.bias <= HARMLESS_BIAS:
+            return TOO_MANY_STAND_OUT
+        return MAY_BE_MISSED.format(self.unseen, self.bias)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Further sentences: the cause, and what to do."""
+        if self.hidden:
+            return (FAR_FROM_CONVERGED,)
+        if self.bias <= HARMLESS_BIAS:
+            return (CAUSE_OF_MANY,)
+        selection = sharpest(self.releases, Labels.SELECTION)
+        assert selection is not None
+        return DETECTED_FROM.format(selection.found_from), REMEDY
+
+
+def cost_notes(releases: Sequence[SelectionRelease], columns: int) -> tuple[str, ...]:
+    """Return sentences on the noise of secure sums from which columns were selected."""
+    texts = [SELECTED_FROM_SUMS.format(columns), NOISE_GROWS]
+    for label, unit in (
+        (Labels.SELECTION, "a covariance with the residuals"),
+        (Labels.NEIGHBOURS, "a correlation"),
+    ):
+        if (selection := sharpest(releases, label)) is not None:
+            title = readable(label).capitalize()
+            texts.append(
+                f"{title}: {selection.entries} noisy numbers, with noise of standard deviation "
+                f"{selection.sd:.3g} in each; {unit} is detected from {selection.found_from:.3g} on."
+            )
+    return tuple(texts)

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from scipy.optimize import brentq
 
 from privinf.errors import NotAvailableError
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.radii import residual_moments
-from privinf.lasso.sums import UNCLIPPED, SparseSums
+from privinf.lasso.radii import UNCLIPPED, residual_moments
+from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
@@ -133,7 +134,6 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
             "nearly all values were clipped before they were squared, so their mean square cannot be "
             "estimated: fit without this option"
         )
-    from scipy.optimize import brentq
 
     def excess(log: float) -> float:
         return math.exp(log) * residual_moments(clip * math.exp(-log / 2.0))[1] - square

@@ -1,7 +1,7 @@
 r"""Test for omitted columns: the strongest candidate outside the fit, tested as a target would be.
 
 One search (`screen_omitted`) tests linear and logistic fits; `OmittedSearch` has the releases of a family.
-The equations below are those of linear fits; `privinf.lasso.binomial.omitted` has those of logistic ones.
+The equations below are those of linear fits, at the end those of logistic ones.
 
 The selected columns P of a sparse fit are in every nodewise regression. The candidate l is the column outside
 P with the largest noisy ``|sum clip(x_l r, B)|``, peeled. With r the residuals of the fit on P, w_l the
@@ -39,6 +39,20 @@ whose debiased coordinate stands out, is an omitted column for the other targets
 its error. If an effect of z is missed, and the column's correlation with target j given the nodewise
 regression of j is rho, the coordinate of j moves by rho z standard errors (without privacy). The selection of
 neighbors has a detection limit for correlations likewise.
+
+**Logistic fits.** The candidate has the largest noisy ``|sum clip(x_j, B / q) e|`` (`privinf.lasso.radii` has
+q, w and e). With z = (1, x_P, x_l), G~ the noisy mean of c z z', w_l = G~^-1 e_l and
+``u = w_l'z / sqrt(w_ll)``, the weighted score has the mean
+
+    E w u e = kappa b_l / sqrt(w_ll),
+
+kappa the slope of weighted scores, and T is its noisy value over its standard error,
+
+    T = s / sqrt( (A2 / n) + t^2 + kappa^2 N_l ),
+
+A2 the weighted score's square at a right mean, t the noise of s, N_l what the noise of G~ does to the errors
+of the coefficients on P. If T rejects, l joins P with ``b_l = sqrt(w_ll) s / kappa``, and constant and
+the other coefficients move by ``b_l w_l / w_ll``.
 """
 
 from __future__ import annotations
@@ -46,14 +60,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.diagnostics import LEVEL, Detection, MissedColumnTest
 from privinf.lasso.fit import (
     CHEAP_GRAM_SHARE,
     NOT_CONVERGED,
@@ -66,28 +82,35 @@ from privinf.lasso.fit import (
     step,
 )
 from privinf.lasso.nodewise import NEAR_CLIP, detectable_correlation
-from privinf.lasso.plan import LassoPlan
+from privinf.lasso.plan import FALSE_SELECTION_RATE, LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
-from privinf.lasso.radii import gram_norm, product_moments, product_radius, step_efficiency
+from privinf.lasso.radii import (
+    UNCLIPPED,
+    curvature_bound,
+    gram_norm,
+    product_moments,
+    product_radius,
+    residual_moments,
+    step_efficiency,
+    weights_of,
+)
 from privinf.lasso.rows import LassoRows
-from privinf.lasso.secure import NEIGHBORS
 from privinf.lasso.selection import (
     DETECTION_PROBABILITY,
     SelectionRelease,
     VectorServer,
+    detection_limit,
     selection_clip,
     sharpest,
 )
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import Directions, LogisticSums, Score, SparseSums
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
-from privinf.results.notes import Note
-from privinf.typing import Flags, Floats, NoteRank, PlainValue
+from privinf.typing import Flags, Floats, PlainValue
 from privinf.wire import Labels
 
 SELECTION_SHARE = 0.5  # share of a test's price for the selection
 SIZE = 0.03  # share for the size of the candidate
 GRAM = 0.12  # share for the Gram matrix with the candidate; the rest is for its score
-CANDIDATE = Labels.SUSPECT  # label of the selection
 MAX_CANDIDATES = 4  # columns that are tested, one after the other
 OF_SCORES = 0.75  # part of the scores' price that all releases and new fits may cost together
 REFIT_PRICE = 0.45  # price of a new fit with a column that joined, relative to that of a test
@@ -102,168 +125,6 @@ NO_SLOPES: dict[str, PlainValue] = {
     "average_clip": 1.0,
     "average_weight": 1e-3,
 }
-LEVEL = 0.05  # of the test for missed columns
-# Settings of `MissedColumnTest` that are floats.
-NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
-INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
-MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
-FADING = (
-    "The intervals are not reliable, because the model may not be sparse enough. Of the {1} kept columns, "
-    "{0} have effects below {2:.2g} standard errors, and other such columns were probably missed."
-)
-EXHAUSTED_SEARCH = (
-    "The intervals are not reliable, because columns outside the fit matter. The fit kept {} column(s), but "
-    "{} (z = {:.2f}, p = {:.2g}). Raise sparsity= to {} or more."
-)
-TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
-NOT_SPARSE = (
-    "Other columns probably matter too; if columns still stand out with a larger sparsity=, the model is not "
-    "sparse, and no choice of columns makes the intervals valid."
-)
-ADDED_COLUMNS = (
-    "Outside the {} kept columns, {} (z = {:.2f}, p = {:.2g} over {} columns) and joined the fit, after "
-    "which no column stood out; intervals account for this step."
-)
-DROPPED_BUT_LARGE = (
-    "The fit selected and then dropped {} column(s) with significant coefficients; intervals account for "
-    "these columns."
-)
-NO_OMITTED_COLUMNS = (
-    "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
-)
-DETECTABLE_EFFECT = (
-    "The detection limit is {:.2g} standard errors without privacy noise. An omitted column with an effect "
-    "of this size would have been detected with probability {:.1g}."
-)
-BIAS = (
-    "Suppose that the effect of an omitted column is below the detection limit, and that its correlation "
-    "with the residual of a target's nodewise regression is below {:.2g}. Then the omission moves the "
-    "interval of this target by up to {:.2g} standard errors."
-)
-CORRELATIONS_NOT_TESTED = (
-    "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "
-    "test the correlations of omitted columns with targets."
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissedColumnTest:
-    """Test that no column outside the fit has an effect.
-
-    Attributes
-    ----------
-    column : str
-        The column outside the fit that stood out most.
-    statistic : float
-        T, its size over its standard error.
-    pvalue : float
-        By Bonferroni over all columns outside the fit.
-    columns : int
-        Number of these.
-    kept : int
-        Columns that the fit keeps.
-    standing_out : int
-        Columns other than the kept ones that stood out: they joined here, or were selected and dropped.
-    found : tuple of str
-        Columns that joined the fit here: intervals allow for them.
-    exhausted : bool
-        Whether the last that was tested still stood out, so that more are likely to: intervals come with a
-        warning.
-    seen_from : float
-        Effect, in standard errors without privacy, that is detected with probability 0.8 (with all columns as
-        targets: in their own standard errors).
-    correlation : float
-        Correlation with a target from which on a column is among its neighbors; 1 if it had none selected.
-    bias : tuple of float
-        Bias of each target's coefficient, in user units, due to one column with an effect just below
-        `seen_from` and a correlation just below `correlation`.
-    bias_in_errors : float
-        The largest of these in standard errors of the target.
-    faint : int
-        Columns that a fit chose itself and that are below `seen_from`; three and more bring a warning.
-    """
-
-    column: str
-    statistic: float
-    pvalue: float
-    columns: int
-    kept: int
-    standing_out: int
-    found: tuple[str, ...]
-    exhausted: bool
-    seen_from: float
-    correlation: float
-    bias: tuple[float, ...]
-    bias_in_errors: float
-    faint: int = 0
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> MissedColumnTest:
-        """Return the test that `settings` describe."""
-        plain: dict[str, Any] = {name: float(settings[name]) for name in NUMBERS}
-        plain |= {name: int(settings[name]) for name in INTEGERS}
-        bias = tuple(float(value) for value in settings["bias"])
-        columns = tuple(str(name) for name in settings["found"])
-        exhausted = bool(settings["exhausted"])
-        plain["faint"] = int(settings.get("faint", 0))
-        return cls(column=str(settings["column"]), bias=bias, found=columns, exhausted=exhausted, **plain)
-
-    def settings(self) -> dict[str, Any]:
-        """Return everything as plain numbers and texts."""
-        return asdict(self) | {"bias": list(self.bias), "found": list(self.found)}
-
-    @property
-    def rejects(self) -> bool:
-        """Whether columns outside the fit matter, at the level of 5%."""
-        return self.pvalue < LEVEL
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether more columns are likely to matter than were found: intervals come with a warning."""
-        return self.exhausted or self.faint >= MANY_FADING
-
-    @property
-    def ranked_notes(self) -> tuple[Note, ...]:
-        """The notes; the first must be read where columns are likely to have been missed."""
-        rank: NoteRank = "must-read" if self.doubtful else "detail"
-        return (Note(self.note, rank), *map(Note, self.details))
-
-    @property
-    def note(self) -> str:
-        """One sentence with the result of the test."""
-        if self.exhausted:
-            least = self.kept + self.standing_out
-            return EXHAUSTED_SEARCH.format(self.kept, self._out, self.statistic, self.pvalue, least)
-        if self.doubtful:
-            return FADING.format(self.faint, self.kept + len(self.found), self.seen_from)
-        return self._outcome
-
-    @property
-    def details(self) -> tuple[str, ...]:
-        """Further sentences: on what the test could detect, and on what smaller effects can do."""
-        if self.exhausted:
-            return TESTED_COLUMNS.format(self.columns), NOT_SPARSE
-        bias = BIAS.format(self.correlation, self.bias_in_errors)
-        texts = [
-            *([self._outcome] if self.doubtful else []),
-            DETECTABLE_EFFECT.format(self.seen_from, DETECTION_PROBABILITY),
-            bias if self.correlation < 1.0 else CORRELATIONS_NOT_TESTED,
-        ]
-        if self.standing_out > 0 and not self.found:
-            texts.append(DROPPED_BUT_LARGE.format(self.standing_out))
-        return tuple(texts)
-
-    @property
-    def _outcome(self) -> str:
-        """The columns that joined the fit, or else the one that stood out most."""
-        if self.found:
-            return ADDED_COLUMNS.format(self.kept, self._out, self.statistic, self.pvalue, self.columns)
-        return NO_OMITTED_COLUMNS.format(self.columns, self.column, self.statistic, self.pvalue)
-
-    @property
-    def _out(self) -> str:
-        names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
-        return f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -604,7 +465,7 @@ class LinearSearch(OmittedSearch[SparseFit]):
     def strongest(self, fit: SparseFit, allowed: Flags, rho: float) -> int:
         """Return the allowed column with the largest noisy product with the residuals."""
         bound = self.selection_clip * fit.scale
-        return self.sums.select(fit.selected, fit.selected_beta, bound, 1, allowed, rho, CANDIDATE)[0]
+        return self.sums.select(fit.selected, fit.selected_beta, bound, 1, allowed, rho, Labels.SUSPECT)[0]
 
     def score(self, fit: SparseFit, candidate: int, gram_price: float, score_price: float) -> CandidateScore:
         """Release the score of a candidate, by a Gram matrix of its own."""
@@ -686,6 +547,86 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LogisticSearch(OmittedSearch[LogisticFit]):
+    """The search for columns that a logistic fit omitted.
+
+    Attributes
+    ----------
+    clip : float
+        B of the products in multiples of the response's sd.
+    selection_scales : list of float
+        Scales of the noise of previous selections.
+    """
+
+    clip: float
+    selection_scales: list[float] = field(default_factory=list)
+
+    @property
+    def logistic(self) -> LogisticSums:
+        """Sums of a logistic fit."""
+        return LogisticSums(self.sums)
+
+    def _bound(self, fit: LogisticFit) -> float:
+        rate = fit.spread.rate
+        return self.clip * math.sqrt(rate * (1.0 - rate))
+
+    def strongest(self, fit: LogisticFit, allowed: Flags, rho: float) -> int:
+        """Return the allowed column with the largest noisy product with the residuals."""
+        selected, scale = self.logistic.select(fit.point, self._bound(fit), 1, allowed, rho, Labels.SUSPECT)
+        self.selection_scales.append(scale)
+        return selected[0]
+
+    def score(
+        self, fit: LogisticFit, candidate: int, gram_price: float, score_price: float
+    ) -> CandidateScore:
+        """Release the score of a candidate, by a Gram matrix of its own."""
+        sums = self.logistic
+        columns = [*fit.selected, candidate]
+        white = bordered(fit.root, 1.0 / math.sqrt(fit.spread.curvature))
+        size = len(white)
+        top = UNCLIPPED if math.isinf(gram_price) else curvature_bound(fit.spread, size, 0.99)
+        release = sums.hessian(fit.point, Directions(columns, white), top, gram_price, Labels.GRAM_OF_SUSPECT)
+        gram = floored(release.mean)
+        inverse = np.asarray(np.linalg.inv(gram))
+        column = inverse @ white[-1]  # of v = white'z
+        unit = math.sqrt(float(white[-1] @ column))
+        weights = weights_of(fit.spread, 1, sums.n, score_price)
+        along = Directions(columns, (white @ column)[:, None] / unit)
+        score = sums.score(fit.point, along, weights, score_price, Labels.SCORE_OF_SUSPECT)
+        moved = (fit.efficiency / sums.n + fit.step_sd**2) * np.diag(np.append(np.ones(size - 1), 0.0))
+        noise = column_noise_variance(column[:, None], release.sd, np.arange(size), moved)[0] / unit**2
+        return CandidateScore(
+            direction=white @ column / unit,
+            value=float(score.mean[0]),
+            square=weights.square,
+            slope=weights.slope,
+            sd=score.sd,
+            column_noise=float(noise),
+        )
+
+    def fitted_again(self, fit: LogisticFit) -> LogisticFit:
+        """Return the fit as it is: the step of a column that joined is a Newton step of all coefficients."""
+        return fit
+
+    def detection_limit(self, fit: LogisticFit, outside: int) -> float:
+        """Return the effect that is detected, in standard errors without privacy."""
+        rate = fit.spread.rate
+        moments = residual_moments(self._bound(fit) / max(rate, 1.0 - rate))
+        n = self.logistic.n
+        peeled = detection_limit(n * fit.spread.curvature, outside, self.selection_scales[0], *moments)
+        quantiles = critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)
+        return max(peeled, quantiles * self._relative_error(fit))
+
+    def _relative_error(self, fit: LogisticFit) -> float:
+        """Return the error of one score in units of its error without privacy."""
+        price = (1.0 - SELECTION_SHARE - SIZE - GRAM) * self.test_price
+        n = self.logistic.n
+        weights = weights_of(fit.spread, 1, n, price)
+        noise = 0.0 if math.isinf(price) else 4.0 * weights.score**2 / (2.0 * price * n)
+        return math.sqrt(weights.square + noise) / weights.slope
+
+
 def candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCandidates | None:
     """Return the candidates if all columns are targets: none; None if all columns are kept."""
     outside = len(sums.units.scale) - len(fit.support)
@@ -763,8 +704,57 @@ def _detection(
     correlation = detectable_correlation(
         sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP
     )
-    if (selection := sharpest(releases, CANDIDATE)) is not None:
+    if (selection := sharpest(releases, Labels.SUSPECT)) is not None:
         detection_limit = max(detection_limit, selection.found_from * math.sqrt(sums.n) / fit.scale)
-    if (test_candidate := sharpest(releases, NEIGHBORS)) is not None:
+    if (test_candidate := sharpest(releases, Labels.NEIGHBOURS)) is not None:
         correlation = min(test_candidate.found_from, 1.0)
     return detection_limit, correlation
+
+
+def detection_of(
+    server: VectorServer,
+    fit: SparseFit,
+    plan: LassoPlan,
+    targets: Sequence[int],
+    debiased: DebiasedFit,
+    constant: int | None,
+) -> Detection:
+    """Return the detection limits of the selections; the constant, if there is one, was not selected.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+
+    A column k that was not selected, with a coefficient of b, moves the estimate of target j by
+    ``w_j'Sigma_k b``, w_j the nodewise regression: not at all if k is in w_j, else by about w_jj times their
+    correlation given the others. A column was missed only if its covariance with the residuals was below
+    the detection limit, and it is in no w_j only if the correlation was.
+
+    Columns that stand in for a missed one stand out too: the number that stands out may then equal the
+    sparsity, but includes extra columns. Without signal, these have the errors of any column, and were
+    selected because of the noise of their release.
+    """
+    selection = sharpest(server.releases, Labels.SELECTION)
+    neighbors = sharpest(server.releases, Labels.NEIGHBOURS)
+    assert selection is not None
+    selected = np.array(fit.selected) != (-1 if constant is None else constant)
+    sizes = np.sort((np.abs(fit.selected_beta) / fit.selected_errors)[selected])[::-1]
+    sparsity = plan.sparsity
+    critical = upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(server.low))
+    spare = max(len(sizes) - sparsity, 1)
+    share = selection.sampling_sd / selection.sd
+    quiet = min(critical, upper_quantile(FALSE_SELECTION_RATE / 2.0 / spare) + share * critical)
+    unseen = max(sparsity - int((sizes > critical).sum()), 0)
+    correlation = 1.0 if neighbors is None else min(neighbors.found_from, 1.0)
+    at = [debiased.union.index(j) for j in targets]
+    precision = debiased.columns[at, np.arange(len(at))] ** 2
+    errors = np.sqrt(debiased.coordinates.variance)
+    bias = unseen * selection.found_from * correlation * precision / errors
+    crowded = bool((sizes[sparsity:] > quiet).any())
+    return Detection(
+        releases=tuple(server.releases),
+        unseen=unseen,
+        bias=float(bias.max()),
+        crowded=crowded,
+        hidden=fit.gram_clearance <= 1.0,
+    )

@@ -18,7 +18,7 @@ from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, Trust
 from privinf.validation import check_choice, check_count, check_number, check_positive, reporting_delta, shown
 
-NEIGHBORS = 4  # of every target, by default, where sites have parts of their own
+SITE_NEIGHBORS = 4  # of every target, by default, where sites have parts of their own
 MEANS_SHARE = 0.04  # of the total budget, where means are released
 RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
 MISSED_SHARE = 0.05  # of the total budget, for the test of columns outside the fit; free if all are targets
@@ -114,6 +114,8 @@ NO_MEAN = (
     "target='mean' is not available with {}: use target='robust', or fit named or selected "
     "targets with variant='default' and heterogeneous=False"
 )
+# Probability that any column without signal stands out of its error.
+FALSE_SELECTION_RATE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -486,7 +488,7 @@ class LassoPlan:
     @property
     def site_neighbors(self) -> int:
         """Neighbors of every target where sites have parts of their own."""
-        return NEIGHBORS if self.neighbors is None else self.neighbors
+        return SITE_NEIGHBORS if self.neighbors is None else self.neighbors
 
     @property
     def response_price(self) -> float:

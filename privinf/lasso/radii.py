@@ -1,4 +1,4 @@
-r"""How hard to clip a score: radii that trade efficiency against privacy noise.
+r"""How hard to clip a score: radii and weights that trade efficiency against privacy noise.
 
 A target's score is the sum over records of ``u_j psi_R(r)``, u in R^k the standardized precision scores of
 all k targets, shrunk to norm at most C, and r the residual in units of its scale, clipped at R. One record
@@ -21,6 +21,24 @@ one record it has the smallest second moment for its slope (Hampel's problem). F
     slope = E[2 Phi(a) - 1 - 2 a phi(a)],   square = E t^2 [2 Phi(a) - 1 - 2 a phi(a) + 2 a^2 (1 - Phi(a))],
 
 and the relative variance is ``[square + (2 B)^2 / (2 rho n)] / slope^2``.
+
+**Logistic scores** are not clipped but weighted. With eta = a + x_S'beta the predictor of the sparse fit,
+m = sigma(eta), c = m (1 - m), e = y - m and directions v = T'z of z = (1, x_A), scaled so that about
+E c v v' = I, every row has a weight **in x alone**, the same in the score and its derivative,
+
+    w = min(1, B / q, K / k),   q = |v| max(m, 1 - m),   k = c |v|^2,
+
+so that a right mean keeps its coefficients whatever B and K are; a record's score w v e has a length of at
+most B and its curvature w c v v' of at most K (`privinf.mechanisms.statistics.curved`).
+
+B minimizes the variance of a step that is divided by its slope, relative to the unweighted one,
+
+    Q(B) = [A2 + (2 B)^2 / (2 rho n)] / A1^2,   A1 = E w c |v|^2 / k,   A2 = E w^2 c |v|^2 / k,
+
+in the distribution in which eta is normal about a level with a spread, both from releases, and |v|^2 is
+chi-square of k degrees of freedom over the mean of c: no budget is spent on it, and a wrong distribution
+costs width alone. Rare responses have c small: there q / sqrt c, and with it B, is large, as sqrt(max(m, 1 -
+m) / min(m, 1 - m)).
 """
 
 from __future__ import annotations
@@ -31,7 +49,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from scipy.special import chdtri, ndtr, ndtri
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import chdtri, expit, ndtr, ndtri
+from scipy.stats import chi2
 
 from privinf.federation.noisy import NoisySum, histogram_quantile
 from privinf.inference.estimate import upper_quantile
@@ -48,6 +68,15 @@ MOST_SPREAD = 3.0
 TWO_CELLS = 0.9  # share of all residuals in two cells from which on a response is taken to have two values
 # A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
 GRAM_ROOM = 1.4
+UNCLIPPED = 1e12  # means "not clipped" without noise: no sum of records comes near it
+NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
+NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()  # made to add up to 1: probabilities of the nodes
+LENGTHS = (np.arange(200) + 0.5) / 200.0  # midpoints of 200 equally probable cells of |v|^2, as probabilities
+UNCUT_SHARE = 0.995  # share of rows that K leaves as they are, for scores
+MOST_ROWS = 0.9  # the same for a matrix that the noise could drown
+CLIPS = np.geomspace(0.2, 6.0, 120)  # grid on which B is sought, relative to sqrt(k odds)
+WIDEST = 4.0  # largest sd of the predictor: beyond it the responses are separated
+LEAST_MEAN = 1e-12  # of the response at a node of the predictor, so that no curvature is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +170,6 @@ def clip_radii(k: int, n: int, rho: float) -> ClipRadii:
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:
     """Return the minimizer of a unimodal function over [low, high], sought in the logarithm."""
-    from scipy.optimize import minimize_scalar  # a third of the import time of the package
-
     minimum = minimize_scalar(
         lambda t: function(math.exp(t)),
         bounds=(math.log(low), math.log(high)),
@@ -237,7 +264,6 @@ def scale_of_squares(mean: float, bound: float) -> float:
     """
     if math.isinf(bound):
         return math.sqrt(mean)
-    from scipy.optimize import brentq
 
     def excess(log_scale: float) -> float:
         scale = bound * math.exp(log_scale)
@@ -317,3 +343,80 @@ def step_efficiency(size: int, clip: float, rho: float) -> float:
     norm, bound = step_radii(size, clip, rho)
     square = norm_moments(norm, size)[1] * residual_moments(bound)[1]
     return square / step_slope(norm, bound, size) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Distribution of the predictor for which bounds are chosen: normal about a level with the released rate.
+
+    Attributes
+    ----------
+    rate : float
+        Mean of the response.
+    sd : float
+        Of the predictor.
+    """
+
+    rate: float
+    sd: float = 0.0
+
+    @property
+    def level(self) -> float:
+        """Where the predictor is centered."""
+        size = self.sd
+        return float(
+            brentq(lambda at: NORMAL_WEIGHTS @ expit(at + size * NORMAL_NODES) - self.rate, -40.0, 40.0)
+        )
+
+    @property
+    def means(self) -> Floats:
+        """Means at the nodes of the predictor; none is so near to 0 or 1 that its curvature would vanish."""
+        return np.clip(expit(self.level + self.sd * NORMAL_NODES), LEAST_MEAN, 1.0 - LEAST_MEAN)
+
+    @property
+    def curvature(self) -> float:
+        """Mean of c."""
+        means = self.means
+        return float(NORMAL_WEIGHTS @ (means * (1.0 - means)))
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """B and K, with the slope and the square of the weighted score relative to the unweighted one."""
+
+    score: float
+    curvature: float
+    slope: float = 1.0
+    square: float = 1.0
+
+
+def weights_of(spread: Spread, size: int, n: int, rho: float) -> Weights:
+    """Return B and K for a score in `size` directions at a price."""
+    if math.isinf(rho):
+        return Weights(UNCLIPPED, UNCLIPPED)
+    means = spread.means
+    c = (means * (1.0 - means))[:, None]
+    length2 = (chi2.ppf(LENGTHS, size) / spread.curvature)[None, :]
+    share = np.repeat(NORMAL_WEIGHTS[:, None], len(LENGTHS), axis=1) / len(LENGTHS)
+    q = np.sqrt(length2) * np.maximum(means, 1.0 - means)[:, None]
+    top = curvature_bound(spread, size, UNCUT_SHARE)
+    odds = math.sqrt(max(spread.rate, 1.0 - spread.rate) / min(spread.rate, 1.0 - spread.rate))
+    bounds = CLIPS * odds * math.sqrt(size)
+    candidates = []
+    for bound in bounds:
+        w = np.minimum(1.0, np.minimum(bound / q, top / (c * length2)))
+        slope = float((share * w * c * length2).sum()) / size
+        square = float((share * w**2 * c * length2).sum()) / size
+        candidates.append(((square + 4.0 * bound**2 / (2.0 * rho * n)) / slope**2, bound, slope, square))
+    _, bound, slope, square = min(candidates)
+    return Weights(float(bound), top, slope, square)
+
+
+def curvature_bound(spread: Spread, size: int, share: float) -> float:
+    """Return the quantile of c |v|^2 at `share`, E c |v|^2 = `size`."""
+    means = spread.means
+    sizes = (means * (1.0 - means) / spread.curvature)[:, None] * chi2.ppf(LENGTHS, size)[None, :]
+    weights = np.repeat(NORMAL_WEIGHTS[:, None], len(LENGTHS), axis=1).ravel()
+    order = np.argsort(sizes, axis=None)
+    cumulative = np.cumsum(weights[order]) / weights.sum()
+    return float(sizes.ravel()[order][np.searchsorted(cumulative, share)])

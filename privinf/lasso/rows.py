@@ -173,6 +173,12 @@ def server_of(rows: LassoRows, ledger: Ledger, rng: RngLike) -> TrustedServer:
     return TrustedServer(rows.federation, ledger=ledger, rng=rng, design=design, trust=rows.trust)
 
 
+def secure_server(rows: LassoRows, ledger: Ledger, rng: RngLike, max_colluding: int) -> SecureServer:
+    """Return the server of a fit."""
+    design = None if rows.design.schema is None else rows.design
+    return SecureServer(rows.federation, max_colluding=max_colluding, ledger=ledger, rng=rng, design=design)
+
+
 def lasso_limits(
     x_bound: float | None, bounds: Bounds, y_bounds: Pair | None, family: LassoFamily = "gaussian"
 ) -> Limits:

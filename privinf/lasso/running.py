@@ -14,6 +14,7 @@ from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
+from privinf.lasso.diagnostics import MissedColumnTest, cost_notes
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
 from privinf.lasso.heterogeneous.fit import (
@@ -25,13 +26,20 @@ from privinf.lasso.heterogeneous.fit import (
 )
 from privinf.lasso.omitted import (
     LinearSearch,
-    MissedColumnTest,
     candidates_if_all_are_targets,
+    detection_of,
     missed_column_test,
     screen_omitted,
     sparse_columns,
 )
-from privinf.lasso.plan import RESPONSE_SHARE, LassoOptions, LassoPlan, plan_of, target_positions
+from privinf.lasso.plan import (
+    FALSE_SELECTION_RATE,
+    RESPONSE_SHARE,
+    LassoOptions,
+    LassoPlan,
+    plan_of,
+    target_positions,
+)
 from privinf.lasso.results import (
     DIVERGED_NOTE,
     METHOD,
@@ -43,9 +51,8 @@ from privinf.lasso.results import (
     results_without_intervals,
     sparse_part,
 )
-from privinf.lasso.rows import LassoRows, check_price, server_of
-from privinf.lasso.secure import FALSE_SELECTION_RATE, cost_notes, detection_of, secure_server, vector_server
-from privinf.lasso.selection import VectorServer
+from privinf.lasso.rows import LassoRows, check_price, secure_server, server_of
+from privinf.lasso.selection import VectorServer, vector_server
 from privinf.lasso.sums import HiddenByNoise, SparseSums
 from privinf.registry import studied
 from privinf.results.notes import Note, must_read

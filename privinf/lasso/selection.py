@@ -42,9 +42,11 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import NotAvailableError
+from privinf.federation import SecureServer
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.radii import norm_moments, product_moments
-from privinf.lasso.sums import ROOM, UNCLIPPED, Sites, SparseServer
+from privinf.lasso.radii import UNCLIPPED, norm_moments, product_moments
+from privinf.lasso.rows import LassoRows
+from privinf.lasso.sums import ROOM, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers
 from privinf.wire import Statistics
 
@@ -255,6 +257,17 @@ class VectorServer:
         if "support" in args:
             max_abs += float(self._sensitivity(args)[np.asarray(args["support"])] @ np.abs(args["beta"]))
         return max_abs
+
+
+def vector_server(server: SecureServer, rows: LassoRows, clip: float) -> VectorServer:
+    """Return the same server with vectors in the place of peeling."""
+    design = server.design
+    low = rows.center - rows.half
+    high = rows.center + rows.half
+    assert design.y_low is not None
+    assert design.y_high is not None
+    largest = max(abs(design.y_low), abs(design.y_high))
+    return VectorServer(server=server, n=server.nobs, low=low, high=high, response=largest, clip=clip)
 
 
 def detectable_sds(columns: int) -> float:

@@ -1,4 +1,4 @@
-"""Sums that a sparse regression requests from a server, in units of the columns' typical sizes."""
+"""Sums that linear and logistic sparse fits request from a server, in units of the columns' typical sizes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from privinf.errors import NotAvailableError
+from privinf.federation import NoisyGram
 from privinf.lasso.precision import standing_out
-from privinf.lasso.radii import ResidualSizes, scale_of_squares
+from privinf.lasso.radii import UNCLIPPED, ResidualSizes, Weights, scale_of_squares
 from privinf.lasso.rows import SparseUnits
 from privinf.typing import Flags, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
 Sites: TypeAlias = Sequence[str] | None
 
-UNCLIPPED = 1e12  # means "not clipped" without noise: no sum of records comes near it
 ROOM = 1.0 + 1e-9  # factor of a bound, so that rows at their bound are not cut by rounding
 SMALLEST_SIZE = 0.05  # least released size of a column, relative to the declared one
 CELLS_PER_OCTAVE = 4  # cells of the histogram of residuals for each factor of 2
@@ -49,11 +49,6 @@ class Score:
     residual: float
     support: Sequence[int]
     beta: Floats
-
-    @property
-    def clipped(self) -> bool:
-        """Whether anything is clipped."""
-        return math.isfinite(self.norm) or math.isfinite(self.residual)
 
 
 class HiddenByNoise(NotAvailableError):
@@ -137,7 +132,7 @@ class SparseSums:
         return flags
 
     def possible_neighbors(self, targets: Sequence[int], excluded: Sequence[int]) -> Flags:
-        """Return which columns may be neighbors of k targets, shape (k, p): others than these and the excluded."""
+        """Return which columns may be neighbors of k targets, shape (k, p)."""
         flags = np.tile(self.all_but(excluded), (len(targets), 1))
         flags[np.arange(len(targets)), list(targets)] = False
         return flags
@@ -407,3 +402,141 @@ class SparseSums:
             clip=min(score.norm, UNCLIPPED),
             residual_clip=min(score.residual, UNCLIPPED),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """A sparse logistic model in units of the columns' sizes: eta = intercept + x_S'beta."""
+
+    support: list[int]
+    beta: Floats
+    intercept: float
+
+    def on(self, columns: Sequence[int]) -> Floats:
+        """Return the coefficients of some columns, those of the support among them."""
+        values = dict(zip(self.support, self.beta, strict=True))
+        return np.array([values.get(j, 0.0) for j in columns])
+
+    def joined(self, columns: Sequence[int]) -> Point:
+        """Return the same model with more columns, whose coefficients are 0."""
+        beta = np.append(self.beta, np.zeros(len(columns)))
+        return Point([*self.support, *columns], beta, self.intercept)
+
+    @property
+    def all_coefficients(self) -> Floats:
+        """Intercept and coefficients."""
+        return np.append(self.intercept, self.beta)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Directions:
+    """v = T'(1, x_A): T has the shape (1 + size of A, k), the constant's row first."""
+
+    columns: Sequence[int]
+    matrix: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of directions."""
+        return int(self.matrix.shape[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyMean:
+    """A mean over records and the sd of its noise (of a matrix's diagonal)."""
+
+    mean: Floats
+    sd: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogisticSums:
+    """Releases over all rows, each with its price in zCDP.
+
+    Attributes
+    ----------
+    sparse : SparseSums
+        Units of the columns, their sizes and neighbors.
+
+    Notes
+    -----
+    **Privacy.** Everything returned is a release; prices are the caller's.
+    """
+
+    sparse: SparseSums
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.sparse.n
+
+    def rate(self, rho: float) -> NoisyMean:
+        """Return the mean of the response."""
+        release = self._release(
+            Statistics.RESIDUAL_SUM, {"intercept": 0.5, "residual_clip": 0.5}, Labels.MEAN_RESPONSE, rho
+        )
+        return NoisyMean(release.mean + 0.5, release.mean_sd)
+
+    def select(
+        self, at: Point, bound: float, k: int, allowed: Flags, rho: float, label: str = Labels.SELECTION
+    ) -> tuple[list[int], float]:
+        """Return the k columns whose products with residuals have the largest sums, and the noise's scale."""
+        args = self._query_args(bound=bound, intercept=at.intercept)
+        if at.support:
+            args |= {"support": np.asarray(at.support, dtype=np.int64), "beta": at.beta}
+        selections = self.sparse.server.top_k(
+            Statistics.LOGISTIC_PRODUCTS,
+            args,
+            k,
+            rho=rho,
+            values=False,
+            candidates=allowed,
+            label=label,
+            sites=self.sparse.sites,
+        )
+        return [int(j) for j in selections.support], float(selections.scale)
+
+    def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
+        """Return the mean of w v e."""
+        args = self._at(at, along, weights, high=weights.score)
+        release = self._release(Statistics.CURVED_SCORE, args, label, rho)
+        return NoisyMean(release.mean, release.mean_sd)
+
+    def meat(self, at: Point, along: Directions, weights: Weights, rho: float) -> NoisyMean:
+        """Return the mean of w^2 e^2 v v'."""
+        args = self._at(at, along, weights, high=weights.score)
+        release = self._release(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
+        return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
+
+    def secant(
+        self, at: Point, along: Directions, weights: Weights, step: Floats, rho: float, label: str
+    ) -> NoisyMean:
+        """Return the mean of w g v v', g the slope of the mean between eta and eta + v'step, at most K."""
+        args = self._at(at, along, weights, step=step, clip=weights.curvature)
+        release = self._release(Statistics.CURVED_SECANT, args, label, rho)
+        return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
+
+    def hessian(self, at: Point, along: Directions, top: float, rho: float, label: str) -> NoisyMean:
+        """Return the mean of w c v v' for weights w = min(1, K / k) alone."""
+        return self.secant(at, along, Weights(UNCLIPPED, top), np.zeros(along.size), rho, label)
+
+    def _at(self, at: Point, along: Directions, weights: Weights, **extra: PlainValue) -> dict[str, Any]:
+        columns = np.asarray(along.columns, dtype=np.int64)
+        return self._query_args(
+            family="binomial",
+            columns=columns,
+            theta=at.on(along.columns),
+            intercept=at.intercept,
+            transform=along.matrix[1:],
+            offset=along.matrix[0],
+            score_bound=weights.score,
+            curvature_bound=weights.curvature,
+            **extra,
+        )
+
+    def _query_args(self, **args: PlainValue) -> dict[str, Any]:
+        units = self.sparse.units
+        return {"center": units.center, "scale": units.scale, **args}
+
+    def _release(self, op: str, args: dict[str, Any], label: str, rho: float) -> Any:
+        return self.sparse.server.vector_sum(op, args, label=label, rho=rho, sites=self.sparse.sites)

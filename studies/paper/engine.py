@@ -25,8 +25,8 @@ import numpy as np
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
 from privinf.lasso.debiasing import Debiased
 from privinf.lasso.precision import floored
-from privinf.lasso.radii import gram_norm
-from privinf.lasso.sums import UNCLIPPED, Score, Sites, SparseServer, SparseSums
+from privinf.lasso.radii import UNCLIPPED, gram_norm
+from privinf.lasso.sums import Score, Sites, SparseServer, SparseSums
 from privinf.typing import Flags, Floats
 
 Form = Literal["residual", "response"]

@@ -19,7 +19,8 @@ from typing import cast
 import numpy as np
 
 from privinf.lasso.debiasing import Debiased
-from privinf.lasso.sums import UNCLIPPED, SparseSums
+from privinf.lasso.radii import UNCLIPPED
+from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from studies.paper.engine import (
     PaperBudget,

@@ -11,11 +11,11 @@ from conformance.members import KINDS_OF_FIT, fits_of
 import privinf as pi
 from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.inference.quantiles import MeanClip
-from privinf.lasso.omitted import MissedColumnTest
-from privinf.lasso.secure import NEIGHBORS, SELECTION, Detection, cost_notes
+from privinf.lasso.diagnostics import Detection, MissedColumnTest, cost_notes
 from privinf.lasso.selection import SelectionRelease
 from privinf.results.notes import MAIN_NOTES
 from privinf.results.summary import WEAK_WARNINGS
+from privinf.wire import Labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 EVERY = pytest.mark.parametrize("name", KINDS_OF_FIT)
@@ -180,7 +180,7 @@ def test_notes_on_selections_from_secure_sums_are_single_sentences(bias, crowded
         SelectionRelease(
             label=label, entries=4000, radius=8.1, sd=0.0123, found_from=0.0456, sampling_sd=0.01
         )
-        for label in (SELECTION, NEIGHBORS)
+        for label in (Labels.SELECTION, Labels.NEIGHBOURS)
     )
     detection = Detection(releases=releases, unseen=3, bias=bias, crowded=crowded, hidden=hidden)
     assert detection.weak

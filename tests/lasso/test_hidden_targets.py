@@ -17,11 +17,12 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.lasso.binomial.fit import LogisticFit
-from privinf.lasso.binomial.sums import Point, Spread, weights_of
 from privinf.lasso.debiasing import debiased_coordinates
 from privinf.lasso.fit import ColumnStep
+from privinf.lasso.radii import Spread, weights_of
 from privinf.lasso.rows import SMALLEST_SHARE
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise
+from privinf.lasso.sums import Point
 from studies.simulation import binomial_limits
 
 N, P, TARGETS = 1_500, 100, [0, 1, 2, 50]

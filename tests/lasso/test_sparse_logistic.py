@@ -20,11 +20,10 @@ from privinf.errors import (
 )
 from privinf.federation import TrustedServer
 from privinf.lasso.binomial.fit import sparse_logistic
-from privinf.lasso.binomial.omitted import LogisticSearch
-from privinf.lasso.binomial.sums import LogisticSums, Spread, curvature_bound, weights_of
-from privinf.lasso.omitted import screen_omitted
+from privinf.lasso.omitted import LogisticSearch, screen_omitted
 from privinf.lasso.plan import LogisticShares, SparseFitPrices
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.radii import Spread, curvature_bound, weights_of
+from privinf.lasso.sums import LogisticSums, SparseSums
 from studies.simulation import binomial_limits
 
 N, P, TRUE = 12_000, 40, {2: 0.6, 9: -0.5, 20: 0.5}

@@ -42,18 +42,11 @@ import numpy as np
 from privinf.inference.one_step import step_noise
 from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.fit import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
-from privinf.lasso.binomial.sums import (
-    MOST_ROWS,
-    Directions,
-    LogisticSums,
-    NoisyMean,
-    curvature_bound,
-    weights_of,
-)
 from privinf.lasso.fit import MIN_CLEARANCE, positions
 from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.precision import clearance, column_noise_variance, floored
-from privinf.lasso.sums import HiddenByNoise
+from privinf.lasso.radii import MOST_ROWS, curvature_bound, weights_of
+from privinf.lasso.sums import Directions, HiddenByNoise, LogisticSums, NoisyMean
 from privinf.typing import Floats
 from privinf.wire import Labels
 

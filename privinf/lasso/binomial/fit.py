@@ -11,7 +11,7 @@ A fit takes one noisy matrix H = L L' of the curvature on (1, x_S), v = L^-1 (1,
     theta <- theta + L^-T mean[w v e] / (A1 h),
 
 A1 the slope of weighted scores and h the mean curvature now over that where H was taken
-(`privinf.lasso.binomial.sums`). The end solves E w v e = 0, whose root is the model's truth for any weights
+(`privinf.lasso.radii`). The end solves E w v e = 0, whose root is the model's truth for any weights
 in x: the noise of H changes the way there, not the place. A step's sensitivity is 2 B before L^-T. Around the
 end a coefficient's error has the covariance (q / n + t^2) H^-1, q = A2 / A1^2 the price of the weights and t
 the noise of the last step. Without noise H is computed again at every step until convergence.
@@ -26,17 +26,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.errors import ConvergenceError, NotAvailableError
-from privinf.lasso.binomial.sums import (
-    MOST_ROWS,
-    WIDEST,
-    Directions,
-    LogisticSums,
-    NoisyMean,
-    Point,
-    Spread,
-    curvature_bound,
-    weights_of,
-)
 from privinf.lasso.fit import (
     MIN_CLEARANCE,
     NOT_CONVERGED,
@@ -48,7 +37,8 @@ from privinf.lasso.fit import (
 )
 from privinf.lasso.plan import SparseFitPrices
 from privinf.lasso.precision import clearance, whitening
-from privinf.lasso.sums import UNCLIPPED, HiddenByNoise
+from privinf.lasso.radii import MOST_ROWS, UNCLIPPED, WIDEST, Spread, curvature_bound, weights_of
+from privinf.lasso.sums import Directions, HiddenByNoise, LogisticSums, NoisyMean, Point
 from privinf.typing import Floats
 from privinf.wire import Labels
 

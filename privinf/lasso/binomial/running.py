@@ -13,17 +13,24 @@ from privinf.federation import TrustedServer
 from privinf.inference.estimate import Estimate, VarianceTerms, upper_quantile
 from privinf.lasso.binomial.debiasing import DebiasedLogistic, affordable_neighbors, debias_logistic
 from privinf.lasso.binomial.fit import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
-from privinf.lasso.binomial.omitted import LogisticSearch
-from privinf.lasso.binomial.sums import LogisticSums, Spread
+from privinf.lasso.diagnostics import MissedColumnTest
 from privinf.lasso.nodewise import detectable_correlation
 from privinf.lasso.omitted import (
-    MissedColumnTest,
+    LogisticSearch,
     OmittedCandidates,
     SparseColumns,
     TargetDetection,
     screen_omitted,
 )
-from privinf.lasso.plan import LassoOptions, LassoPlan, LogisticShares, SparseFitPrices, plan_of
+from privinf.lasso.plan import (
+    FALSE_SELECTION_RATE,
+    LassoOptions,
+    LassoPlan,
+    LogisticShares,
+    SparseFitPrices,
+    plan_of,
+)
+from privinf.lasso.radii import Spread
 from privinf.lasso.results import (
     NONE_SELECTED,
     SELECTED_NOTE,
@@ -35,8 +42,7 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.results.sparse import LassoSettings
 from privinf.lasso.rows import LassoRows, check_price, server_of
-from privinf.lasso.secure import FALSE_SELECTION_RATE
-from privinf.lasso.sums import HiddenByNoise, SparseSums
+from privinf.lasso.sums import HiddenByNoise, LogisticSums, SparseSums
 from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, target_notes
 from privinf.typing import RngLike

@@ -22,9 +22,9 @@ from privinf.lasso.debiasing import Debiased, debiased_coordinates
 from privinf.lasso.fit import positions
 from privinf.lasso.heterogeneous.site_effects import Correlations, SiteEffects
 from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
-from privinf.lasso.radii import product_moments, product_radius
+from privinf.lasso.radii import UNCLIPPED, product_moments, product_radius
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise
-from privinf.lasso.sums import UNCLIPPED, Score, SparseSums
+from privinf.lasso.sums import Score, SparseSums
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats
 

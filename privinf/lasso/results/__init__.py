@@ -23,15 +23,20 @@ from privinf.errors import (
 from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.diagnostics import EXPLAINED_NOTE, ScoreTail, tail_notes
+from privinf.lasso.diagnostics import (
+    EXPLAINED_NOTE,
+    Detection,
+    MissedColumnTest,
+    ScoreTail,
+    cost_notes,
+    tail_notes,
+)
 from privinf.lasso.extras import Extras, bias_column
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.omitted import MissedColumnTest
 from privinf.lasso.precision import joint_covariance
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
-from privinf.lasso.secure import Detection, cost_notes
 from privinf.lasso.sums import SparseSums
 from privinf.results.context import Context
 from privinf.results.export import caution_kind
