@@ -26,7 +26,7 @@ from lasso_machines import with_error as with_its_error
 from tables import RESULTS, Job, checkpointed, write_table
 
 import privinf as pi
-from privinf.lasso.eigenvalues import sparse_directions
+from privinf.lasso.extras import sparse_directions
 from studies.lasso import LassoDesign, LassoSample, lasso_design
 from studies.lasso_tables import paper_design, paper_table
 from studies.paper.as_written import (

@@ -32,7 +32,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tqdm import tqdm
 
-from privinf.errors import ArgumentError
 from privinf.inference.estimate import VarianceTerms
 from privinf.inference.tails import Clip
 from privinf.lasso.diagnostics import NodewiseDiagnostics
@@ -58,7 +57,6 @@ from privinf.lasso.scores import (
 )
 from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, HiddenByNoise, Score, SparseSums
 from privinf.typing import Flags, Floats, Integers, ScoreTarget
-from privinf.validation import check_array, check_count, check_fraction, check_number
 from privinf.wire import Labels, Statistics
 
 MOST_OUTSIDE = 0.02  # share of values outside the bounds that changes coefficients
@@ -71,7 +69,6 @@ score noise: s_s^2 / kappa_j^2; s_s is the standard deviation of the noise in th
 slope noise: (s_j s_kappa / kappa_j^2)^2; s_kappa is the standard deviation of the noise in the slope
 precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j are the coefficients of the
 nodewise regression of target j, Z the noise of its Gram matrix, d the error of the initial estimate"""
-ETA = 0.01  # probability that the bound of `privacy_slack` fails, by default, for each target alone
 HIDDEN_SLOPES = (
     "the noise is too large to estimate the score of a target (its slope or its variance), so intervals "
     "are not available: pass fewer targets, a larger budget, or other shares="
@@ -154,55 +151,6 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
         slope=np.asarray((step * released.slope_sd / slope) ** 2),
         column=np.asarray(column),
     )
-
-
-def privacy_slack(
-    column: Floats, members: Integers, selected: int, privacy_share: float, ratio: float, *, eta: float = ETA
-) -> Floats:
-    """Return the bound on what the privacy errors of coefficients and nodewise regressions do together, (k,).
-
-    Parameters
-    ----------
-    column : ndarray, shape (k,)
-        Released variances of w_j'Z d, sampling error of the coefficients included.
-    members : ndarray of int, shape (k,)
-        D_j, entries of each nodewise regression.
-    selected : int
-        m, columns whose coefficients have noise.
-    privacy_share : float
-        t^2 / a, the share of the noise in the coefficients' variance, in [0, 1].
-    ratio : float
-        k_max / k_min, at least 1.
-    eta : float
-        Probability that a bound fails, each target alone.
-
-    Raises
-    ------
-    ArgumentError
-
-    Notes
-    -----
-    **Privacy.** Post-processing. In the units of the coordinates; zero without noise.
-
-    Examples
-    --------
-    >>> privacy_slack(np.array([1e-6]), np.array([8]), 5, 0.5, 1.0).round(3)
-    array([0.013])
-    """
-    variances = check_array(column, "column", ndim=1)
-    sizes = np.asarray(members)
-    if sizes.shape != variances.shape or (variances < 0.0).any() or (sizes < 1).any():
-        raise ArgumentError(
-            "column= must be an array of nonnegative variances, and members= an array of positive integers "
-            "of the same length, with one entry for each target"
-        )
-    check_number(privacy_share, "privacy_share", low=0.0, high=1.0)
-    check_number(ratio, "ratio", low=1.0)
-    tail = math.sqrt(math.log(2.0 / check_fraction(eta, "eta")))
-    effective = max(0.5, 0.5 * check_count(selected, "picked", least=0) / ratio)
-    typical = np.sqrt((sizes + 1.0) * privacy_share * variances)
-    room = (1.0 + 2.0 * tail / np.sqrt(sizes + 1.0)) * (1.0 + tail / math.sqrt(effective))
-    return np.asarray(ratio * typical * room)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Diagnostics of a debiased lasso: nodewise regressions, tails, omitted columns, selections by secure sums."""
+"""Diagnostics of a debiased lasso: nodewise regressions, tails, omitted columns, secure selections."""
 
 from __future__ import annotations
 

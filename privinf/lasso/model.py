@@ -15,7 +15,7 @@ from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.lasso.binomial.running import fit_logistic
-from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.heterogeneous.results import MachineResults
 from privinf.lasso.plan import Accounting, Center, FitKind, LassoOptions, Targets, Variant
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoFamily, LassoRows, lasso_limits, lasso_rows

@@ -17,13 +17,9 @@ from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
 from privinf.lasso.diagnostics import MissedColumnTest, cost_notes
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
-from privinf.lasso.heterogeneous.fit import (
-    MachineResults,
-    check_site_plan,
-    fit_sites,
-    joint_loss,
-    results_by_site,
-)
+from privinf.lasso.heterogeneous.fit import fit_sites
+from privinf.lasso.heterogeneous.plan import check_site_plan, joint_loss
+from privinf.lasso.heterogeneous.results import MachineResults, results_by_site
 from privinf.lasso.omitted import (
     LinearSearch,
     candidates_if_all_are_targets,

@@ -9,7 +9,7 @@ from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport, rho_to_e
 from privinf.errors import ArgumentError
 from privinf.federation import TrustedServer
 from privinf.federation.local import LocalSites
-from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.heterogeneous.results import MachineResults
 from privinf.lasso.plan import Accounting
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoRows, SparseUnits

@@ -13,7 +13,7 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.lasso.debiasing import Debiased
-from privinf.lasso.heterogeneous.fit import MachineResults
+from privinf.lasso.heterogeneous.results import MachineResults
 from privinf.lasso.precision import joint_covariance, score_correlation
 from privinf.lasso.results import LassoResults, sparse_settings
 from privinf.lasso.rows import SparseUnits

@@ -13,8 +13,8 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.lasso.heterogeneous.fit import check_site_plan
-from privinf.lasso.heterogeneous.parts import SiteBudget, site_fits
+from privinf.lasso.heterogeneous.fit import site_fits
+from privinf.lasso.heterogeneous.plan import SiteBudget, check_site_plan
 from privinf.lasso.results import DIVERGED_NOTE
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums

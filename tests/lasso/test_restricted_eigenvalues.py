@@ -8,12 +8,7 @@ import pytest
 from privinf.accounting import Ledger, compose
 from privinf.errors import NotAvailableError
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
-from privinf.lasso.eigenvalues import (
-    noise_variance,
-    normal_variance,
-    restricted_eigenvalues,
-    sparse_directions,
-)
+from privinf.lasso.extras import noise_variance, normal_variance, restricted_eigenvalues, sparse_directions
 from privinf.lasso.fit import SparseFit
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.rows import SparseUnits

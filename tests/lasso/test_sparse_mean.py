@@ -9,8 +9,14 @@ from scipy.stats import binom, norm
 
 import privinf as pi
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, WeakIdentificationWarning
-from privinf.lasso.signs import SignCounts, exact_limits, expected_square, minimax_rate, sign_estimate
-from privinf.lasso.sparse_mean import sparse_mean
+from privinf.lasso.sparse_mean import (
+    SignCounts,
+    exact_limits,
+    expected_square,
+    minimax_rate,
+    sign_estimate,
+    sparse_mean,
+)
 from studies.simulation import binomial_limits
 
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")

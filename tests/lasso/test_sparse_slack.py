@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError
-from privinf.lasso.debiasing import privacy_slack
+from privinf.lasso.extras import privacy_slack
 from privinf.lasso.precision import column_noise_variance
 from studies.simulation import binomial_limits
 

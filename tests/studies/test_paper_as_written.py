@@ -8,7 +8,7 @@ import pytest
 
 import privinf as pi
 from privinf.federation import TrustedServer
-from privinf.lasso.eigenvalues import sparse_directions
+from privinf.lasso.extras import sparse_directions
 from studies.lasso import LassoDesign
 from studies.paper.as_written import (
     bootstrap_quantile,

@@ -31,7 +31,7 @@ from privinf.lasso.diagnostics import (
     cost_notes,
     tail_notes,
 )
-from privinf.lasso.extras import Extras, bias_column
+from privinf.lasso.extras import Extras
 from privinf.lasso.fit import SparseFit
 from privinf.lasso.precision import joint_covariance
 from privinf.lasso.results.joint import JointResults
@@ -44,6 +44,7 @@ from privinf.results.fit_statistics import FitStatistics
 from privinf.results.fitted import ModelLabels
 from privinf.results.notes import Note, must_read, sentence, target_notes
 from privinf.results.rendering import SummaryColumn
+from privinf.results.summary import number
 from privinf.results.wald import Inference
 from privinf.typing import Floats, ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
@@ -89,6 +90,11 @@ MOST_NAMES = 10
 NO_SQUARES = "this model releases no squared residuals; `residual_scale` is the typical size of a residual"
 SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is biased"
 METHOD = "debiased lasso"
+BIAS_NOTE = (
+    "The column 'bias bound' is a worst-case bound on the error from the product of two noises, "
+    "in the coefficients and in the nodewise regressions. Intervals add the variance of this error; "
+    "conf_int(bias_bound=True) adds the bound instead."
+)
 
 
 def hidden_targets_text(settings: LassoSettings) -> str:
@@ -323,6 +329,13 @@ class LassoResults(JointResults):
         ):
             with suppress(NotAvailableError):
                 getattr(self, name)
+
+
+def bias_column(bound: Sequence[float]) -> SummaryColumn:
+    """Return the bias bound as a column of a summary, before the z statistics."""
+    return SummaryColumn(
+        name="(bias bound)", cells=[number(value) for value in bound], place=3, note=BIAS_NOTE
+    )
 
 
 def explained_table(settings: Mapping[str, Any], names: Sequence[str], alpha: float) -> pd.DataFrame:

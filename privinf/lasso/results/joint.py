@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import contrast_bias
+from privinf.inference.simultaneous import MaxT
 from privinf.lasso.bootstrap import PrivateDraws
-from privinf.lasso.eigenvalues import NoiseVariance, RestrictedEigenvalues
-from privinf.lasso.extras import JointMethod, MaxTest, joint_bootstrap, restored
+from privinf.lasso.extras import NoiseVariance, RestrictedEigenvalues, restored
 from privinf.lasso.results.sparse import SparseResults
-from privinf.results.constraints import ConstraintLike, linear_constraints
+from privinf.notebook import html_table
+from privinf.results.constraints import ConstraintLike, Constraints, linear_constraints
 from privinf.results.resampling import Resampling
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
@@ -27,6 +30,67 @@ NO_MULTIPLIERS = (
     "noisy sums of scores: use method='simulation', which is equivalent and free, or fit "
     "with bootstrap_draws=200 and use method='private-bootstrap'"
 )
+
+
+JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxTest:
+    """Test that all of several coefficients equal given values, by the largest studentized difference.
+
+    Attributes
+    ----------
+    statistic : float
+        Largest ``|b_j - b0_j| / bse_j``.
+    pvalue : float
+    critical_value : float
+        The hypothesis is rejected where the statistic exceeds it.
+    rejected : tuple of str
+        Coefficients that differ, with the chance of any false rejection at most `alpha`; step-down.
+    alpha : float
+    method : str
+    """
+
+    statistic: float
+    pvalue: float
+    critical_value: float
+    rejected: tuple[str, ...]
+    alpha: float
+    method: str
+
+    def _repr_html_(self) -> str:
+        cells = (f"{self.statistic:.4g}", f"{self.critical_value:.4g}", f"{self.pvalue:.4g}")
+        heads = ("largest |t|", "critical value", "p-value", "rejected")
+        return html_table(heads, [(*cells, ", ".join(self.rejected) or "none")], "Joint test of coefficients")
+
+
+def joint_bootstrap(
+    estimate: Estimate, drawn: PrivateDraws, chosen: Constraints, alpha: float
+) -> SimultaneousResults:
+    """Return joint inference on coefficients from released maxima."""
+    if ((chosen.R != 0.0).sum(axis=1) != 1).any() or not np.isin(chosen.R, (-1.0, 0.0, 1.0)).all():
+        raise NotAvailableError(
+            "the private bootstrap supports only the coefficients: use method='simulation' for contrasts"
+        )
+    effect, cov = estimate.linear(chosen.R)
+    bse = np.sqrt(np.diag(cov))
+    bias = contrast_bias(estimate, chosen.R)
+    away = effect - chosen.q
+    if bias is not None:
+        away = np.maximum(np.abs(away) - bias, 0.0)
+    pvalues = drawn.pvalues(away / bse, alpha)
+    quantiles = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
+    return SimultaneousResults(
+        names=chosen.labels,
+        effect=effect,
+        bse=bse,
+        null=chosen.q,
+        max_t=quantiles,
+        alpha=alpha,
+        method="private-bootstrap",
+        bias=bias,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +132,7 @@ class JointResults(SparseResults):
 
     @cached_property
     def bias_bound(self) -> pd.Series[float]:
-        """Theorem 5's slack, user units: see `privinf.lasso.debiasing` for its assumptions."""
+        """Theorem 5's slack, user units: see `privinf.lasso.extras` for its assumptions."""
         bound = np.array(self._extra("bias_bound", "bias_bound=True"))
         bound.setflags(write=False)
         return pd.Series(bound, list(self.names), name="bias_bound", copy=False)
@@ -95,7 +159,7 @@ class JointResults(SparseResults):
             Whether they are widened at both ends by `bias_bound`. Without it the product of the privacy
             errors of coefficients and nodewise regressions counts as a variance, which is valid where the
             two are independent; with it as a bias bound that fails 1% of the time. See
-            `privinf.lasso.debiasing` for the assumptions and for the correction of the paper's text.
+            `privinf.lasso.extras` for the assumptions and for the correction of the paper's text.
 
         Returns
         -------
