@@ -86,6 +86,28 @@ HIDDEN_GRAM = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TargetCoefficients:
+    """Debiased coefficients of k targets in the user's units, of linear and logistic fits.
+
+    Attributes
+    ----------
+    params : ndarray, shape (k,)
+    cov, sampling, noise : ndarray, shape (k, k)
+        Total covariance, and its parts: from the sampling of the rows, and from the noise of the releases.
+    terms : VarianceTerms
+    bias : ndarray, shape (k,), or None
+        Bias that intervals allow for.
+    """
+
+    params: Floats
+    cov: Floats
+    sampling: Floats
+    noise: Floats
+    terms: VarianceTerms
+    bias: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Debiased:
     """Debiased coordinates and the parts of their variances, each of shape (k,).
 
@@ -112,7 +134,20 @@ class Debiased:
         """Total variance."""
         return self.sampling + self.privacy
 
-    def terms(self, cov: Floats, unit: Floats) -> VarianceTerms:
+    def in_units(self, unit: Floats, correlation: Floats, bias: Floats | None = None) -> TargetCoefficients:
+        """Return the coefficients after division by `unit`, (k,); `correlation` is that of the scores."""
+        back = np.outer(unit, unit)
+        cov = joint_covariance(correlation, self.sampling, self.privacy)
+        return TargetCoefficients(
+            params=self.params / unit,
+            cov=cov / back,
+            sampling=joint_covariance(correlation, self.sampling, np.zeros(len(unit))) / back,
+            noise=np.diag(self.privacy) / back,
+            terms=self._terms(cov, unit),
+            bias=None if bias is None else bias / unit,
+        )
+
+    def _terms(self, cov: Floats, unit: Floats) -> VarianceTerms:
         """Return the named terms of `cov`, the coordinates' covariance, after division by `unit`."""
         back = np.outer(unit, unit)
         named = {"score noise": self.score, "slope noise": self.slope, "precision columns": self.column}
@@ -221,10 +256,9 @@ class DebiasedFit:
     outside: Outside | None = None
     above_noise: Flags | None = None
 
-    @property
-    def cov(self) -> Floats:
-        """Total covariance."""
-        return joint_covariance(self.correlation, self.coordinates.sampling, self.coordinates.privacy)
+    def in_units(self, unit: Floats) -> TargetCoefficients:
+        """Return the coefficients after division by `unit`, (k,)."""
+        return self.coordinates.in_units(unit, self.correlation, self.bias)
 
 
 def debias(

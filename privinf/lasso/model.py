@@ -14,7 +14,6 @@ from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
-from privinf.lasso.binomial.running import fit_logistic
 from privinf.lasso.heterogeneous.results import MachineResults
 from privinf.lasso.plan import Accounting, Center, FitKind, LassoOptions, Targets, Variant
 from privinf.lasso.results import LassoResults
@@ -25,6 +24,7 @@ from privinf.lasso.running import (
     fit_by_paper,
     fit_heterogeneous,
     fit_jointly,
+    fit_logistic,
     fit_securely,
 )
 from privinf.schema import Schema

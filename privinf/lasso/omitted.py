@@ -67,6 +67,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
+from privinf.lasso.binomial.debiasing import DebiasedLogistic
 from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.debiasing import DebiasedFit
 from privinf.lasso.diagnostics import LEVEL, Detection, MissedColumnTest
@@ -688,6 +689,37 @@ def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
     """Return the columns that a linear sparse fit ended with."""
     ratios = dict(zip(fit.selected, np.abs(fit.selected_beta) / fit.selected_errors, strict=True))
     return SparseColumns(kept=fit.support, ratios=ratios, automatic=plan.automatic)
+
+
+def missed_logistic_column_test(
+    sums: LogisticSums,
+    rows: LassoRows,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    candidates: OmittedCandidates | None,
+    debiased: DebiasedLogistic,
+    plan: LassoPlan,
+    correlation: float,
+) -> MissedColumnTest | None:
+    """Return the same of a logistic fit; `correlation` is that from which on neighbors are selected."""
+    if candidates is None:
+        return None
+    sampling = np.diag(debiased.sampling)
+    columns = logistic_columns(fit, plan, sums.n)
+    others = {j: ratio for j, ratio in columns.ratios.items() if j not in set(targets)}
+    detection = TargetDetection(
+        detection_limit=candidates.detection_limit,
+        correlation=correlation,
+        sampling=np.sqrt(sampling),
+        errors=np.sqrt(sampling + np.diag(debiased.privacy)),
+        unit=sums.sparse.units.scale[list(targets)],
+    )
+    return candidates.test(rows, replace(columns, ratios=others), detection)
+
+
+def logistic_columns(fit: LogisticFit, plan: LassoPlan, n: int) -> SparseColumns:
+    """Return the columns that a logistic sparse fit ended with."""
+    return SparseColumns(kept=fit.columns, ratios=fit.ratios(n), automatic=plan.automatic)
 
 
 def _detection(

@@ -12,6 +12,7 @@ from privinf.accounting.budget import ROUNDING
 from privinf.accounting.shares import check_shares, part_of_rho
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
+from privinf.inference.estimate import upper_quantile
 from privinf.lasso.radii import GRAM_ROOM
 from privinf.lasso.rows import LassoFamily, LassoRows
 from privinf.mechanisms.gaussian import warn_of_large_delta
@@ -501,6 +502,10 @@ class LassoPlan:
     def means_price(self) -> float:
         """Price of the means of columns and response before the fit; "all" pays it again after it."""
         return self.price("means") / (2.0 if self.all_targets else 1.0) if "means" in self.extras else 0.0
+
+    def threshold(self, columns: int) -> float:
+        """Return the errors from zero from which on coefficients are kept; 0 where their number is given."""
+        return upper_quantile(FALSE_SELECTION_RATE / 2.0 / columns) if self.automatic else 0.0
 
     def sparsity_text(self, selected: Sequence[int], constant: int | None) -> str:
         """Return the sparsity for the summary; a constant among the selected columns does not count."""

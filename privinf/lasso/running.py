@@ -1,57 +1,48 @@
-"""The kinds of fit of a debiased lasso: all rows, secure sums, by site, the paper's."""
+"""The kinds of fit of a debiased lasso: all rows, secure sums, logistic, by site, the paper's."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-
-import numpy as np
+from dataclasses import replace
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport, rho_to_epsilon
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
-from privinf.inference.estimate import upper_quantile
+from privinf.lasso.binomial.debiasing import DebiasedLogistic, affordable_neighbors, debias_logistic
+from privinf.lasso.binomial.fit import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
 from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
-from privinf.lasso.diagnostics import MissedColumnTest, cost_notes
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
 from privinf.lasso.heterogeneous.fit import fit_sites
 from privinf.lasso.heterogeneous.plan import check_site_plan, joint_loss
 from privinf.lasso.heterogeneous.results import MachineResults, results_by_site
+from privinf.lasso.nodewise import detectable_correlation
 from privinf.lasso.omitted import (
     LinearSearch,
+    LogisticSearch,
     candidates_if_all_are_targets,
-    detection_of,
+    logistic_columns,
     missed_column_test,
+    missed_logistic_column_test,
     screen_omitted,
     sparse_columns,
 )
 from privinf.lasso.plan import (
-    FALSE_SELECTION_RATE,
     RESPONSE_SHARE,
     LassoOptions,
     LassoPlan,
+    LogisticShares,
     plan_of,
     target_positions,
 )
-from privinf.lasso.results import (
-    DIVERGED_NOTE,
-    METHOD,
-    NONE_SELECTED,
-    THROUGH_MIDDLE,
-    LassoResults,
-    fit_settings,
-    lasso_results,
-    results_without_intervals,
-    sparse_part,
-)
+from privinf.lasso.results import NONE_SELECTED, LassoResults
+from privinf.lasso.results.building import FittedTargets, linear_results, logistic_results, rate_results
 from privinf.lasso.rows import LassoRows, check_price, secure_server, server_of
 from privinf.lasso.selection import VectorServer, vector_server
-from privinf.lasso.sums import HiddenByNoise, SparseSums
+from privinf.lasso.sums import HiddenByNoise, LogisticSums, SparseSums
 from privinf.registry import studied
-from privinf.results.notes import Note, must_read
 from privinf.typing import RngLike, ScoreTarget
 
 PAPER_OPTIONS = {
@@ -63,39 +54,6 @@ PAPER_OPTIONS = {
     "multiplier_draws",
     "public_seed",
 }
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class JointFit:
-    """A sparse fit and its debiased targets.
-
-    Attributes
-    ----------
-    fit : SparseFit
-    targets : list of int
-        All that were named, or that the fit selected.
-    debiased : DebiasedFit or None
-        None where the noise hides all targets, or no column was selected, for the `reason`.
-    missed : MissedColumnTest or None
-        Test that no column outside the fit has an effect.
-    reason : str
-    """
-
-    fit: SparseFit
-    targets: list[int]
-    debiased: DebiasedFit | None
-    missed: MissedColumnTest | None
-    reason: str = ""
-
-    @property
-    def debiased_targets(self) -> list[int]:
-        """Targets that have debiased coefficients."""
-        return [] if self.debiased is None else targets_above_noise(self.targets, self.debiased)
-
-    @property
-    def hidden(self) -> list[int]:
-        """Targets whose slopes the noise hides."""
-        return [j for j in self.targets if j not in self.debiased_targets]
 
 
 def targets_above_noise(targets: Sequence[int], debiased: DebiasedFit) -> list[int]:
@@ -151,109 +109,27 @@ def _joint_fit(
         joint = _fitted(sums, rows, plan, target, vectors)
         extras = _extras(sums, joint, requested, full_plan.rho)
     report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
-    return _joint_results(rows, plan, sums, joint, report, extras, target, vectors)
+    return linear_results(rows, plan, sums, joint, report, extras, target, vectors)
 
 
-def _extras(sums: SparseSums, joint: JointFit, requested: ExtrasPlan, rho: float) -> Extras:
+def _extras(
+    sums: SparseSums,
+    fitted: FittedTargets[SparseFit, DebiasedFit],
+    requested: ExtrasPlan,
+    rho: float,
+) -> Extras:
     """Release the extras of a fit that has debiased targets."""
-    if joint.debiased is None:
-        return unreleased_extras(requested, joint.reason)
-    return run_extras(sums, joint.fit, joint.debiased, requested, rho)
-
-
-def _joint_results(
-    rows: LassoRows,
-    plan: LassoPlan,
-    sums: SparseSums,
-    joint: JointFit,
-    report: PrivacyReport,
-    extras: Extras,
-    target: ScoreTarget,
-    vectors: VectorServer | None = None,
-) -> LassoResults:
-    """Return the results of a joint fit: with intervals, or without where the noise hides all of them."""
-    fit = joint.fit
-    sparsity = plan.sparsity_text(joint.fit.support, rows.constant)
-    if joint.debiased is None:
-        return _results_without_intervals(rows, sparsity, sums, joint, report, extras, target, vectors)
-    detection = None
-    if vectors is not None:
-        detection = detection_of(vectors, fit, plan, joint.debiased_targets, joint.debiased, rows.constant)
-    return lasso_results(
-        rows,
-        sparsity,
-        sums,
-        fit,
-        joint.debiased_targets,
-        joint.debiased,
-        report,
-        extras=extras,
-        after_selection=plan.targets is None,
-        missed=joint.missed,
-        detection=detection,
-        hidden=joint.hidden,
-    )
-
-
-def _results_without_intervals(
-    rows: LassoRows,
-    sparsity: str,
-    sums: SparseSums,
-    joint: JointFit,
-    report: PrivacyReport,
-    extras: Extras,
-    target: ScoreTarget,
-    vectors: VectorServer | None,
-) -> LassoResults:
-    """Return the results of a joint fit without debiased targets: its sparse fit, and the reason."""
-    fit = joint.fit
-    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
-    settings["target"] = target
-    settings["extras"] = extras.settings(np.ones(0))
-    notes: tuple[str | Note, ...] = must_read(DIVERGED_NOTE) * fit.diverged
-    notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
-    if joint.missed is not None:
-        settings["missed"] = joint.missed.settings()
-        notes += joint.missed.ranked_notes
-    if vectors is not None:
-        settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
-        notes += cost_notes(vectors.releases, len(rows.names))
-    sparse = dict(zip(fit.selected, fit.selected_beta, strict=True))
-    return results_without_intervals(
-        rows,
-        settings,
-        report,
-        {j: float(sparse.get(j, 0.0) / sums.units.scale[j]) for j in joint.targets},
-        joint.reason,
-        nobs=sums.n,
-        method=METHOD,
-        options={"Sparsity": sparsity, "Sites": str(len(rows.rows)), "Score target": target},
-        notes=notes,
-    )
+    if fitted.debiased is None:
+        return unreleased_extras(requested, fitted.reason)
+    return run_extras(sums, fitted.fit, fitted.debiased, requested, rho)
 
 
 def _fitted(
     sums: SparseSums, rows: LassoRows, plan: LassoPlan, aim: ScoreTarget, vectors: VectorServer | None = None
-) -> JointFit:
+) -> FittedTargets[SparseFit, DebiasedFit]:
     """Return the sparse fit, its debiased targets, and the test of what the fit first had missed."""
     always = () if rows.constant is None else (rows.constant,)
-    if plan.means_price > 0.0:
-        sums.center((1.0 - RESPONSE_SHARE) * plan.means_price, always)
-    if (price := plan.response_price) > 0.0:
-        center_response(sums, price)
-    sums.centered = not plan.all_targets and not always
-    fit = sparse_fit(
-        sums,
-        plan.sparsity,
-        plan.shares.sparse_fit(plan.rho, all_targets=plan.all_targets),
-        blocks=plan.blocks,
-        clip=plan.clip,
-        always=always,
-        targets=() if plan.all_targets else plan.targets or (),
-        threshold=upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(sums.units.scale))
-        if plan.automatic
-        else 0.0,
-    )
+    fit = _sparse_fit(sums, plan, always)
     if plan.all_targets:
         candidates = candidates_if_all_are_targets(sums, fit)
     else:
@@ -262,7 +138,6 @@ def _fitted(
         fit, candidates = screen_omitted(search, fit)
     targets = sorted(set(fit.support) - set(always)) if plan.targets is None else list(plan.targets)
     prices = plan.shares.debiasing(plan.rho, all_targets=plan.all_targets)
-    count = plan.neighbors
     further = 0.0 if candidates is None else candidates.further
     prices = replace(prices, score=prices.score + fit.unspent - further)
     try:
@@ -271,13 +146,120 @@ def _fitted(
         if plan.all_targets:
             debiased = debias_all(sums, fit, replace(prices, center=plan.means_price))
         else:
-            debiased = debias(sums, fit, targets, prices, neighbors=count, excluded=always, target=aim)
+            debiased = debias(
+                sums, fit, targets, prices, neighbors=plan.neighbors, excluded=always, target=aim
+            )
     except HiddenByNoise as hidden:
         missed = None if candidates is None else candidates.test(rows, sparse_columns(fit, plan))
-        return JointFit(fit=fit, targets=targets, debiased=None, missed=missed, reason=str(hidden))
+        return FittedTargets(fit=fit, targets=targets, missed=missed, reason=str(hidden))
     above_noise = targets_above_noise(targets, debiased)
     missed = missed_column_test(sums, rows, fit, above_noise, candidates, debiased, plan, vectors)
-    return JointFit(fit=fit, targets=targets, debiased=debiased, missed=missed)
+    return FittedTargets(
+        fit=fit, targets=targets, debiased=debiased, debiased_targets=above_noise, missed=missed
+    )
+
+
+def _sparse_fit(sums: SparseSums, plan: LassoPlan, always: Sequence[int]) -> SparseFit:
+    """Return the sparse fit of all rows, at released means where the plan has them."""
+    if plan.means_price > 0.0:
+        sums.center((1.0 - RESPONSE_SHARE) * plan.means_price, always)
+    if (price := plan.response_price) > 0.0:
+        center_response(sums, price)
+    sums.centered = not plan.all_targets and not always
+    return sparse_fit(
+        sums,
+        plan.sparsity,
+        plan.shares.sparse_fit(plan.rho, all_targets=plan.all_targets),
+        blocks=plan.blocks,
+        clip=plan.clip,
+        always=always,
+        targets=() if plan.all_targets else plan.targets or (),
+        threshold=plan.threshold(len(sums.units.scale)),
+    )
+
+
+def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> LassoResults:
+    """Return the fit of a logistic model.
+
+    Raises
+    ------
+    ArgumentError, BudgetExceededError
+        Nothing was spent.
+    NotAvailableError
+        Not even a response of rate one half would leave an estimate; nothing was spent.
+    """
+    plan = plan_of(rows, replace(options, shares=None))
+    server = server_of(rows, ledger, rng)
+    shares = LogisticShares.from_mapping(options.shares)
+    blocks = PEELS if options.iterations is None else options.iterations
+    selections = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
+    columns = selections + len(plan.targets or ())
+    check_room(server.nobs, columns, shares.sparse_fit(plan.rho), min(blocks, selections))
+    price = ConcentratedLoss(plan.rho)
+    ledger.check(price)
+    check_price(server, len(rows.names), plan.rho)
+    before = len(ledger.entries)
+    sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
+    fitted: FittedTargets[LogisticFit, DebiasedLogistic] | TooRareResponse
+    with server.reserving([price]):
+        try:
+            fitted = _logistic_fit(sums, rows, plan, shares, blocks)
+        except TooRareResponse as rare:
+            fitted = rare
+    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    if isinstance(fitted, TooRareResponse):
+        return rate_results(rows, plan, sums, fitted, report)
+    return logistic_results(rows, plan, sums, fitted, report)
+
+
+def _logistic_fit(
+    sums: LogisticSums, rows: LassoRows, plan: LassoPlan, shares: LogisticShares, blocks: int
+) -> FittedTargets[LogisticFit, DebiasedLogistic]:
+    """Return the sparse fit, its debiased targets, and the test of what the fit first had missed.
+
+    Raises
+    ------
+    TooRareResponse
+        The response is too rare for the noise; nothing but its rate was released.
+    """
+    excluded = () if rows.constant is None else (rows.constant,)
+    fit = sparse_logistic(
+        sums,
+        plan.sparsity,
+        shares.sparse_fit(plan.rho),
+        clip=plan.clip,
+        blocks=blocks,
+        threshold=plan.threshold(len(rows.names)),
+        targets=plan.targets or (),
+        excluded=excluded,
+    )
+    prices = shares.debiasing(plan.rho)
+    search = LogisticSearch(
+        sums=sums.sparse,
+        test_price=prices.candidate,
+        scores_price=prices.score,
+        keep=plan.automatic,
+        excluded=excluded,
+        clip=plan.clip,
+    )
+    fit, candidates = screen_omitted(search, fit)
+    if candidates is not None and candidates.further:
+        prices = replace(prices, score=prices.score - candidates.further)
+    targets = fit.columns if plan.targets is None else list(plan.targets)
+    try:
+        if not targets:
+            raise HiddenByNoise(NONE_SELECTED)
+        count = plan.neighbors
+        if count is None:
+            count = affordable_neighbors(fit, len(targets), sums.n, prices.gram)
+        debiased = debias_logistic(sums, fit, targets, prices, neighbors=count, excluded=excluded)
+    except HiddenByNoise as hidden:
+        missed = None if candidates is None else candidates.test(rows, logistic_columns(fit, plan, sums.n))
+        return FittedTargets(fit=fit, targets=targets, missed=missed, reason=str(hidden))
+    price = prices.neighbors / len(targets)
+    correlation = detectable_correlation(sums.n, len(rows.names), count, price, 1.0)
+    missed = missed_logistic_column_test(sums, rows, fit, targets, candidates, debiased, plan, correlation)
+    return FittedTargets(fit=fit, targets=targets, debiased=debiased, debiased_targets=targets, missed=missed)
 
 
 def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:

@@ -2,9 +2,9 @@ r"""Sparse mean estimation without a trusted server, from one sign per machine.
 
 Means are counts of positive answers, inverted. Machine i, with n_i rows of N(mu, s^2 I), has a positive mean
 in coordinate j with probability Phi(sqrt(n_i) mu_j / s). With lie the probability of a false answer, the m_j
-machines that are asked about j answer 1 with mean probability ``lie + (1 - 2 lie) F_j(mu_j)``, F_j the average
-of those normal curves, which increases in mu_j: everything here is that curve and its inverse. In these
-curves mu is in units of s.
+machines that are asked about j answer 1 with mean probability ``lie + (1 - 2 lie) F_j(mu_j)``, F_j the
+average of those normal curves, which increases in mu_j: everything here is that curve and its inverse. In
+these curves mu is in units of s.
 """
 
 from __future__ import annotations

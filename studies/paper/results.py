@@ -15,7 +15,8 @@ from privinf.inference.estimate import Estimate
 from privinf.lasso.debiasing import Debiased
 from privinf.lasso.heterogeneous.results import MachineResults
 from privinf.lasso.precision import joint_covariance, score_correlation
-from privinf.lasso.results import LassoResults, sparse_settings
+from privinf.lasso.results import LassoResults
+from privinf.lasso.results.building import sparse_settings
 from privinf.lasso.rows import SparseUnits
 from privinf.results.context import Context
 from privinf.results.notes import must_read

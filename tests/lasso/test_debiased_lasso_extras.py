@@ -15,7 +15,8 @@ from privinf.lasso.debiasing import debias, debias_all
 from privinf.lasso.extras import EXTRA_SHARES, Extras, ExtrasPlan, check_extras, run_extras
 from privinf.lasso.fit import center_response, sparse_fit
 from privinf.lasso.plan import DebiasingPrices, LassoOptions, SparseFitPrices, check_plan
-from privinf.lasso.results import LassoResults, lasso_results
+from privinf.lasso.results import LassoResults
+from privinf.lasso.results.building import FittedTargets, linear_results
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits
 
@@ -57,9 +58,8 @@ def fitted(seed=0, rho=3.0, targets=TARGETS, rng=0, scale=1.0, n=N, bound=5.0, *
         found = debias(sums, fit, chosen, prices, neighbors=plan.neighbors)
     extras = run_extras(sums, fit, found, asked, rho)
     report = PrivacyReport.from_entries(server.ledger.entries, ledger=ledger, delta=1e-5)
-    return lasso_results(
-        rows, "2", sums, fit, chosen, found, report, extras=extras, after_selection=plan.targets is None
-    )
+    joint = FittedTargets(fit=fit, targets=chosen, debiased=found, debiased_targets=chosen)
+    return linear_results(rows, plan, sums, joint, report, extras, "robust" if every else "mean")
 
 
 @pytest.fixture(scope="module")

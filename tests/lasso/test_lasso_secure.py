@@ -300,7 +300,7 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
         return original(server, fit, plan, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("privinf.lasso.running.detection_of", seen)
+        patch.setattr("privinf.lasso.results.building.detection_of", seen)
         model.fit(epsilon=2.0, delta=1e-5, sparsity=3, targets=TARGETS, rng=1)
     assert biases[0] == 0.0
     assert biases[2] == pytest.approx(3 * biases[1])

@@ -73,7 +73,7 @@ def test_draws_have_the_law_of_the_debiased_maximum(rho, multipliers):
     drawn = bootstrap_draws(
         sums, fit, found, transform, 4_000, math.inf, multipliers=multipliers, public_seed=7
     )
-    free = gaussian_max_t(np.zeros(3), found.cov, alpha=0.1, rng=1).critical_value
+    free = gaussian_max_t(np.zeros(3), found.in_units(np.ones(3)).cov, alpha=0.1, rng=1).critical_value
     low, high = binomial_limits(0.1, 4_000, level=0.999)
     assert low <= np.mean(drawn.inflation * np.array(drawn.values) > free) <= high
     assert drawn.inflation == pytest.approx(1.0, abs=0.03)

@@ -39,9 +39,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from privinf.inference.estimate import VarianceTerms
 from privinf.inference.one_step import step_noise
 from privinf.inference.tails import shrunk
 from privinf.lasso.binomial.fit import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
+from privinf.lasso.debiasing import TargetCoefficients
 from privinf.lasso.fit import MIN_CLEARANCE, positions
 from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.precision import clearance, column_noise_variance, floored
@@ -50,6 +52,13 @@ from privinf.lasso.sums import Directions, HiddenByNoise, LogisticSums, NoisyMea
 from privinf.typing import Floats
 from privinf.wire import Labels
 
+EQUATION = """\
+cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
+sampling: meat / n; meat is the shrunk mean outer product of the weighted scores, n the number of records
+score noise: s_S^2 I; s_S is the standard deviation of the noise in the score, I the identity matrix
+Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for the Hessian, D the last step
+precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j is column j of the matrix L
+(the estimated inverse Hessian), Z the noise of its Gram matrix, d the error of the initial estimate"""
 UNION_LABEL = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
 MIN_NEIGHBORS = 2  # neighbors of a target, at least, where their number is not an argument
 MAX_NEIGHBORS = 25  # and at most; also their number where there is no noise
@@ -88,6 +97,20 @@ class DebiasedLogistic:
     union: list[int]
     signs: tuple[str, ...] = ()
     noise: Mapping[str, Floats] = field(default_factory=dict)
+
+    def in_units(self, unit: Floats) -> TargetCoefficients:
+        """Return the coefficients after division by `unit`, (k,)."""
+        back = np.outer(unit, unit)
+        sampling = self.sampling / back
+        noise = self.privacy / back
+        named = {name: term / back for name, term in self.noise.items()}
+        return TargetCoefficients(
+            params=self.params / unit,
+            cov=sampling + noise,
+            sampling=sampling,
+            noise=noise,
+            terms=VarianceTerms.dividing(sampling + noise, EQUATION, named),
+        )
 
 
 def affordable_neighbors(fit: LogisticFit, targets: int, n: int, rho: float) -> int:

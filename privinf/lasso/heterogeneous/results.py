@@ -13,24 +13,16 @@ import pandas as pd
 from privinf.accounting import PrivacyReport, rho_to_epsilon
 from privinf.accounting.released import appended
 from privinf.errors import ArgumentError
-from privinf.inference.estimate import Estimate, upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import HIDDEN_SLOPES
 from privinf.lasso.heterogeneous.fit import PlannedFits
-from privinf.lasso.precision import joint_covariance, score_correlation
-from privinf.lasso.results import (
-    DIVERGED_NOTE,
-    THROUGH_MIDDLE,
-    LassoResults,
-    fit_settings,
-    hidden_notes,
-    results_without_intervals,
-    sparse_settings,
-)
+from privinf.lasso.precision import score_correlation
+from privinf.lasso.results import DIVERGED_NOTE, LassoResults
+from privinf.lasso.results.building import THROUGH_MIDDLE, FitReport, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.notebook import html_frame
-from privinf.results.context import Context
 from privinf.results.export import PortableParts
-from privinf.results.notes import Note, must_read, sentence, target_notes
+from privinf.results.notes import Note, must_read, sentence
 from privinf.results.summary import large_delta
 
 # Probability of a false report, over all sites, that a site's design differs.
@@ -98,47 +90,23 @@ def _site_results(
     settings = fit_settings(
         rows, sparse_settings(names, units, selected_columns, values, fit.scale), fit.diverged
     )
-    hidden = [names[j] for j in targets if j not in set(target_columns)]
-    method = f"debiased lasso, site {label}"
+    if hidden := [names[j] for j in targets if j not in set(target_columns)]:
+        settings["hidden"] = hidden
+    described = FitReport(
+        rows=rows,
+        report=report,
+        nobs=rows.rows[site],
+        method=f"debiased lasso, site {label}",
+        options=options,
+        settings=settings,
+        notes=_notes(planned, site, label),
+    )
     if debiased is None:
         sparse = dict(zip(fit.support, fit.beta, strict=True))
-        return results_without_intervals(
-            rows,
-            settings,
-            report,
-            {j: float(sparse.get(j, 0.0) / units.scale[j]) for j in targets},
-            HIDDEN_SLOPES,
-            nobs=rows.rows[site],
-            method=method,
-            options=options,
-            notes=_notes(planned, site, label),
-        )
-    if hidden:
-        settings["hidden"] = hidden
-    unit = units.scale[target_columns]
-    back = np.outer(unit, unit)
+        values_of_targets = {j: float(sparse.get(j, 0.0) / units.scale[j]) for j in targets}
+        return described.without_intervals(values_of_targets, HIDDEN_SLOPES)
     correlation = score_correlation(fits.columns[site], fits.grams[site])
-    sampling = joint_covariance(correlation, debiased.sampling, np.zeros(len(unit)))
-    return LassoResults(
-        Estimate(
-            params=debiased.params / unit,
-            cov=(sampling + np.diag(debiased.privacy)) / back,
-            names=tuple(names[j] for j in target_columns),
-            nobs=rows.rows[site],
-            noise_cov=np.diag(debiased.privacy / unit**2),
-            cov_type="HC0",
-            terms=debiased.terms(sampling + np.diag(debiased.privacy), unit),
-        ),
-        Context(
-            report=report,
-            sampling_cov=sampling / back,
-            model="DebiasedLasso",
-            method=method,
-            options=dict(options),
-            settings=settings,
-            notes=(*target_notes(report), *hidden_notes(settings), *_notes(planned, site, label)),
-        ),
-    )
+    return described.with_targets(target_columns, debiased.in_units(units.scale[target_columns], correlation))
 
 
 def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:

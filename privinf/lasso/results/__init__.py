@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from privinf.accounting import PrivacyReport
 from privinf.error_boundary import error_boundaries
 from privinf.errors import (
     ArgumentError,
@@ -20,55 +19,27 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
-from privinf.inference.estimate import Estimate, upper_quantile
+from privinf.inference.estimate import upper_quantile
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
-from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.diagnostics import (
-    EXPLAINED_NOTE,
-    Detection,
-    MissedColumnTest,
-    ScoreTail,
-    cost_notes,
-    tail_notes,
-)
-from privinf.lasso.extras import Extras
-from privinf.lasso.fit import SparseFit
-from privinf.lasso.precision import joint_covariance
+from privinf.lasso.diagnostics import EXPLAINED_NOTE, MissedColumnTest, ScoreTail
 from privinf.lasso.results.joint import JointResults
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
-from privinf.lasso.rows import LassoFamily, LassoRows, SparseUnits
-from privinf.lasso.sums import SparseSums
-from privinf.results.context import Context
+from privinf.lasso.rows import LassoFamily
 from privinf.results.export import caution_kind
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.fitted import ModelLabels
-from privinf.results.notes import Note, must_read, sentence, target_notes
+from privinf.results.notes import Note, sentence
 from privinf.results.rendering import SummaryColumn
 from privinf.results.summary import number
 from privinf.results.wald import Inference
-from privinf.typing import Floats, ScoreTarget
+from privinf.typing import ScoreTarget
 from privinf.validation import check_array, check_choice, check_fraction
 
-SELECTED_NOTE = (
-    "Targets were selected on the same rows, and intervals are not corrected for this "
-    "selection. Coefficients of weak columns may be overestimated, and their intervals "
-    "may cover less often than stated; intervals of strong columns are hardly affected."
-)
-
-THROUGH_MIDDLE = (
-    "The model has no constant: columns and response are centered at the middle of their "
-    "bounds. If their means differ from the middle, coefficients are not those of a regression "
-    "with a constant; pass center='released' to center at noisy means."
-)
 DIVERGED_NOTE = (
     "The intervals are not reliable, because the sparse fit did not converge (large residuals or a large "
     "last step); keep fewer columns, increase the budget, or move budget to the refit with shares=."
 )
 TWO_VALUED = "the response has two values: {}"
-TWO_MEAN = (
-    "coefficients are those of the linear probability model, with robust standard errors; "
-    "family='binomial' fits a logit"
-)
 TWO_ROBUST = (
     "with clipped errors the coefficients are neither those of the linear probability model (target='mean') "
     "nor those of a logit (family='binomial')"
@@ -88,8 +59,6 @@ NONE_SELECTED = (
 # Names of targets that a sentence lists.
 MOST_NAMES = 10
 NO_SQUARES = "this model releases no squared residuals; `residual_scale` is the typical size of a residual"
-SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is biased"
-METHOD = "debiased lasso"
 BIAS_NOTE = (
     "The column 'bias bound' is a worst-case bound on the error from the product of two noises, "
     "in the coefficients and in the nodewise regressions. Intervals add the variance of this error; "
@@ -350,194 +319,3 @@ def explained_table(settings: Mapping[str, Any], names: Sequence[str], alpha: fl
         "last_quarter": np.array(settings["last"], dtype=np.float64),
     }
     return pd.DataFrame(table, list(names))
-
-
-def lasso_results(
-    rows: LassoRows,
-    sparsity: str,
-    sums: SparseSums,
-    fit: SparseFit,
-    chosen: list[int],
-    debiased: DebiasedFit,
-    report: PrivacyReport,
-    *,
-    extras: Extras | None = None,
-    after_selection: bool = False,
-    detection: Detection | None = None,
-    missed: MissedColumnTest | None = None,
-    hidden: Sequence[int] = (),
-) -> LassoResults:
-    """Return the results of a fit, debiased at `chosen`, in the user's units; `sparsity` as a text.
-
-    `after_selection`: the fit chose the targets, which the summary then states. `detection`: detection limits
-    of the selections of a fit on secure sums. `missed`: the test of the columns outside the fit. `hidden`:
-    targets whose slopes the noise hides.
-    """
-    parts = debiased.coordinates
-    names = rows.names
-    unit = sums.units.scale[chosen]
-    back = np.outer(unit, unit)
-    sampling = joint_covariance(debiased.correlation, parts.sampling, np.zeros(len(chosen))) / back
-    reported = tuple(names[j] for j in chosen)
-    noise_cov = np.diag(parts.privacy) / back
-    estimate = Estimate(
-        params=parts.params / unit,
-        cov=debiased.cov / back,
-        names=reported,
-        nobs=sums.n,
-        noise_cov=noise_cov,
-        cov_type="HC0",
-        bias=None if debiased.bias is None else debiased.bias / unit,
-        terms=parts.terms(debiased.cov, unit),
-    )
-    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
-    if extras is not None:
-        settings["extras"] = extras.settings(unit)
-    target: ScoreTarget = "robust" if debiased.clip is None else "mean"
-    settings["target"] = target
-    if hidden:
-        settings["hidden"] = [names[j] for j in hidden]
-    options = {"Sparsity": sparsity, "Sites": str(len(rows.rows)), "Score target": target}
-    notes: tuple[str | Note, ...] = target_notes(report)
-    notes += hidden_notes(settings)
-    notes += must_read(SELECTED_NOTE) * after_selection + must_read(DIVERGED_NOTE) * fit.diverged
-    notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
-    notes += tail_notes(debiased.clip, sums.n, len(chosen))
-    if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
-        settings["two_valued"] = True
-        notes += must_read(sentence(TWO_VALUED.format(TWO_MEAN))) * (target == "mean")
-    if debiased.outside is not None and (cut := debiased.outside.cut).any():
-        settings["outside"] = {
-            name: float(share)
-            for name, share, out in zip(reported, debiased.outside.shares, cut, strict=True)
-            if out
-        }
-    notes += must_read(*map(sentence, changed_target(settings)))
-    if debiased.clip is not None:
-        settings["tail"] = list(astuple(ScoreTail.from_clip(debiased.clip, sums.n)))
-    if debiased.marks is not None:
-        settings["marks"] = debiased.marks.settings(reported)
-        notes += debiased.marks.notes(reported)
-    if missed is not None:
-        settings["missed"] = missed.settings()
-        notes += missed.ranked_notes
-    if detection is not None:
-        settings["sight"] = detection.settings()
-        notes += cost_notes(detection.releases, len(names))
-        if detection.weak:
-            notes += (*must_read(detection.warning), *detection.details)
-    return LassoResults(
-        estimate,
-        Context(
-            report=report,
-            sampling_cov=sampling,
-            model="DebiasedLasso",
-            method=METHOD,
-            options=options,
-            settings=settings,
-            notes=notes,
-        ),
-    )
-
-
-def results_without_intervals(
-    rows: LassoRows,
-    settings: LassoSettings,
-    report: PrivacyReport,
-    sparse_values: Mapping[int, float],
-    reason: str,
-    *,
-    nobs: int,
-    method: str,
-    options: Mapping[str, str],
-    notes: Sequence[str | Note] = (),
-) -> LassoResults:
-    """Return the results of a fit without any debiased target.
-
-    Parameters
-    ----------
-    rows : LassoRows
-    settings : mapping
-    report : PrivacyReport
-    sparse_values : mapping of int to float
-        Coefficients of the targets in the sparse fit, in the user's units; empty where there are no targets
-        or the fit has no estimate of them.
-    reason : str
-        Why no target is debiased.
-    nobs : int
-    method : str
-    options : mapping
-    notes : sequence
-    """
-    if sparse_values:
-        reason = SPARSE_VALUES.format(reason)
-        settings["hidden"] = [rows.names[j] for j in sparse_values]
-    estimate = Estimate(
-        params=np.array(list(sparse_values.values()), dtype=np.float64),
-        cov=None,
-        names=tuple(rows.names[j] for j in sparse_values),
-        nobs=nobs,
-        cov_type="none",
-        weak_reason=reason,
-    )
-    return LassoResults(
-        estimate,
-        Context(
-            report=report,
-            model="DebiasedLasso",
-            method=method,
-            options=dict(options),
-            settings=settings,
-            notes=(*target_notes(report), *notes),
-        ),
-    )
-
-
-def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSettings:
-    """Return the stored settings of the sparse fit of common coefficients."""
-    values = fit.beta / sums.units.scale[fit.support]
-    middle = sums.sizes[-1].middle if sums.sizes else fit.scale
-    sparse = sparse_settings(rows.names, sums.units, fit.support, values, middle, rows.constant)
-    sparse["centred"] = sparse["centred"] or sums.centered
-    return sparse
-
-
-def fit_settings(rows: LassoRows, sparse: SparseSettings, diverged: bool) -> LassoSettings:
-    """Return the stored settings of every kind of fit: sparse fit, response, and a formula's design."""
-    settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
-    if rows.missing != "raise":
-        settings["missing"] = rows.missing
-    if diverged:
-        settings["astray"] = True
-    if rows.design.schema is not None:
-        settings["design"] = rows.design.to_dict()
-    return settings
-
-
-def sparse_settings(
-    names: Sequence[str],
-    units: SparseUnits,
-    support: Sequence[int],
-    values: Floats,
-    scale: float,
-    constant: int | None = None,
-) -> SparseSettings:
-    """Return the stored settings of a sparse fit; `values` in the user's units, by `support`.
-
-    A constant takes up the centers of the other columns; without one they stay, as an intercept.
-    """
-    coefficients = dict(zip(support, map(float, values), strict=True))
-    intercept = units.intercept - sum(value * float(units.center[j]) for j, value in coefficients.items())
-    if constant is not None:
-        coefficients[constant] += intercept
-        intercept = 0.0
-    positions = sorted(coefficients)
-    return {
-        "columns": list(names),
-        "positions": positions,
-        "values": [coefficients[j] for j in positions],
-        "scale": scale,
-        "constant": None if constant is None else names[constant],
-        "intercept": intercept,
-        "centred": bool(units.intercept != 0.0 or np.any(units.center != 0.0)),
-    }

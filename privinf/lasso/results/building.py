@@ -1,0 +1,431 @@
+"""Results from the releases of a fit: one builder of linear and logistic fits, and of fits by site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.inference.estimate import Estimate
+from privinf.lasso.binomial.debiasing import DebiasedLogistic
+from privinf.lasso.binomial.fit import LogisticFit, TooRareResponse
+from privinf.lasso.debiasing import DebiasedFit, TargetCoefficients
+from privinf.lasso.diagnostics import MissedColumnTest, ScoreTail, cost_notes, tail_notes
+from privinf.lasso.extras import Extras
+from privinf.lasso.fit import SparseFit
+from privinf.lasso.omitted import detection_of
+from privinf.lasso.plan import LassoPlan
+from privinf.lasso.radii import Spread
+from privinf.lasso.results import (
+    DIVERGED_NOTE,
+    TWO_VALUED,
+    LassoResults,
+    changed_target,
+    hidden_notes,
+    listed,
+)
+from privinf.lasso.results.sparse import LassoSettings, SparseSettings
+from privinf.lasso.rows import LassoRows, SparseUnits
+from privinf.lasso.selection import VectorServer
+from privinf.lasso.sums import LogisticSums, SparseSums
+from privinf.results.context import Context
+from privinf.results.notes import Note, must_read, sentence, target_notes
+from privinf.typing import Floats, ScoreTarget
+
+METHOD = "debiased lasso"
+LOGISTIC_METHOD = "debiased sparse logistic regression"
+SELECTED_NOTE = (
+    "Targets were selected on the same rows, and intervals are not corrected for this "
+    "selection. Coefficients of weak columns may be overestimated, and their intervals "
+    "may cover less often than stated; intervals of strong columns are hardly affected."
+)
+THROUGH_MIDDLE = (
+    "The model has no constant: columns and response are centered at the middle of their "
+    "bounds. If their means differ from the middle, coefficients are not those of a regression "
+    "with a constant; pass center='released' to center at noisy means."
+)
+TWO_MEAN = (
+    "coefficients are those of the linear probability model, with robust standard errors; "
+    "family='binomial' fits a logit"
+)
+SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is biased"
+RATE_ALONE = (
+    "{}. Only the rate of the response was released and charged; no coefficient{} was "
+    "estimated, and the sparse fit has only a constant"
+)
+DOUBTFUL = (
+    "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, pass fewer targets, "
+    "or increase the budget."
+)
+WEIGHTED_NOTE = (
+    "Outlying rows have less weight: if the logistic model with these columns is misspecified, coefficients "
+    "can differ from maximum likelihood by a few standard errors; add squares and products that matter."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FitReport:
+    """What the results of a fit state next to its targets.
+
+    Attributes
+    ----------
+    rows : LassoRows
+    report : PrivacyReport
+    nobs : int
+    method : str
+    options : mapping of str to str
+        Header lines of the summary.
+    settings : LassoSettings
+    notes : sequence of str or Note
+    """
+
+    rows: LassoRows
+    report: PrivacyReport
+    nobs: int
+    method: str
+    options: Mapping[str, str]
+    settings: LassoSettings
+    notes: Sequence[str | Note] = ()
+
+    def with_targets(self, targets: Sequence[int], debiased: TargetCoefficients) -> LassoResults:
+        """Return the results of a fit with debiased targets."""
+        estimate = Estimate(
+            params=debiased.params,
+            cov=debiased.cov,
+            names=tuple(self.rows.names[j] for j in targets),
+            nobs=self.nobs,
+            noise_cov=debiased.noise,
+            cov_type="HC0",
+            bias=debiased.bias,
+            terms=debiased.terms,
+        )
+        return self._results(estimate, hidden_notes(self.settings), debiased.sampling)
+
+    def without_intervals(self, sparse_values: Mapping[int, float], reason: str) -> LassoResults:
+        """Return the results of a fit without any debiased target.
+
+        Parameters
+        ----------
+        sparse_values : mapping of int to float
+            Coefficients of the targets in the sparse fit, in the user's units; empty where there are no
+            targets or the fit has no estimate of them.
+        reason : str
+            Why no target is debiased.
+        """
+        estimate = Estimate(
+            params=np.array(list(sparse_values.values()), dtype=np.float64),
+            cov=None,
+            names=tuple(self.rows.names[j] for j in sparse_values),
+            nobs=self.nobs,
+            cov_type="none",
+            weak_reason=SPARSE_VALUES.format(reason) if sparse_values else reason,
+        )
+        return self._results(estimate)
+
+    def _results(
+        self, estimate: Estimate, first: tuple[Note, ...] = (), sampling_cov: Floats | None = None
+    ) -> LassoResults:
+        return LassoResults(
+            estimate,
+            Context(
+                report=self.report,
+                sampling_cov=sampling_cov,
+                model="DebiasedLasso",
+                method=self.method,
+                options=dict(self.options),
+                settings=self.settings,
+                notes=(*target_notes(self.report), *first, *self.notes),
+            ),
+        )
+
+
+Fit = TypeVar("Fit")
+Debiased = TypeVar("Debiased")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FittedTargets(Generic[Fit, Debiased]):
+    """A sparse fit of common coefficients and its debiased targets.
+
+    Attributes
+    ----------
+    fit : SparseFit or LogisticFit
+    targets : list of int
+        All that were named, or that the fit selected.
+    debiased : DebiasedFit, DebiasedLogistic or None
+        None where the noise hides all targets, or no column was selected, for the `reason`.
+    debiased_targets : list of int
+        Targets that have debiased coefficients.
+    missed : MissedColumnTest or None
+        Test that no column outside the fit has an effect.
+    reason : str
+    """
+
+    fit: Fit
+    targets: list[int]
+    debiased: Debiased | None = None
+    debiased_targets: Sequence[int] = ()
+    missed: MissedColumnTest | None = None
+    reason: str = ""
+
+    @property
+    def hidden(self) -> list[int]:
+        """Targets whose slopes the noise hides."""
+        return [j for j in self.targets if j not in self.debiased_targets]
+
+
+def linear_results(
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: SparseSums,
+    fitted: FittedTargets[SparseFit, DebiasedFit],
+    report: PrivacyReport,
+    extras: Extras,
+    target: ScoreTarget,
+    vectors: VectorServer | None = None,
+) -> LassoResults:
+    """Return the results of a linear fit: with intervals, or without where the noise hides all of them.
+
+    Parameters
+    ----------
+    rows : LassoRows
+    plan : LassoPlan
+    sums : SparseSums
+    fitted : FittedTargets
+    report : PrivacyReport
+    extras : Extras
+    target : {"mean", "robust"}
+        Of the scores.
+    vectors : VectorServer, optional
+        Of secure sums: results have the detection limits of its releases.
+    """
+    fit = fitted.fit
+    debiased = fitted.debiased
+    unit = sums.units.scale[list(fitted.debiased_targets)]
+    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
+    settings["extras"] = extras.settings(unit)
+    settings["target"] = target
+    if fitted.hidden:
+        settings["hidden"] = [rows.names[j] for j in fitted.hidden]
+    notes: tuple[str | Note, ...] = must_read(SELECTED_NOTE) * (plan.targets is None and debiased is not None)
+    notes += must_read(DIVERGED_NOTE) * fit.diverged
+    notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
+    if debiased is not None:
+        notes += _debiasing_notes(rows, sums, fitted.debiased_targets, debiased, settings)
+    notes += _missed_notes(fitted.missed, settings)
+    if vectors is not None:
+        notes += _detection_notes(rows, plan, fitted, vectors, settings)
+    described = FitReport(
+        rows=rows,
+        report=report,
+        nobs=sums.n,
+        method=METHOD,
+        options={
+            "Sparsity": plan.sparsity_text(fit.support, rows.constant),
+            "Sites": str(len(rows.rows)),
+            "Score target": target,
+        },
+        settings=settings,
+        notes=notes,
+    )
+    if debiased is None:
+        values = fit.coefficients(len(rows.names))
+        return described.without_intervals(
+            {j: float(values[j] / sums.units.scale[j]) for j in fitted.targets}, fitted.reason
+        )
+    return described.with_targets(fitted.debiased_targets, debiased.in_units(unit))
+
+
+def _debiasing_notes(
+    rows: LassoRows,
+    sums: SparseSums,
+    targets: Sequence[int],
+    debiased: DebiasedFit,
+    settings: LassoSettings,
+) -> tuple[Note, ...]:
+    """Return the notes on the debiased targets of a linear fit, and add what they state to the settings."""
+    names = [rows.names[j] for j in targets]
+    notes = tail_notes(debiased.clip, sums.n, len(targets))
+    if rows.design.outcome.column.indicator or (sums.sizes and sums.sizes[0].two_valued):
+        settings["two_valued"] = True
+        notes += must_read(sentence(TWO_VALUED.format(TWO_MEAN))) * (settings["target"] == "mean")
+    if debiased.outside is not None and (cut := debiased.outside.cut).any():
+        settings["outside"] = {
+            name: float(share)
+            for name, share, out in zip(names, debiased.outside.shares, cut, strict=True)
+            if out
+        }
+    notes += must_read(*map(sentence, changed_target(settings)))
+    if debiased.clip is not None:
+        settings["tail"] = list(astuple(ScoreTail.from_clip(debiased.clip, sums.n)))
+    if debiased.marks is not None:
+        settings["marks"] = debiased.marks.settings(names)
+        notes += debiased.marks.notes(names)
+    return notes
+
+
+def _missed_notes(missed: MissedColumnTest | None, settings: LassoSettings) -> tuple[Note, ...]:
+    """Return the notes of the test for omitted columns, and add it to the settings."""
+    if missed is None:
+        return ()
+    settings["missed"] = missed.settings()
+    return missed.ranked_notes
+
+
+def _detection_notes(
+    rows: LassoRows,
+    plan: LassoPlan,
+    fitted: FittedTargets[SparseFit, DebiasedFit],
+    vectors: VectorServer,
+    settings: LassoSettings,
+) -> tuple[str | Note, ...]:
+    """Return the notes on the selections of a fit on secure sums, and add what they state to the settings."""
+    notes: tuple[str | Note, ...] = cost_notes(vectors.releases, len(rows.names))
+    if fitted.debiased is None:
+        settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
+        return notes
+    detection = detection_of(
+        vectors, fitted.fit, plan, fitted.debiased_targets, fitted.debiased, rows.constant
+    )
+    settings["sight"] = detection.settings()
+    return (*notes, *must_read(detection.warning), *detection.details) if detection.weak else notes
+
+
+def logistic_results(
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: LogisticSums,
+    fitted: FittedTargets[LogisticFit, DebiasedLogistic],
+    report: PrivacyReport,
+) -> LassoResults:
+    """Return the results of a logistic fit: with intervals, or without where the noise hides them."""
+    fit = fitted.fit
+    debiased = fitted.debiased
+    units = sums.sparse.units
+    values = fit.point.beta[fit.kept_positions] / units.scale[fit.columns]
+    units.intercept = fit.intercept_of_selected
+    settings = _logistic_settings(rows, units, fit.columns, values, fit.spread.rate)
+    notes: list[str | Note] = []
+    if debiased is not None:
+        notes += must_read(SELECTED_NOTE) * (plan.targets is None)
+    if signs := [*fit.signs, *(() if debiased is None else debiased.signs)]:
+        settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
+        notes += must_read(settings["doubt"])
+    if debiased is not None and math.isfinite(plan.rho):
+        notes.append(Note(WEIGHTED_NOTE, "table"))
+    notes += _missed_notes(fitted.missed, settings)
+    if fitted.hidden:
+        settings["hidden"] = [rows.names[j] for j in fitted.hidden]
+    described = FitReport(
+        rows=rows,
+        report=report,
+        nobs=sums.n,
+        method=LOGISTIC_METHOD,
+        options=_logistic_options(rows, plan, settings, fit.spread.rate),
+        settings=settings,
+        notes=notes,
+    )
+    targets = fitted.targets
+    if debiased is None:
+        coefficients = fit.point.on(targets) / units.scale[targets] if targets else ()
+        values_of_targets = dict(zip(targets, map(float, coefficients), strict=True))
+        return described.without_intervals(values_of_targets, fitted.reason)
+    return described.with_targets(targets, debiased.in_units(units.scale[targets]))
+
+
+def rate_results(
+    rows: LassoRows, plan: LassoPlan, sums: LogisticSums, rare: TooRareResponse, report: PrivacyReport
+) -> LassoResults:
+    """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope."""
+    units = sums.sparse.units
+    units.intercept = Spread(rare.rate).level
+    settings = _logistic_settings(rows, units, [], np.empty(0), rare.rate)
+    hidden = [rows.names[j] for j in plan.targets or ()]
+    settings["hidden"] = hidden
+    described = FitReport(
+        rows=rows,
+        report=report,
+        nobs=sums.n,
+        method=LOGISTIC_METHOD,
+        options=_logistic_options(rows, plan, settings, rare.rate),
+        settings=settings,
+    )
+    return described.without_intervals({}, RATE_ALONE.format(rare, f" of {listed(hidden)}" if hidden else ""))
+
+
+def _logistic_options(
+    rows: LassoRows, plan: LassoPlan, settings: LassoSettings, rate: float
+) -> dict[str, str]:
+    """Return the header lines of the summary."""
+    return {
+        "Family": "binomial",
+        "Sparsity": plan.sparsity_text(settings["sparse"]["positions"], rows.constant),
+        "Sites": str(len(rows.rows)),
+        "Rate": f"{rate:.4g}",
+    }
+
+
+def _logistic_settings(
+    rows: LassoRows, units: SparseUnits, support: list[int], values: Floats, rate: float
+) -> LassoSettings:
+    """Return the stored settings of a logistic fit, whose constant is in the intercept of the units."""
+    if rows.constant is not None:
+        support = [*support, rows.constant]
+        values = np.append(values, 0.0)
+    sparse = sparse_settings(rows.names, units, support, values, rate, rows.constant)
+    settings: LassoSettings = fit_settings(rows, sparse, diverged=False) | {"family": "binomial"}
+    return settings
+
+
+def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSettings:
+    """Return the stored settings of the sparse fit of common coefficients."""
+    values = fit.beta / sums.units.scale[fit.support]
+    middle = sums.sizes[-1].middle if sums.sizes else fit.scale
+    sparse = sparse_settings(rows.names, sums.units, fit.support, values, middle, rows.constant)
+    sparse["centred"] = sparse["centred"] or sums.centered
+    return sparse
+
+
+def fit_settings(rows: LassoRows, sparse: SparseSettings, diverged: bool) -> LassoSettings:
+    """Return the stored settings of every kind of fit: sparse fit, response, and a formula's design."""
+    settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
+    if rows.missing != "raise":
+        settings["missing"] = rows.missing
+    if diverged:
+        settings["astray"] = True
+    if rows.design.schema is not None:
+        settings["design"] = rows.design.to_dict()
+    return settings
+
+
+def sparse_settings(
+    names: Sequence[str],
+    units: SparseUnits,
+    support: Sequence[int],
+    values: Floats,
+    scale: float,
+    constant: int | None = None,
+) -> SparseSettings:
+    """Return the stored settings of a sparse fit; `values` in the user's units, by `support`.
+
+    A constant takes up the centers of the other columns; without one they stay, as an intercept.
+    """
+    coefficients = dict(zip(support, map(float, values), strict=True))
+    intercept = units.intercept - sum(value * float(units.center[j]) for j, value in coefficients.items())
+    if constant is not None:
+        coefficients[constant] += intercept
+        intercept = 0.0
+    positions = sorted(coefficients)
+    return {
+        "columns": list(names),
+        "positions": positions,
+        "values": [coefficients[j] for j in positions],
+        "scale": scale,
+        "constant": None if constant is None else names[constant],
+        "intercept": intercept,
+        "centred": bool(units.intercept != 0.0 or np.any(units.center != 0.0)),
+    }
