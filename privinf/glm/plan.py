@@ -155,13 +155,10 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     level: dict[str, Any] = {**spending, "delta": delta}
     mu = calibrate_mu(**level)
     optimizer = request.optimizer
-    targets = request.targets
     if optimizer is not None and not isinstance(optimizer, (Newton, DPSGD)):
         raise ArgumentError("optimizer= must be Newton(), DPSGD(), DPAdam(), RandomSketch() or DOME()")
-    seed = check_count(request.public_seed, "public_seed", least=0)
-    if seed >= LARGEST_SEED:
-        raise ArgumentError("public_seed= must be less than 2^62")
-    block = rows.block(targets, request.nuisance)
+    seed = _check_seed(request.public_seed)
+    block = rows.block(request.targets, request.nuisance)
     clients = rows.clients(request.unit, request.client_clip)
     share = (Newton() if optimizer is None else optimizer).final_share
     final = mu if math.isinf(mu) else mu * math.sqrt(share)
@@ -173,46 +170,47 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
             'cov_type="nonrobust" is not available for least squares with optimizer=, unit=, '
             'targets= or radius=: use cov_type="HC0"'
         )
-    # Replacing a site is like replacing its records, one after the other.
-    units = rows.total / (1 if clients is None else clients.rows)
-    possible = intervals_possible(rows.p, units, final)
+    possible = intervals_possible(rows.p, _units(rows, clients), final)
     check_choice(request.target, ScoreTarget, "target")
+    one_step = FitPlan(
+        mu=mu,
+        rounds_mu=0.0,
+        final_mu=mu,
+        delta=delta,
+        optimizer=Newton(),
+        public_seed=seed,
+        clients=None,
+        robust=robust,
+    )
     if one_step_possible and possible:
-        least_squares = LeastSquaresOptions(
-            rule=rows.rule,
-            clip=rows.stated_clip,
-            target=request.target,
-            robust=robust,
-            adapt_bounds=request.adapt_bounds,
-        )
-        return FitPlan(
-            mu=mu,
-            rounds_mu=0.0,
-            final_mu=mu,
-            delta=delta,
-            optimizer=Newton(),
-            public_seed=seed,
-            clients=None,
-            robust=robust,
-            least_squares=least_squares,
-        )
+        return replace(one_step, least_squares=_least_squares(request, rows, robust))
     if request.target != "mean" or request.adapt_bounds:
         raise ArgumentError(NO_ONE_STEP_FIT if one_step_possible else ONE_STEP_FIT_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
-        return FitPlan(
-            mu=mu,
-            rounds_mu=0.0,
-            final_mu=mu,
-            delta=delta,
-            optimizer=Newton(),
-            public_seed=seed,
-            clients=None,
-            robust=robust,
-            curved=True,
-            margins=request.margins,
-        )
+        return replace(one_step, curved=True, margins=request.margins)
     if request.margins:
         raise ArgumentError(NO_MARGINS)
+    return _plan_in_rounds(one_step, request, rows, block, clients, share=share, possible=possible)
+
+
+def _plan_in_rounds(
+    whole: FitPlan,
+    request: FitRequest,
+    rows: GlmRows,
+    block: Block | None,
+    clients: Clients | None,
+    *,
+    share: float,
+    possible: bool,
+) -> FitPlan:
+    """Return the plan of a fit in rounds, from one that spends the `whole` budget at the end.
+
+    `share` is that of the final release, and `possible` whether it can have intervals.
+    """
+    mu = whole.mu
+    units = _units(rows, clients)
+    optimizer = request.optimizer
+    final = mu if math.isinf(mu) else mu * math.sqrt(share)
     if block is not None and not possible:
         # A descent that approaches all coefficients: full batches, unsketched scores, steps of 1/V.
         optimizer = optimizer or DPSGD(epochs=15, batches=1, step=4.0, clip=rows.radius, final_share=0.5)
@@ -220,25 +218,44 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
         _check_targets(block, rows, units, mu, final)
     chosen = optimizer or (Newton() if possible else DPSGD())
     _check_optimizer(chosen, clients, rows, possible)
-    weak = (
-        ""
-        if possible or block is not None
-        else _reason_without_intervals(rows.p, units, mu, share, delta, clients)
-    )
-    if not weak and clients is not None and clients.clip is not None and rows.can_bind(clients):
+    weak = ""
+    if not possible and block is None:
+        weak = _reason_without_intervals(rows.p, units, mu, share, whole.delta, clients)
+    elif clients is not None and clients.clip is not None and rows.can_bind(clients):
         weak = Reasons.BINDING_CLIP
     rest = mu if math.isinf(mu) or weak else mu * math.sqrt(1.0 - share)
-    return FitPlan(
-        mu=mu,
+    return replace(
+        whole,
         rounds_mu=rest,
         final_mu=0.0 if weak else final,
-        delta=delta,
         optimizer=chosen,
-        public_seed=seed,
         clients=clients,
-        robust=robust,
         block=block,
         weak=weak,
+    )
+
+
+def _units(rows: GlmRows, clients: Clients | None) -> float:
+    """Return the number of units: replacing a site is like replacing its records, one after the other."""
+    return rows.total / (1 if clients is None else clients.rows)
+
+
+def _check_seed(public_seed: int) -> int:
+    """Return a valid public seed (ArgumentError if it is invalid)."""
+    seed = check_count(public_seed, "public_seed", least=0)
+    if seed >= LARGEST_SEED:
+        raise ArgumentError("public_seed= must be less than 2^62")
+    return seed
+
+
+def _least_squares(request: FitRequest, rows: GlmRows, robust: bool) -> LeastSquaresOptions:
+    """Return the options of a least-squares fit in one step."""
+    return LeastSquaresOptions(
+        rule=rows.rule,
+        clip=rows.stated_clip,
+        target=request.target,
+        robust=robust,
+        adapt_bounds=request.adapt_bounds,
     )
 
 

@@ -38,6 +38,7 @@ from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_inter
 from privinf.glm.posterior_draws import (
     DRAWN_EQUATION,
     POSTERIOR_EQUATION,
+    PosteriorDraws,
     curved_system,
     drawn,
     drawn_terms,
@@ -62,7 +63,7 @@ from privinf.inference.tails import HEAVY
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
 from privinf.results.notes import must_read, sentence
-from privinf.typing import RngLike, Trust
+from privinf.typing import Floats, RngLike, Trust
 from privinf.validation import counted
 from privinf.wire import readable
 
@@ -490,22 +491,8 @@ def curved_results(
         return named_results(bare, **context)
     context["settings"] |= {"curved": recorded(outcome), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
-    values, vectors = np.linalg.eigh(total - posterior.sampling)
-    noise = None if posterior.weak else (vectors * np.maximum(values, 0.0)) @ vectors.T
-    terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
-    if noise is not None:
-        terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(outcome, noise))
-    kind = "posterior" if posterior.weak else cov_type
-    estimate = Estimate(
-        params=posterior.params,
-        cov=total,
-        names=names,
-        nobs=rows.total,
-        noise_cov=noise,
-        cov_type=kind,
-        terms=terms,
-    )
-    estimate = estimate.transformed(back, names=names)
+    noise = _noise_of_draws(posterior, total)
+    estimate = _drawn_estimate(rows, outcome, posterior, total, noise, cov_type)
     if texts := misfits(outcome):
         context["settings"] |= {"misfits": list(texts)}
     if outcome.hidden is not None and not posterior.weak:
@@ -518,6 +505,39 @@ def curved_results(
             context["notes"] = (*context["notes"], *heavy)
     sampling = None if noise is None else back @ (total - noise) @ back.T
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
+
+
+def _noise_of_draws(posterior: PosteriorDraws, total: Floats) -> Floats | None:
+    """Return the part of the covariance of the draws, `total`, that is noise; None of a weak posterior."""
+    if posterior.weak:
+        return None
+    values, vectors = np.linalg.eigh(total - posterior.sampling)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _drawn_estimate(
+    rows: GlmRows,
+    outcome: OneStepRelease,
+    posterior: PosteriorDraws,
+    total: Floats,
+    noise: Floats | None,
+    cov_type: str,
+) -> Estimate:
+    """Return the estimate of the draws in the user's units, with their covariance and its noise."""
+    terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
+    if noise is not None:
+        terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(outcome, noise))
+    names = rows.design.names
+    estimate = Estimate(
+        params=posterior.params,
+        cov=total,
+        names=names,
+        nobs=rows.total,
+        noise_cov=noise,
+        cov_type="posterior" if posterior.weak else cov_type,
+        terms=terms,
+    )
+    return estimate.transformed(rows.to_user, names=names)
 
 
 def _exact_results(

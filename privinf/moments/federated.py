@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -167,43 +167,52 @@ class FederatedMoments:
             warn_of_large_delta(delta, n)
             rounds = _MomentRounds(server if folder is None else CheckpointedServer(server, folder))
             stack.enter_context(rounds.server.reserving(price))
-            first = rounds.release_sum(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
-            arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
-            noise_model: dict[str, Any] = {
-                "trust": self.trust,
-                "response_weight": self.response_weight,
-                "scale": first.scale,
-                "delta": delta,
-                "noise_free": math.isinf(total),
-                "sites": len(first.sites),
-                "max_colluding": max_colluding,
-                **imputing(server.imputed),
+            holders = {"max_colluding": max_colluding, **imputing(server.imputed)}
+            return self._released(rounds, parts, n, delta, holders)
+
+    def _released(
+        self,
+        rounds: _MomentRounds,
+        parts: Sequence[float],
+        n: int,
+        delta: float | None,
+        holders: Mapping[str, Any],
+    ) -> Release:
+        """Return the release of all rounds, whose price is reserved; `holders` is for the noise model."""
+        first = rounds.release_sum(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
+        arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
+        noise_model: dict[str, Any] = {
+            "trust": self.trust,
+            "response_weight": self.response_weight,
+            "scale": first.scale,
+            "delta": delta,
+            "noise_free": math.isinf(parts[0]),
+            "sites": len(first.sites),
+            **holders,
+        }
+        if len(parts) > 1:
+            plan = self._plan(arrays, n, first.scale, parts[1])
+            bound = plan.largest if noise_model["noise_free"] else plan.bound
+            args = self._shared_args() | {
+                "response_factor": 1.0 / self.design.y_scale,
+                "coefficients": plan.coefficients,
+                "residual_clip": bound,
             }
-            if len(parts) > 1:
-                plan = self._plan(arrays, n, first.scale, parts[1])
-                bound = plan.largest if noise_model["noise_free"] else plan.bound
-                args = self._shared_args() | {
-                    "response_factor": 1.0 / self.design.y_scale,
-                    "coefficients": plan.coefficients,
-                    "residual_clip": bound,
-                }
-                second = rounds.release_sum(
-                    Statistics.MOMENTS_RESIDUAL, args, Labels.RESIDUAL_MOMENTS, parts[1]
-                )
-                arrays["residual_moments"] = second.values
-                noise_model |= {
-                    "residual_bound": bound,
-                    "residual_scale": second.scale,
-                    "residual_largest": plan.largest,
-                }
-            return Release(
-                kind="moments",
-                arrays=arrays,
-                noise_model=noise_model,
-                design=self.design,
-                entries=rounds.entries,
-                nobs=n,
-            )
+            second = rounds.release_sum(Statistics.MOMENTS_RESIDUAL, args, Labels.RESIDUAL_MOMENTS, parts[1])
+            arrays["residual_moments"] = second.values
+            noise_model |= {
+                "residual_bound": bound,
+                "residual_scale": second.scale,
+                "residual_largest": plan.largest,
+            }
+        return Release(
+            kind="moments",
+            arrays=arrays,
+            noise_model=noise_model,
+            design=self.design,
+            entries=rounds.entries,
+            nobs=n,
+        )
 
     @property
     def _constants(self) -> int:

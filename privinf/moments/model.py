@@ -603,6 +603,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             calibration=calibration,
             source=source,
         )
+        return self._fitted(options)
+
+    def _fitted(self, options: MomentFitOptions) -> Results:
+        """Return the estimate of the release of the rows, or of the model's own."""
         fit_options = Fit(
             stabilization=options.stabilization,
             ridge=options.ridge,

@@ -190,28 +190,13 @@ def check_site_plan(
     """
     check_choice(accounting, Accounting, "accounting")
     check_choice(precision, Precision, "precision")
-    if shared_sparsity is None:
-        raise ArgumentError(
-            "heterogeneous=True requires shared_sparsity=, the number of columns (less than "
-            "sparsity=) with effects that all sites share"
-        )
-    shared = check_count(shared_sparsity, "shared_sparsity")
-    if shared >= sparsity:
-        raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
+    shared = _check_shared(shared_sparsity, sparsity, p)
     own_sparsity = sparsity - shared
-    full_rho = rho
-    rho = rho if math.isinf(rho) else rho - means
     extra = extra_selections(own_sparsity)
-    if sparsity + sum(extra) > p:
-        smaller = range(shared + 1, sparsity)
-        largest = max((s for s in smaller if s + sum(extra_selections(s - shared)) <= p), default=None)
-        remedy = "a smaller shared_sparsity= or more columns" if largest is None else f"at most {largest}"
-        raise ArgumentError(
-            f"sparsity={sparsity} is too large for {p} columns, because this fit selects {sum(extra)} "
-            f"columns in addition: pass {remedy}"
-        )
     joint = accounting == "joint"
     own_precision = precision == "machine"
+    full_rho = rho
+    rho = rho if math.isinf(rho) else rho - means
     if shares is None:
         size = RequestSize(
             total=sum(rows),
@@ -231,13 +216,8 @@ def check_site_plan(
         )
     else:
         parts = check_shares(shares, [field.name for field in fields(SiteBudget)])
-    counts = factors(
-        targets,
-        p,
-        interval_columns(shared, own_sparsity, extra, neighbors),
-        joint=joint,
-        own_precision=own_precision,
-    )
+    columns = interval_columns(shared, own_sparsity, extra, neighbors)
+    counts = factors(targets, p, columns, joint=joint, own_precision=own_precision)
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
     return SitePlan(
@@ -251,6 +231,28 @@ def check_site_plan(
         precision=precision,
         means=means,
     )
+
+
+def _check_shared(shared_sparsity: int | None, sparsity: int, p: int) -> int:
+    """Return the sparsity of the shared part of a fit of p columns (ArgumentError if it is invalid)."""
+    if shared_sparsity is None:
+        raise ArgumentError(
+            "heterogeneous=True requires shared_sparsity=, the number of columns (less than "
+            "sparsity=) with effects that all sites share"
+        )
+    shared = check_count(shared_sparsity, "shared_sparsity")
+    if shared >= sparsity:
+        raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
+    extra = extra_selections(sparsity - shared)
+    if sparsity + sum(extra) > p:
+        smaller = range(shared + 1, sparsity)
+        largest = max((s for s in smaller if s + sum(extra_selections(s - shared)) <= p), default=None)
+        remedy = "a smaller shared_sparsity= or more columns" if largest is None else f"at most {largest}"
+        raise ArgumentError(
+            f"sparsity={sparsity} is too large for {p} columns, because this fit selects {sum(extra)} "
+            f"columns in addition: pass {remedy}"
+        )
+    return shared
 
 
 def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
