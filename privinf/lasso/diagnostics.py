@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.lasso.selection import DETECTION_PROBABILITY, SelectionRelease, sharpest
 from privinf.results.notes import Note, must_read, sentence
@@ -330,6 +332,59 @@ class MissedColumnTest:
     def _out(self) -> str:
         names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
         return f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SparseColumns:
+    """The columns that a sparse fit ended with.
+
+    Attributes
+    ----------
+    kept : sequence of int
+        Kept columns, with or without those that were found later.
+    ratios : mapping of int to float
+        Coefficients over their errors, of all columns in the fit.
+    automatic : bool
+        Whether all kept columns stood out: a number that was requested is filled up.
+    """
+
+    kept: Sequence[int]
+    ratios: Mapping[int, float]
+    automatic: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TargetDetection:
+    """Bias of the intervals of k targets due to effects below the detection limit.
+
+    Attributes
+    ----------
+    detection_limit, correlation : float
+        From where on effects, in standard errors without privacy, and correlations with targets are found.
+    sampling, errors : ndarray, shape (k,)
+        Standard errors of the targets: without privacy, and total.
+    unit : ndarray, shape (k,)
+        Divisors of the targets' coefficients.
+    """
+
+    detection_limit: float
+    correlation: float
+    sampling: Floats
+    errors: Floats
+    unit: Floats
+
+    @classmethod
+    def without(cls, detection_limit: float) -> TargetDetection:
+        """Return that of no target."""
+        nothing = np.empty(0)
+        return cls(
+            detection_limit=detection_limit, correlation=1.0, sampling=nothing, errors=nothing, unit=nothing
+        )
+
+    @property
+    def bias(self) -> Floats:
+        """Bias that an effect just below both may give each target, shape (k,)."""
+        return self.correlation * self.detection_limit * self.sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -70,7 +70,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.binomial.debiasing import DebiasedLogistic
 from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.diagnostics import LEVEL, Detection, MissedColumnTest
+from privinf.lasso.diagnostics import LEVEL, MissedColumnTest, SparseColumns, TargetDetection
 from privinf.lasso.fit import (
     CHEAP_GRAM_SHARE,
     NOT_CONVERGED,
@@ -83,7 +83,7 @@ from privinf.lasso.fit import (
     step,
 )
 from privinf.lasso.nodewise import NEAR_CLIP, detectable_correlation
-from privinf.lasso.plan import FALSE_SELECTION_RATE, LassoPlan
+from privinf.lasso.plan import LassoPlan
 from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
 from privinf.lasso.radii import (
     UNCLIPPED,
@@ -126,59 +126,6 @@ NO_SLOPES: dict[str, PlainValue] = {
     "average_clip": 1.0,
     "average_weight": 1e-3,
 }
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SparseColumns:
-    """The columns that a sparse fit ended with.
-
-    Attributes
-    ----------
-    kept : sequence of int
-        Kept columns, with or without those that were found later.
-    ratios : mapping of int to float
-        Coefficients over their errors, of all columns in the fit.
-    automatic : bool
-        Whether all kept columns stood out: a number that was requested is filled up.
-    """
-
-    kept: Sequence[int]
-    ratios: Mapping[int, float]
-    automatic: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TargetDetection:
-    """Bias of the intervals of k targets due to effects below the detection limit.
-
-    Attributes
-    ----------
-    detection_limit, correlation : float
-        From where on effects, in standard errors without privacy, and correlations with targets are found.
-    sampling, errors : ndarray, shape (k,)
-        Standard errors of the targets: without privacy, and total.
-    unit : ndarray, shape (k,)
-        Divisors of the targets' coefficients.
-    """
-
-    detection_limit: float
-    correlation: float
-    sampling: Floats
-    errors: Floats
-    unit: Floats
-
-    @classmethod
-    def without(cls, detection_limit: float) -> TargetDetection:
-        """Return that of no target."""
-        nothing = np.empty(0)
-        return cls(
-            detection_limit=detection_limit, correlation=1.0, sampling=nothing, errors=nothing, unit=nothing
-        )
-
-    @property
-    def bias(self) -> Floats:
-        """Bias that an effect just below both may give each target, shape (k,)."""
-        return self.correlation * self.detection_limit * self.sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -741,52 +688,3 @@ def _detection(
     if (test_candidate := sharpest(releases, Labels.NEIGHBOURS)) is not None:
         correlation = min(test_candidate.found_from, 1.0)
     return detection_limit, correlation
-
-
-def detection_of(
-    server: VectorServer,
-    fit: SparseFit,
-    plan: LassoPlan,
-    targets: Sequence[int],
-    debiased: DebiasedFit,
-    constant: int | None,
-) -> Detection:
-    """Return the detection limits of the selections; the constant, if there is one, was not selected.
-
-    Notes
-    -----
-    **Privacy.** Post-processing.
-
-    A column k that was not selected, with a coefficient of b, moves the estimate of target j by
-    ``w_j'Sigma_k b``, w_j the nodewise regression: not at all if k is in w_j, else by about w_jj times their
-    correlation given the others. A column was missed only if its covariance with the residuals was below
-    the detection limit, and it is in no w_j only if the correlation was.
-
-    Columns that stand in for a missed one stand out too: the number that stands out may then equal the
-    sparsity, but includes extra columns. Without signal, these have the errors of any column, and were
-    selected because of the noise of their release.
-    """
-    selection = sharpest(server.releases, Labels.SELECTION)
-    neighbors = sharpest(server.releases, Labels.NEIGHBOURS)
-    assert selection is not None
-    selected = np.array(fit.selected) != (-1 if constant is None else constant)
-    sizes = np.sort((np.abs(fit.selected_beta) / fit.selected_errors)[selected])[::-1]
-    sparsity = plan.sparsity
-    critical = upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(server.low))
-    spare = max(len(sizes) - sparsity, 1)
-    share = selection.sampling_sd / selection.sd
-    quiet = min(critical, upper_quantile(FALSE_SELECTION_RATE / 2.0 / spare) + share * critical)
-    unseen = max(sparsity - int((sizes > critical).sum()), 0)
-    correlation = 1.0 if neighbors is None else min(neighbors.found_from, 1.0)
-    at = [debiased.union.index(j) for j in targets]
-    precision = debiased.columns[at, np.arange(len(at))] ** 2
-    errors = np.sqrt(debiased.coordinates.variance)
-    bias = unseen * selection.found_from * correlation * precision / errors
-    crowded = bool((sizes[sparsity:] > quiet).any())
-    return Detection(
-        releases=tuple(server.releases),
-        unseen=unseen,
-        bias=float(bias.max()),
-        crowded=crowded,
-        hidden=fit.gram_clearance <= 1.0,
-    )

@@ -1,4 +1,4 @@
-r"""Columns of the precision matrix from one noisy Gram matrix, and the effect of its noise on them.
+r"""Noisy Gram matrices: columns of the precision matrix, correlations, and the effect of noise on them.
 
 For target j let M_j hold j, the selected support S and the neighbors of j. With the noisy Gram G~ = G + Z of
 the union of all M_j, the column is ``w_j = (G~_MM)^-1 e_j``, zero outside M_j. S belongs to M_j: then

@@ -19,7 +19,7 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
-from privinf.lasso import omitted
+from privinf.lasso.results import building
 from studies.simulation import binomial_limits
 
 N, P = 12_000, 40
@@ -292,7 +292,7 @@ def test_the_bound_of_what_was_missed_counts_missed_columns(fitted):
     """Without columns unseen there is no bias, and it grows in proportion to their number."""
     model, _ = fitted
     biases = []
-    original = omitted.detection_of
+    original = building.detection_of
 
     def seen(server, fit, plan, *rest):
         for more in (0, 1, 3):

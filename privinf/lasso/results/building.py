@@ -10,15 +10,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privinf.accounting import PrivacyReport
-from privinf.inference.estimate import Estimate
+from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.binomial.debiasing import DebiasedLogistic
 from privinf.lasso.binomial.fit import LogisticFit, TooRareResponse
 from privinf.lasso.debiasing import DebiasedFit, TargetCoefficients
-from privinf.lasso.diagnostics import MissedColumnTest, ScoreTail, cost_notes, tail_notes
+from privinf.lasso.diagnostics import Detection, MissedColumnTest, ScoreTail, cost_notes, tail_notes
 from privinf.lasso.extras import Extras
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.omitted import detection_of
-from privinf.lasso.plan import LassoPlan
+from privinf.lasso.plan import FALSE_SELECTION_RATE, LassoPlan
 from privinf.lasso.radii import Spread
 from privinf.lasso.results import (
     DIVERGED_NOTE,
@@ -30,11 +29,12 @@ from privinf.lasso.results import (
 )
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoRows, SparseUnits
-from privinf.lasso.selection import VectorServer
+from privinf.lasso.selection import VectorServer, sharpest
 from privinf.lasso.sums import LogisticSums, SparseSums
 from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, sentence, target_notes
 from privinf.typing import Floats, ScoreTarget
+from privinf.wire import Labels
 
 METHOD = "debiased lasso"
 LOGISTIC_METHOD = "debiased sparse logistic regression"
@@ -293,6 +293,55 @@ def _detection_notes(
     )
     settings["sight"] = detection.settings()
     return (*notes, *must_read(detection.warning), *detection.details) if detection.weak else notes
+
+
+def detection_of(
+    server: VectorServer,
+    fit: SparseFit,
+    plan: LassoPlan,
+    targets: Sequence[int],
+    debiased: DebiasedFit,
+    constant: int | None,
+) -> Detection:
+    """Return the detection limits of the selections; the constant, if there is one, was not selected.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+
+    A column k that was not selected, with a coefficient of b, moves the estimate of target j by
+    ``w_j'Sigma_k b``, w_j the nodewise regression: not at all if k is in w_j, else by about w_jj times their
+    correlation given the others. A column was missed only if its covariance with the residuals was below
+    the detection limit, and it is in no w_j only if the correlation was.
+
+    Columns that stand in for a missed one stand out too: the number that stands out may then equal the
+    sparsity, but includes extra columns. Without signal, these have the errors of any column, and were
+    selected because of the noise of their release.
+    """
+    selection = sharpest(server.releases, Labels.SELECTION)
+    neighbors = sharpest(server.releases, Labels.NEIGHBOURS)
+    assert selection is not None
+    selected = np.array(fit.selected) != (-1 if constant is None else constant)
+    sizes = np.sort((np.abs(fit.selected_beta) / fit.selected_errors)[selected])[::-1]
+    sparsity = plan.sparsity
+    critical = upper_quantile(FALSE_SELECTION_RATE / 2.0 / len(server.low))
+    spare = max(len(sizes) - sparsity, 1)
+    share = selection.sampling_sd / selection.sd
+    quiet = min(critical, upper_quantile(FALSE_SELECTION_RATE / 2.0 / spare) + share * critical)
+    unseen = max(sparsity - int((sizes > critical).sum()), 0)
+    correlation = 1.0 if neighbors is None else min(neighbors.found_from, 1.0)
+    at = [debiased.union.index(j) for j in targets]
+    precision = debiased.columns[at, np.arange(len(at))] ** 2
+    errors = np.sqrt(debiased.coordinates.variance)
+    bias = unseen * selection.found_from * correlation * precision / errors
+    crowded = bool((sizes[sparsity:] > quiet).any())
+    return Detection(
+        releases=tuple(server.releases),
+        unseen=unseen,
+        bias=float(bias.max()),
+        crowded=crowded,
+        hidden=fit.gram_clearance <= 1.0,
+    )
 
 
 def logistic_results(
