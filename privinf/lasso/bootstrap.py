@@ -168,12 +168,8 @@ class _Forms:
         )
 
     def variances(self, transform: Floats, rho: float) -> Floats:
-        noisy = self.sums.server.vector_sum(
-            Statistics.PAPER_VARIANCES,
-            self.arguments(transform),
-            label=Labels.BOOTSTRAP_VARIANCES,
-            rho=rho,
-            sites=self.sums.sites,
+        noisy = self.sums.release(
+            Statistics.PAPER_VARIANCES, self.arguments(transform), rho, Labels.BOOTSTRAP_VARIANCES
         )
         if not np.mean(noisy.mean) > 0.0:
             raise NotAvailableError(
@@ -261,7 +257,7 @@ def _maxima(
     label = Labels.BOOTSTRAP_DRAWS
     server = cast(Any, sums.server)
     if offset.shape[1] == 1:
-        noisy = server.vector_sum(Statistics.MULTIPLIER_SCORES, args, label=label, rho=rho, sites=sums.sites)
+        noisy = sums.release(Statistics.MULTIPLIER_SCORES, args, rho, label)
         return np.abs(offset + factor * noisy.values)[:, 0], 0.0, factor * noisy.scale
     top = server.top_k(
         Statistics.MULTIPLIER_SCORES,

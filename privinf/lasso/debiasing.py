@@ -198,12 +198,11 @@ class Outside:
     @classmethod
     def from_sums(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
         """Release these shares."""
-        noisy = sums.server.vector_sum(
+        noisy = sums.release(
             Statistics.COLUMNS_OUTSIDE,
             sums.args((), np.empty(0), columns=np.asarray(targets)),
-            label=Labels.VALUES_OUTSIDE,
-            rho=rho,
-            sites=sums.sites,
+            rho,
+            Labels.VALUES_OUTSIDE,
         )
         return cls(noisy.mean, noisy.mean_sd)
 
@@ -459,13 +458,7 @@ def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
     if not len(new):
         return
     bound = float(units.max_abs[new].max())
-    noisy = sums.server.vector_sum(
-        Statistics.COLUMN_SQUARES,
-        sums.args((), np.empty(0), columns=new, bound=bound),
-        label=Labels.SIZES_OF_COLUMNS,
-        rho=rho,
-        sites=sums.sites,
-    )
+    noisy = sums.mean_squares(new, bound, rho)
     squares = steadied(noisy.mean, noisy.mean_sd)
     sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
     units.rescale(new, sizes)
@@ -478,12 +471,11 @@ def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> t
         return np.empty((len(fit.selected), 0)), np.empty((len(fit.selected), 0))
     private = math.isfinite(rho)
     bound = CLIP_OF_PRODUCTS if private else float(sums.units.max_abs.max())
-    noisy = sums.server.vector_sum(
+    noisy = sums.release(
         Statistics.COLUMN_PRODUCTS,
         sums.args((), np.empty(0), targets=np.array(fit.selected), bound=bound),
-        label=Labels.PRODUCTS_WITH_SELECTED,
-        rho=rho,
-        sites=sums.sites,
+        rho,
+        Labels.PRODUCTS_WITH_SELECTED,
     )
     # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
     shrunk = residual_moments(bound)[0] ** 2 if private else 1.0

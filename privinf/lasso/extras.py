@@ -399,12 +399,11 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     """
     private = math.isfinite(rho)
     clip = RESIDUAL_CLIP * fit.scale if private else math.inf
-    noisy = sums.server.vector_sum(
+    noisy = sums.release(
         Statistics.SQUARED_RESIDUALS,
         sums.args(fit.selected, fit.selected_beta, residual_clip=min(clip, UNCLIPPED)),
-        label=Labels.NOISE_VARIANCE,
-        rho=rho,
-        sites=sums.sites,
+        rho,
+        Labels.NOISE_VARIANCE,
     )
     selections = len(fit.selected)
     square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)

@@ -609,9 +609,7 @@ def _tail(
     args = column.args(
         regressors, g, columns=np.asarray(regressors), transform=root, unit=scale, thresholds=sizes[:-1]
     )
-    noisy = column.server.vector_sum(
-        Statistics.LAYERS_COUNTS, args, label=Labels.TAILS_OF_TARGET_RESIDUALS, rho=rho, sites=column.sites
-    )
+    noisy = column.release(Statistics.LAYERS_COUNTS, args, rho, Labels.TAILS_OF_TARGET_RESIDUALS)
     counts, sd = counts_above(noisy.values, float(noisy.scale))
     stands_out = np.logical_and.accumulate(counts > upper_quantile(FALSE_TAIL / TAIL_CELLS) * sd)
     excess = float(np.diff(sizes) @ np.where(stands_out, counts, 0.0)) / column.n

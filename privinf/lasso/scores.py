@@ -190,7 +190,7 @@ class _Forms:
             unit=self.fit.scale,
             **extra,
         )
-        return self.sums.server.vector_sum(op, args, label=label, rho=rho, sites=self.sums.sites)
+        return self.sums.release(op, args, rho, label)
 
 
 def mean_scores(

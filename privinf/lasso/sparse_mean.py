@@ -286,8 +286,8 @@ class SparseMeanResult(Released):
         Returns
         -------
         float
-            Summed over all answers that machines may give, as `privinf.lasso.signs.expected_square` does, for
-            the coordinate that the fewest machines were queried about.
+            Summed over all answers that machines may give, as `privinf.lasso.sparse_mean.expected_square`
+            does, for the coordinate that the fewest machines were queried about.
 
         Notes
         -----

@@ -144,6 +144,10 @@ class SparseSums:
         place = {"intercept": units.intercept} if self.response is None else {"response": self.response}
         return {"center": units.center, "scale": units.scale, **place, **residual, **extra}
 
+    def release(self, op: str, args: Mapping[str, Any], rho: float, label: str) -> Any:
+        """Release a vector of these sites at a price."""
+        return self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
+
     def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
         """Return the unit in which residuals are clipped, from a noisy histogram on a public geometric grid.
 
@@ -153,12 +157,8 @@ class SparseSums:
         units = self.units
         top = 2.0 * (units.y_max_abs if self.response is None else float(units.max_abs[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
-        counts = self.server.vector_sum(
-            Statistics.RESIDUAL_HISTOGRAM,
-            self.args(support, beta, edges=edges),
-            label=label,
-            rho=rho,
-            sites=self.sites,
+        counts = self.release(
+            Statistics.RESIDUAL_HISTOGRAM, self.args(support, beta, edges=edges), rho, label
         )
         sizes = ResidualSizes.from_counts(counts, edges)
         if self.response is not None:
@@ -171,12 +171,11 @@ class SparseSums:
         units = self.units
         moved = np.setdiff1d(np.arange(len(units.scale)), fixed)
         bound = float(units.max_abs[moved].max())
-        noisy = self.server.vector_sum(
+        noisy = self.release(
             Statistics.COLUMN_SUMS,
             self.args((), np.empty(0), columns=moved, bound=bound),
-            label=Labels.MEANS_OF_COLUMNS,
-            rho=rho,
-            sites=self.sites,
+            rho,
+            Labels.MEANS_OF_COLUMNS,
         )
         units.move(moved, np.clip(noisy.mean, -units.max_abs[moved], units.max_abs[moved]))
         self.mean_sd = noisy.mean_sd * units.scale
@@ -193,12 +192,8 @@ class SparseSums:
     ) -> float:
         """Release the mean of residuals clipped at `bound`, center there, and return the sd of its noise."""
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
-        noisy = self.server.vector_sum(
-            Statistics.RESIDUAL_SUM,
-            self.args(support, beta, residual_clip=bound),
-            label=label,
-            rho=rho,
-            sites=self.sites,
+        noisy = self.release(
+            Statistics.RESIDUAL_SUM, self.args(support, beta, residual_clip=bound), rho, label
         )
         shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
         self.units.intercept += shift
@@ -220,13 +215,7 @@ class SparseSums:
         bound = float(max_abs.max())
         clipped = math.isfinite(rho) and clip < bound
         top = clip if clipped else bound
-        noisy = self.server.vector_sum(
-            Statistics.COLUMN_SQUARES,
-            self.args((), np.empty(0), columns=np.array(new), bound=top),
-            label=Labels.SIZES_OF_COLUMNS,
-            rho=rho,
-            sites=self.sites,
-        )
+        noisy = self.mean_squares(np.array(new), top, rho)
         lowest = max(SMALLEST_SIZE**2, 2.0 * noisy.mean_sd)
         mean = np.clip(noisy.mean, lowest, top**2)
         sizes = np.sqrt(mean)
@@ -237,6 +226,11 @@ class SparseSums:
         self.units.sized.update(new)
         if self.centered:
             self._center_sized(np.array(new), rho)
+
+    def mean_squares(self, columns: Integers, bound: float, rho: float) -> Any:
+        """Release the mean squares of columns that are clipped at `bound`."""
+        args = self.args((), np.empty(0), columns=columns, bound=bound)
+        return self.release(Statistics.COLUMN_SQUARES, args, rho, Labels.SIZES_OF_COLUMNS)
 
     def _center_sized(self, columns: Integers, rho: float) -> None:
         """Release the means of columns in units of their root mean squares, and center and scale again."""
@@ -250,12 +244,8 @@ class SparseSums:
     def _shrunk_means(self, columns: Integers, rho: float, label: str) -> Any:
         max_abs = float(np.linalg.norm(self.units.max_abs[columns]))
         norm = max_abs if math.isinf(rho) else min(max_abs, MEAN_ROOM * math.sqrt(len(columns)))
-        return self.server.vector_sum(
-            Statistics.SHRUNK_SUMS,
-            self.args((), np.empty(0), columns=columns, norm=ROOM * norm),
-            label=label,
-            rho=rho,
-            sites=self.sites,
+        return self.release(
+            Statistics.SHRUNK_SUMS, self.args((), np.empty(0), columns=columns, norm=ROOM * norm), rho, label
         )
 
     def select(
@@ -340,18 +330,17 @@ class SparseSums:
         self, score: Score, rho: float, label: str, op: str = Statistics.CLIPPED_SCORE
     ) -> tuple[Floats, float]:
         """Return the mean of a clipped score, or of another statistic of it, and the sd of its noise."""
-        noisy = self.server.vector_sum(op, self._of(score), label=label, rho=rho, sites=self.sites)
+        noisy = self.release(op, self._of(score), rho, label)
         return noisy.mean, noisy.mean_sd
 
     def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
         clips = {"column_clip": float(self.units.max_abs[list(targets)].max()), "norm": min(norm, UNCLIPPED)}
-        noisy = self.server.vector_sum(
+        noisy = self.release(
             Statistics.SLOPES,
             self._of(score) | {"targets": np.asarray(targets)} | clips,
-            label=Labels.SLOPES_OF_SCORES,
-            rho=rho,
-            sites=self.sites,
+            rho,
+            Labels.SLOPES_OF_SCORES,
         )
         return noisy.mean, noisy.mean_sd
 
@@ -380,7 +369,7 @@ class SparseSums:
             targets=np.asarray(targets),
             **clips,
         )
-        noisy = self.server.vector_sum(Statistics.TARGET_SCORES, args, label=label, rho=rho, sites=self.sites)
+        noisy = self.release(Statistics.TARGET_SCORES, args, rho, label)
         return noisy.mean, noisy.mean_sd
 
     def squared_residual(
@@ -388,9 +377,7 @@ class SparseSums:
     ) -> float:
         """Return the mean square of residuals that are clipped at `bound`."""
         args = self.args(support, beta, residual_clip=min(bound, UNCLIPPED))
-        noisy = self.server.vector_sum(
-            Statistics.SQUARED_RESIDUALS, args, label=label, rho=rho, sites=self.sites
-        )
+        noisy = self.release(Statistics.SQUARED_RESIDUALS, args, rho, label)
         return float(noisy.mean[0])
 
     def _of(self, score: Score) -> dict[str, Any]:
@@ -472,8 +459,8 @@ class LogisticSums:
 
     def rate(self, rho: float) -> NoisyMean:
         """Return the mean of the response."""
-        release = self._release(
-            Statistics.RESIDUAL_SUM, {"intercept": 0.5, "residual_clip": 0.5}, Labels.MEAN_RESPONSE, rho
+        release = self.sparse.release(
+            Statistics.RESIDUAL_SUM, {"intercept": 0.5, "residual_clip": 0.5}, rho, Labels.MEAN_RESPONSE
         )
         return NoisyMean(release.mean + 0.5, release.mean_sd)
 
@@ -499,13 +486,13 @@ class LogisticSums:
     def score(self, at: Point, along: Directions, weights: Weights, rho: float, label: str) -> NoisyMean:
         """Return the mean of w v e."""
         args = self._at(at, along, weights, high=weights.score)
-        release = self._release(Statistics.CURVED_SCORE, args, label, rho)
+        release = self.sparse.release(Statistics.CURVED_SCORE, args, rho, label)
         return NoisyMean(release.mean, release.mean_sd)
 
     def meat(self, at: Point, along: Directions, weights: Weights, rho: float) -> NoisyMean:
         """Return the mean of w^2 e^2 v v'."""
         args = self._at(at, along, weights, high=weights.score)
-        release = self._release(Statistics.CURVED_MEAT, args, Labels.SQUARES_OF_SCORES, rho)
+        release = self.sparse.release(Statistics.CURVED_MEAT, args, rho, Labels.SQUARES_OF_SCORES)
         return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def secant(
@@ -513,7 +500,7 @@ class LogisticSums:
     ) -> NoisyMean:
         """Return the mean of w g v v', g the slope of the mean between eta and eta + v'step, at most K."""
         args = self._at(at, along, weights, step=step, clip=weights.curvature)
-        release = self._release(Statistics.CURVED_SECANT, args, label, rho)
+        release = self.sparse.release(Statistics.CURVED_SECANT, args, rho, label)
         return NoisyMean(NoisyGram.from_sum(release).mean, release.mean_sd)
 
     def hessian(self, at: Point, along: Directions, top: float, rho: float, label: str) -> NoisyMean:
@@ -537,6 +524,3 @@ class LogisticSums:
     def _query_args(self, **args: PlainValue) -> dict[str, Any]:
         units = self.sparse.units
         return {"center": units.center, "scale": units.scale, **args}
-
-    def _release(self, op: str, args: dict[str, Any], label: str, rho: float) -> Any:
-        return self.sparse.server.vector_sum(op, args, label=label, rho=rho, sites=self.sparse.sites)
