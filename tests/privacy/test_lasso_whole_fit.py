@@ -24,9 +24,9 @@ import privinf as pi
 from privinf.accounting import Ledger, epsilon_to_rho
 from privinf.errors import UnchargedError
 from privinf.federation import TrustedServer
-from privinf.lasso import debiasing
 from privinf.lasso import fit as sparse_fits
 from privinf.lasso import rows as lasso_rows
+from privinf.lasso import scores
 from privinf.lasso.plan import LassoShares
 from privinf.mechanisms import catalogue
 from privinf.mechanisms.statistics.block import SiteBlock
@@ -171,7 +171,7 @@ def served(kind, **attributes):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(lasso_rows, "TrustedServer", server)
         # A function of public numbers, and a third of the time of such a small fit.
-        patched.setattr(debiasing, "clip_radii", functools.cache(debiasing.clip_radii))
+        patched.setattr(scores, "clip_radii", functools.cache(scores.clip_radii))
         yield made
 
 
