@@ -70,8 +70,8 @@ slope noise: (s_j s_kappa / kappa_j^2)^2; s_kappa is the standard deviation of t
 precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j are the coefficients of the
 nodewise regression of target j, Z the noise of its Gram matrix, d the error of the initial estimate"""
 HIDDEN_SLOPES = (
-    "the noise is too large to estimate the score of a target (its slope or its variance), so intervals "
-    "are not available: pass fewer targets, a larger budget, or other shares="
+    "the noise is too large to estimate the slope or the variance of a target's score, so intervals are not "
+    "available: pass fewer targets, a larger budget, or other shares="
 )
 CLIP_OF_PRODUCTS = 1.0  # where both factors of a product are clipped, in units of the columns' sizes
 STANDS_OUT = 3.0  # sds of its noise from which on a product is used as it was released

@@ -54,12 +54,12 @@ NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
-    "Not reliable: the model may not be sparse enough, because {} of the {} kept columns have effects below "
-    "{:.2g} standard errors and other columns with such effects were probably missed."
+    "The intervals are not reliable, because the model may not be sparse enough. Of the {1} kept columns, "
+    "{0} have effects below {2:.2g} standard errors, and other such columns were probably missed."
 )
 EXHAUSTED_SEARCH = (
-    "Not reliable: columns other than the {} kept columns matter, because {} (z = {:.2f}, p = {:.2g}); "
-    "raise sparsity= to {} or more."
+    "The intervals are not reliable, because columns outside the fit matter. The fit kept {} column(s), but "
+    "{} (z = {:.2f}, p = {:.2g}). Raise sparsity= to {} or more."
 )
 TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
 NOT_SPARSE = (
@@ -78,13 +78,13 @@ NO_OMITTED_COLUMNS = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
 )
 DETECTABLE_EFFECT = (
-    "An omitted column with an effect of {:.2g} standard errors (without privacy noise), the detection "
-    "limit, would have been detected with probability {:.1g}."
+    "The detection limit is {:.2g} standard errors without privacy noise. An omitted column with an effect "
+    "of this size would have been detected with probability {:.1g}."
 )
 BIAS = (
-    "If an omitted column's effect is below the detection limit and its correlation with the residual of a "
-    "target's nodewise regression is below {:.2g}, it moves this target's interval by up to {:.2g} standard "
-    "errors."
+    "Suppose that the effect of an omitted column is below the detection limit, and that its correlation "
+    "with the residual of a target's nodewise regression is below {:.2g}. Then the omission moves the "
+    "interval of this target by up to {:.2g} standard errors."
 )
 CORRELATIONS_NOT_TESTED = (
     "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "
@@ -92,20 +92,22 @@ CORRELATIONS_NOT_TESTED = (
 )
 HARMLESS_BIAS = 0.5  # a bias of this many standard errors leaves 95% intervals a coverage of 92%
 HIDDEN_GRAM = (
-    "Not reliable: the noise of the selection's Gram matrix is as large as its smallest eigenvalue; keep "
-    "fewer columns, increase the budget, or increase the share of the refit with shares=."
+    "The intervals are not reliable, because the noise of the selection's Gram matrix is as large as its "
+    "smallest eigenvalue; keep fewer columns, increase the budget, or increase the share of the refit with "
+    "shares=."
 )
 FAR_FROM_CONVERGED = "The coefficients may be far from those of a converged fit."
 TOO_MANY_STAND_OUT = (
-    "Not reliable: more columns stand out from the noise than sparsity= allows; raise sparsity=, or use more "
-    "rows, a larger budget, fewer columns, or a trusted server."
+    "The intervals are not reliable, because more columns stand out from the noise than sparsity= allows; "
+    "raise sparsity=, or use more rows, a larger budget, fewer columns, or a trusted server."
 )
 CAUSE_OF_MANY = (
     "Either a column that matters was missed and others are correlated with it, or more columns matter."
 )
 MAY_BE_MISSED = (
-    "Not reliable if as many columns matter as sparsity= allows: {} of them may have been missed, and the "
-    "interval of a target correlated with one is off by up to {:.2g} standard errors."
+    "The intervals are not reliable if as many columns matter as sparsity= allows. Of these columns, {} may "
+    "have been missed, and the interval of a target correlated with one is off by up to {:.2g} standard "
+    "errors."
 )
 DETECTED_FROM = "A column may have been missed where its covariance with the residuals is below {:.3g}."
 REMEDY = (

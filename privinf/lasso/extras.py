@@ -294,8 +294,8 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
         return square, 1.0
     if square >= SATURATED * clip**2:
         raise NotAvailableError(
-            "nearly all values were clipped before they were squared, so their mean square is not known; "
-            "fit without this extra release"
+            "nearly all values were clipped before they were squared, so their mean square cannot be "
+            "estimated: fit without this option"
         )
 
     def excess(log: float) -> float:

@@ -188,7 +188,7 @@ def entry_noise_variance(column: Floats, variances: Floats, positions: Integers,
 
 
 def steadied(values: Floats, noise_sd: float) -> Floats:
-    """Return noisy positive numbers, shrunk towards their mean by the share that noise has in their spread.
+    """Return noisy positive numbers, shrunk toward their mean by the share that noise has in their spread.
 
     Parameters
     ----------

@@ -60,8 +60,8 @@ NONE_SELECTED = (
 MOST_NAMES = 10
 NO_SQUARES = "this model releases no squared residuals; `residual_scale` is the typical size of a residual"
 BIAS_NOTE = (
-    "The column 'bias bound' is a worst-case bound on the error from the product of two noises, "
-    "in the coefficients and in the nodewise regressions. Intervals add the variance of this error; "
+    "The noise in the coefficients multiplies the noise in the nodewise regressions, which causes an error. "
+    "The column 'bias bound' is a worst-case bound on this error. Intervals add the variance of the error; "
     "conf_int(bias_bound=True) adds the bound instead."
 )
 

@@ -58,8 +58,8 @@ RATE_ALONE = (
     "estimated, and the sparse fit has only a constant"
 )
 DOUBTFUL = (
-    "Not reliable: in the sparse logistic fit, {}. Keep fewer columns, pass fewer targets, "
-    "or increase the budget."
+    "The intervals are not reliable, because in the sparse logistic fit, {}. Keep fewer columns, pass fewer "
+    "targets, or increase the budget."
 )
 WEIGHTED_NOTE = (
     "Outlying rows have less weight: if the logistic model with these columns is misspecified, coefficients "
