@@ -209,11 +209,11 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     return Rows(features, response, missing)
 
 
-def outside(values: Floats, low: float, high: float) -> Floats:
+def outside(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
     """Return 1 for values outside their bounds, by more than 2^-20 of half the range, and 0 for others."""
     with np.errstate(over="ignore", invalid="ignore"):
         step = (high / 2.0 - low / 2.0) * 2.0**-20
-        step = step if np.isfinite(step) else 0.0
+        step = np.where(np.isfinite(step), step, 0.0)
         return np.asarray((values < low - step) | (values > high + step), dtype=np.float64)
 
 

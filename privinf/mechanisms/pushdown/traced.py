@@ -27,7 +27,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
-from privinf.mechanisms.statistics.summands import Counts, Product
+from privinf.mechanisms.statistics.summands import Counts, Product, Square
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, TermSums, grid_of
 from privinf.mechanisms.sums import FULL_SCALE, held_norms
 from privinf.schema import Design
@@ -200,6 +200,11 @@ class TracedReader:
         self.response_low = public.response_low
         self.response_high = public.response_high
 
+    @property
+    def digits(self) -> int:
+        """Binary digits of numbers that are cut: no query has them."""
+        raise unfit("this method sums numbers that are cut to binary digits")
+
     def _value(self, at: int | None, low: float, high: float) -> Node:
         number = self._query.dialect.number
         text = self._query.value(at)
@@ -331,8 +336,10 @@ def _sum_queries(
             yield _SumQuery(part, [tuple(_nodes(term.values))], term.thresholds)
         elif isinstance(term, Product):
             yield _SumQuery(part, list(product(*map(_nodes, term.integers()))), across=True)
-        else:
+        elif isinstance(term, Square):
             yield _SumQuery(part, list(combinations_with_replacement(_nodes(term.integers()[0]), 2)))
+        else:
+            raise unfit("this method sums other terms than products, squares and counts")
 
 
 def add_pushed(

@@ -12,15 +12,12 @@ for v,
   norm is at most C' = a + w (b - a): l2 sqrt 2 C'^2, attained by orthogonal scores;
 - ``layers.slopes``: sum (u_j x_j psi)_j over targets j, psi the derivative of the score of both layers along
   u: 1 for t <= a, w for t <= b, 0 beyond; the vector is shrunk to norm D: l2 2D;
-- ``shrunk_sums``: sum x_A shrunk to |x_A| <= C: l2 2C, attained by opposite rows of full length;
-- ``columns_outside``: counts of values outside their column's bounds, in {0, 1} each: l2 sqrt k for k.
+- ``shrunk_sums``: sum x_A shrunk to |x_A| <= C: l2 2C, attained by opposite rows of full length.
 
 All hold for any arguments and any rows: the norms are enforced on the summands.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -29,8 +26,6 @@ from privinf.mechanisms.statistics.block import (
     LARGEST,
     SMALLEST,
     Args,
-    SiteBlock,
-    clipped,
     made_finite,
     positions,
     positive,
@@ -40,15 +35,12 @@ from privinf.mechanisms.statistics.summands import (
     Ball,
     Cells,
     Counts,
-    NonNegative,
     Outer,
     Product,
     RowDirections,
     Square,
-    op_of_values,
 )
-from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
-from privinf.mechanisms.sums import FULL_SCALE
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms, residual
 from privinf.typing import Floats
 from privinf.validation import check_array, check_number
 from privinf.wire import Derivations, Statistics
@@ -128,18 +120,7 @@ def width_of_forms(args: Args, columns: int) -> int:
 def _forms(rows: RowReader) -> tuple[RowDirections, Floats]:
     """Return u, of m entries, and r."""
     u = rows.read(np.asarray(rows.args["columns"])).forms(np.asarray(rows.args["transform"]).T)
-    return RowDirections(u), _residual(rows)
-
-
-def _residual(rows: RowReader) -> Floats:
-    """Return r, shape (rows,)."""
-    block = rows.block
-    args = rows.args
-    remaining = {name: value for name, value in args.items() if name not in ("support", "beta")}
-    r = block.residual(remaining)
-    if "support" in args and len(args["support"]):
-        r = r - rows.read(np.asarray(args["support"])).forms(np.asarray(args["beta"])[None])[0]
-    return clipped(r, math.inf)
+    return RowDirections(u), residual(rows)
 
 
 def _counts_summand(args: Args, columns: int) -> Cells:
@@ -188,7 +169,7 @@ def _slopes(rows: RowReader, ball: Ball) -> tuple[Product]:
     return (ball.shrunk(product),)
 
 
-# ---- means of columns, and whether bounds cut them
+# ---- means of columns
 
 
 def _sums_summand(args: Args, columns: int) -> Ball:
@@ -201,28 +182,6 @@ def shrunk_sums(rows: RowReader, ball: Ball) -> tuple[Product]:
     return (ball.shrunk(rows.read(np.asarray(rows.args["columns"])).columns()),)
 
 
-def columns_outside(block: SiteBlock, args: Args) -> Floats:
-    """Return 1 where the rows' values of some columns lie outside their public bounds, else 0, (rows, k).
-
-    Those within a step of the grid of values, 2^-20 of half their range, do not count: a bound that single
-    precision rounds does not clip.
-    """
-    chosen = np.asarray(args["columns"])
-    x = block.features[:, chosen]
-    low = block.low[chosen]
-    high = block.high[chosen]
-    with np.errstate(over="ignore"):
-        step = (high / 2.0 - low / 2.0) / FULL_SCALE
-    step = np.where(np.isfinite(step), step, 0.0)
-    outside = (x < low - step) | (x > high + step)
-    return np.asarray(outside, dtype=np.float64)
-
-
-def _outside_summand(args: Args, columns: int) -> NonNegative:
-    size = len(positions(args, "columns", columns))
-    return NonNegative(shape=(size,), bound=1.0, derivation=Derivations.COUNTS_OUTSIDE)
-
-
 _FORMS = (*COMMON, "columns", "transform", "unit")  # arguments of every statistic of scores
 
 LAYER_OPS: dict[str, SiteOp] = named(
@@ -231,12 +190,6 @@ LAYER_OPS: dict[str, SiteOp] = named(
         summand=_sums_summand,
         terms=shrunk_sums,
         arguments=(*COMMON, "columns", "norm"),
-    ),
-    op_of_values(
-        name=Statistics.COLUMNS_OUTSIDE,
-        summand=_outside_summand,
-        values=columns_outside,
-        arguments=(*COMMON, "columns"),
     ),
     op_of_terms(
         name=Statistics.LAYERS_COUNTS,

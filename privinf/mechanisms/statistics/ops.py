@@ -185,6 +185,9 @@ class SiteOp:
     sums : callable (block, args) -> Accumulator, optional
         The exact sum of records on their grid, for the bounds of a block whose rows are not read. Without it
         `function` cuts to the requested digits.
+    aligned : bool
+        Whether the numbers of a record are whole steps of the requested digits, so that the exact sum is not
+        rounded to them and its sensitivity is that of the records alone.
 
     Notes
     -----
@@ -201,6 +204,7 @@ class SiteOp:
     partition: Callable[[Args], tuple[str, str] | None] | None = None
     own: tuple[str, ...] = ()
     sums: Callable[[SiteBlock, Args], Accumulator] | None = None
+    aligned: bool = False
 
     def scope(self, args: Args, site: str) -> tuple[str, ...]:
         """Return the scope of a release in the ledger of one site: sums over other classes are parallel.
@@ -253,7 +257,7 @@ class SiteOp:
         check_sizes(args)
         check_common(args, columns)
         record_sensitivity = self.sensitivity(args, columns)
-        if self.sums is not None and "public" not in args:
+        if self.sums is not None and not self.aligned and "public" not in args:
             record_sensitivity = record_sensitivity.rounded(
                 min(whole_number(args, "bits", default=0) or SUM_DIGITS, SUM_DIGITS)
             )

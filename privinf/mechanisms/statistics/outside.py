@@ -1,10 +1,10 @@
 """Counts of values that lie outside their public bounds, and are put at the nearest one.
 
 ``values_outside``: for each of k columns the number of records whose value lies outside its bounds, or, of a
-derived column, whose input does. Replacing a record changes each of the k marks, 0 or 1, by 1 at most: the l2
-sensitivity of all counts together is sqrt k, attained by a record that is outside everywhere in place of one
-that is inside. Values within 2^-20 of half the range beyond a bound do not count: a bound that single
-precision rounds does not clip.
+derived column, whose input does; ``columns_outside``: of columns alone. Replacing a record changes each of
+the k marks, 0 or 1, by 1 at most: the l2 sensitivity of all counts together is sqrt k, attained by a record
+that is outside everywhere in place of one that is inside. Values within 2^-20 of half the range beyond a
+bound do not count: a bound that single precision rounds does not clip.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from privinf.errors import ArgumentError
+from privinf.mechanisms.rows import outside
 from privinf.mechanisms.statistics.block import Args, positions, whole_number
-from privinf.mechanisms.statistics.ops import SiteOp, named
-from privinf.mechanisms.statistics.summands import Cells, Copies, Counts
+from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
+from privinf.mechanisms.statistics.summands import Cells, Copies, Counts, NonNegative, Numbers
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.validation import check_flag
 from privinf.wire import Derivations, Statistics
@@ -43,11 +44,31 @@ def _marks(rows: RowReader, cells: Copies[Cells]) -> tuple[Counts, ...]:
     return tuple(cells.part.counts(mark) for mark in marks)
 
 
+def _columns_summand(args: Args, columns: int) -> NonNegative:
+    size = len(positions(args, "columns", columns))
+    return NonNegative(shape=(size,), bound=1.0, derivation=Derivations.COUNTS_OUTSIDE)
+
+
+def _columns(rows: RowReader, marks: NonNegative) -> tuple[Numbers]:
+    """Return the number of marks of columns, which may be many."""
+    block = rows.block
+    chosen = np.asarray(rows.args["columns"], dtype=np.int64)
+    values = outside(block.features[:, chosen], block.low[chosen], block.high[chosen])
+    return (marks.numbers(values.T, rows.digits),)
+
+
 OUTSIDE_OPS: dict[str, SiteOp] = named(
     op_of_terms(
         name=Statistics.VALUES_OUTSIDE,
         summand=_marks_summand,
         terms=_marks,
         arguments=("bits", "columns", "outcome", "inputs"),
-    )
+    ),
+    op_of_terms(
+        name=Statistics.COLUMNS_OUTSIDE,
+        summand=_columns_summand,
+        terms=_columns,
+        arguments=(*COMMON, "columns"),
+        aligned=True,
+    ),
 )

@@ -31,8 +31,10 @@ from privinf.mechanisms.statistics.block import (
     SiteBlock,
     clip_norms,
     clipped,
+    cut,
     cut_sum,
     made_finite,
+    unit_of,
     vector,
 )
 from privinf.mechanisms.statistics.isometric import isometric_pairs
@@ -115,6 +117,10 @@ class Ball:
         along = RowDirections(made_finite(vectors))
         return Product(np.minimum(along.length, self.top), self.top, along)
 
+    def numbers(self, vectors: Floats, digits: int) -> Numbers:
+        """Return the sum of vectors, shape (size, rows), shrunk and cut to digits in place."""
+        return Numbers.cut_from(_shrunk(vectors, self.top), self.top, digits)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outer:
@@ -177,6 +183,13 @@ class Box:
             norm=norm,
         )
 
+    def numbers(self, values: Floats, digits: int) -> Numbers:
+        """Return the sum of arrays, shape (size, rows), clipped, shrunk and cut to digits in place."""
+        values = clipped(values, self.bound)
+        if math.isfinite(self.radius):
+            values = _shrunk(values, self.radius)
+        return Numbers.cut_from(values, min(self.bound, self.radius), digits)
+
     def sum(self, values: Floats, args: Args) -> Floats:
         """Return the sum of the rows' arrays, which are clipped, shrunk and cut to digits in place."""
         values = clipped(values, self.bound)
@@ -189,8 +202,7 @@ class Box:
 class NonNegative:
     """Arrays with every entry in [0, `bound`], whose entries add up to at most `total`.
 
-    ||a - b||^2 is at most |a|^2 + |b|^2, and |a| at most the sum of a. A statistic with a `total` keeps to it
-    itself: its entries are the squares of a vector that it shrinks.
+    ||a - b||^2 is at most |a|^2 + |b|^2, and |a| at most the sum of a.
     """
 
     shape: tuple[int, ...]
@@ -209,6 +221,22 @@ class NonNegative:
             derivation=self.derivation,
             norm=min(norm, self.total),
         )
+
+    def numbers(self, values: Floats, digits: int) -> Numbers:
+        """Return the sum of arrays, shape (size, rows), cut to the bounds and to digits in place.
+
+        Where there is a `total`, they are made by `squares`.
+        """
+        values = np.maximum(clipped(values, self.bound), 0.0, out=values)
+        return Numbers.cut_from(values, self.bound, digits)
+
+    def squares(self, vectors: Floats, digits: int) -> Numbers:
+        """Return the sum of squared entries of vectors, (size, rows), which are shrunk for the `total`."""
+        if math.isfinite(self.total):
+            vectors = _shrunk(vectors, math.sqrt(self.total))
+        else:
+            vectors = clipped(vectors, math.sqrt(self.bound))
+        return self.numbers(np.square(vectors, out=vectors), digits)
 
     def sum(self, values: Floats, args: Args) -> Floats:
         """Return the sum of the rows' nonnegative arrays, whose entries are cut to the bound in place."""
@@ -233,6 +261,10 @@ class OneCell:
             derivation=self.derivation,
             norm=1.0,
         )
+
+    def counts(self, places: Integers) -> Histogram:
+        """Return the number of rows in each cell, of the cells in which they are, shape (rows,)."""
+        return Histogram(np.clip(places, 0, self.cells - 1), self.cells)
 
     def sum(self, values: Integers, args: Args) -> Floats:
         """Return the number of rows in each cell, of the cells in which they are."""
@@ -370,28 +402,63 @@ def root_sensitivity(cells: int) -> float:
     return math.sqrt(float(distances.max()))
 
 
-class _CellSums:
-    """Exact numbers of records in cells."""
+class _VectorSums:
+    """Exact sums of integers of records."""
 
     __slots__ = ("rows", "total")
 
-    def __init__(self, cells: int) -> None:
-        self.total = ExactSum((cells,))
+    def __init__(self, size: int) -> None:
+        self.total = ExactSum((size,))
         self.rows = 0
+
+    def update(self, steps: Floats) -> None:
+        """Add the integers of at most 8,192 records, shape (rows, size), none larger than 2^40."""
+        self.rows = added_rows(self.rows, len(steps))
+        self.total.add(steps.sum(axis=0))
+
+    def take(self, count: int, sums: Any) -> None:
+        """Add records of which the sums are known, as integers."""
+        self.rows = added_rows(self.rows, count)
+        self.total.add_integers(sums)
+
+    def merge(self, other: _VectorSums) -> None:
+        """Add the records of another accumulator."""
+        self.rows = added_rows(self.rows, other.rows)
+        self.total.merge(other.total)
+
+
+class _CellSums(_VectorSums):
+    """Exact numbers of records in cells."""
+
+    __slots__ = ()
 
     def update(self, places: Integers) -> None:
         """Add records by their cells; 0 stands for no cell."""
         self.take(len(places), np.bincount(places, minlength=self.total.shape[0] + 1)[1:])
 
-    def take(self, count: int, cells: Integers) -> None:
-        """Add records of which the numbers in cells are known."""
-        self.rows = added_rows(self.rows, count)
-        self.total.add(cells.astype(np.float64))
 
-    def merge(self, other: _CellSums) -> None:
-        """Add the records of another accumulator."""
-        self.rows = added_rows(self.rows, other.rows)
-        self.total.merge(other.total)
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Numbers of records in cells, by the cell of each record, shape (rows,)."""
+
+    places: Integers
+    cells: int
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (cells,)."""
+        return np.bincount(self.places, minlength=self.cells).astype(np.float64)
+
+    def empty(self) -> _CellSums:
+        """Return an accumulator."""
+        return _CellSums(self.cells)
+
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
+        """Return the cells of the records, counted from 1."""
+        return (self.places + 1,)
+
+    def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and the value of one unit."""
+        return sums.total, np.ones(self.cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +512,50 @@ def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
     """
     root = root_matrix(len(release))
     return root @ release, scale * np.sqrt(np.einsum("ij,ij->i", root, root))
+
+
+# ---- numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Sum of vectors of rows, shape (k, rows): integers of a unit that is a power of two."""
+
+    steps: Floats
+    unit: float
+
+    @classmethod
+    def cut_from(cls, values: Floats, bound: float, digits: int) -> Numbers:
+        """Return values of size at most `bound`, cut towards zero to so many digits below it, in place."""
+        return cls(*cut(values, unit_of(bound, digits)))
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (k,)."""
+        return np.asarray(self.steps.sum(axis=1) * self.unit)
+
+    def empty(self) -> _VectorSums:
+        """Return an accumulator."""
+        return _VectorSums(len(self.steps))
+
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats]:
+        """Return the integers, shape (k, rows)."""
+        return (self.steps,)
+
+    def entries(self, sums: _VectorSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and the value of one unit."""
+        return sums.total, np.full(len(self.steps), self.unit)
+
+
+def _shrunk(vectors: Floats, top: float) -> Floats:
+    """Return vectors, shape (k, rows), shrunk in place to a norm of at most `top`.
+
+    Norms are right to (k + 3) 2^-53, of which the room is twice as much.
+    """
+    room = top * (NORM_ROOM - len(vectors) * 2.0**-52)
+    made_finite(vectors)
+    if len(vectors):
+        vectors *= room / np.maximum(lengths(vectors), room)
+    return vectors
 
 
 # ---- products and squares

@@ -4,7 +4,8 @@ A statistic describes the contribution of a block of rows by a few terms, in num
 
 - `Product`: sum l d, l a number of size at most L and d = v/|v| a direction;
 - `Square`: sum s s' in isometric entries, |s| <= S;
-- `Counts`: how many values lie above public thresholds (`summands`).
+- `Counts`: how many values lie above public thresholds (`summands`);
+- `Numbers`: sum v, v a vector of numbers of one bound, and `Histogram`: how many rows are in each cell.
 
 **On the grid.** Where noise is added, terms become integers (`sums`): l in units of ``L 2^-32``, as two words
 of 20 and 12 digits; d in units of 2^-20, s of ``S 2^-20``, each the nearest integers to the vector times a
@@ -14,6 +15,11 @@ sqrt(k)/2: no integer vector is longer than 2^20, and |l| <= L as 2^32 units are
 is l d with |l| <= L, |d| <= 1, or s s' with |s| <= S, *whatever* numbers the statistic made of it: its
 sensitivity is that of all such vectors, and neither a table of means nor a grid of coefficients, which decide
 which of them a record adds, can pass it. (Only the diameter of logistic scores needs more: see `glm`.)
+
+**Aligned sums.** Numbers, cells and products of clipped columns have units that are powers of two, as many
+binary digits below their bound as are requested, 40 at most. Vectors are shrunk to their norm first, with
+room for its rounding error, and then cut towards zero, which lengthens nothing. Their sums are whole steps of
+what a site sends, nothing is rounded after them, and their sensitivity is that of the records alone.
 
 **The same bits.** On rows there are comparisons, + - x / sqrt and floor, number by number, and products of
 integers that are exact: linear forms of rows have rows on their grid (`ColumnGrid`; rows with a column beyond
@@ -33,16 +39,27 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 
 from privinf.mechanisms.rows import outside
-from privinf.mechanisms.statistics.block import LARGEST, Args, SiteBlock, digits, made_finite, made_up
+from privinf.mechanisms.statistics.block import (
+    LARGEST,
+    Args,
+    SiteBlock,
+    clipped,
+    digits,
+    made_finite,
+    made_up,
+)
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.loops import ScratchBuffers, forms, like, on_grid, rooms
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
-from privinf.mechanisms.statistics.summands import Counts, Product, Square, Summand
-from privinf.mechanisms.sums import FULL_SCALE, block_rows
+from privinf.mechanisms.statistics.summands import Counts, Histogram, Numbers, Product, Square, Summand
+from privinf.mechanisms.sums import BLOCK_ROWS, EXACT_BITS, FULL_SCALE, block_rows
 from privinf.typing import Floats, Integers
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Summand)
+
+# Most binary digits of a record's number: a block of 8,192 rows adds them up within 2^53.
+NUMBER_DIGITS = EXACT_BITS - BLOCK_ROWS.bit_length() + 1
 
 # ---- rows
 
@@ -116,6 +133,11 @@ class RowReader:
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
         self._shared: dict[Any, Any] = {}
+
+    @property
+    def digits(self) -> int:
+        """Binary digits of a record's numbers below their bound; 0 where they are not cut."""
+        return min(digits(self.args)[0] or NUMBER_DIGITS, NUMBER_DIGITS) if self.exact else 0
 
     def take(self, block: SiteBlock, shared: dict[Any, Any]) -> None:
         """Read another block; `shared` is what readers of it share."""
@@ -192,6 +214,18 @@ class RowReader:
         return PlacedRows(out, grid.units, room=self.room)
 
 
+def residual(rows: RowReader, bound: float = math.inf) -> Floats:
+    """Return clip(y) - intercept - x_S'beta of the rows, cut to +-`bound`, shape (rows,).
+
+    The column `response`, in its units, has the place of clip(y) if there is one.
+    """
+    args = rows.args
+    r = rows.block.residual({name: value for name, value in args.items() if name not in ("support", "beta")})
+    if "support" in args and len(args["support"]):
+        r = r - rows.read(np.asarray(args["support"])).forms(np.asarray(args["beta"])[None])[0]
+    return clipped(r, bound)
+
+
 def grid_of(
     block: SiteBlock, args: Args, chosen: Integers | None, constant: int | None
 ) -> tuple[Any, ColumnGrid | None]:
@@ -224,7 +258,7 @@ def grid_of(
 # ---- sums
 
 
-Term: TypeAlias = Product | Square | Counts
+Term: TypeAlias = Product | Square | Counts | Numbers | Histogram
 
 
 class Terms(Protocol):
@@ -337,6 +371,9 @@ def op_of_terms(
     terms: Callable[[RowReader, S], Sequence[Term]],
     arguments: tuple[str, ...],
     partition: Callable[[Args], tuple[str, str] | None] | None = None,
+    *,
+    wide: bool = False,
+    aligned: bool = False,
 ) -> SiteOp:
     """Return a statistic that is a sum of terms.
 
@@ -351,6 +388,10 @@ def op_of_terms(
         Names that `args` may hold.
     partition : callable, optional
         As of `SiteOp`.
+    wide : bool
+        As of `SiteOp`.
+    aligned : bool
+        As of `SiteOp`: where all terms have units of the requested digits (`Numbers`, `Histogram`).
     """
     statistic = _Statistic(summand, terms)
     return SiteOp(
@@ -361,4 +402,6 @@ def op_of_terms(
         version=2,
         partition=partition,
         sums=statistic.sums,
+        wide=wide,
+        aligned=aligned,
     )
