@@ -43,6 +43,15 @@ CASES = {
     "glm.score": {"family": "binomial", "theta": MODEL["theta"], "radius": 1.5},
     **{name: SECOND for name in SITE_OPS if name.startswith("whitened.") and name != "whitened.columns"},
 }
+BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}
+CASES |= {
+    "columns_outside": {"columns": np.array([0, 2])},
+    "residual_histogram": BETA | {"edges": np.geomspace(0.1, 4.0, 6)},
+    "squared_residuals": BETA | {"residual_clip": 0.8},
+    "residual_sum": BETA | {"residual_clip": 0.8},
+    "column_sums": {"columns": np.array([0, 2]), "bound": 1.5},
+    "column_squares": {"columns": np.array([0, 2]), "bound": 1.5},
+}
 EVERY = pytest.mark.parametrize("name", CASES)
 
 

@@ -829,8 +829,8 @@ MUTANTS = {
     "values outside counted by how far": (
         Mutant(
             "mechanisms.statistics.summands",
-            "NonNegative.sum",
-            "np.minimum(values, self.bound, out=values)",
+            "NonNegative.numbers",
+            "np.maximum(clipped(values, self.bound), 0.0, out=values)",
             "2.0 * values",
         ),
         of_sizes("columns_outside"),

@@ -55,14 +55,17 @@ from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
 from privinf.mechanisms.statistics.summands import (
     Ball,
     Box,
+    Histogram,
     NonNegative,
+    Numbers,
     OneCell,
     Outer,
     ReplaceOnly,
     op_of_values,
     stated,
 )
-from privinf.typing import Floats, Integers
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms, residual
+from privinf.typing import Floats
 from privinf.validation import check_array
 from privinf.wire import Derivations, Statistics
 
@@ -250,10 +253,10 @@ def _variances_summand(args: Args, columns: int) -> ReplaceOnly[NonNegative]:
 # Residuals.
 
 
-def residual_histogram(block: SiteBlock, args: Args) -> Integers:
-    """Return the cell of |r| of the rows: below the first edge, between edges, or from the last one on."""
-    edges = np.asarray(args["edges"], dtype=np.float64)
-    return np.searchsorted(edges, np.abs(block.residual(args)), side="right")
+def residual_histogram(rows: RowReader, cells: ReplaceOnly[OneCell]) -> tuple[Histogram]:
+    """Return the counts of |r| in cells: below the first edge, between edges, or from the last one on."""
+    edges = np.asarray(rows.args["edges"], dtype=np.float64)
+    return (cells.part.counts(np.searchsorted(edges, np.abs(residual(rows)), side="right")),)
 
 
 def _histogram_summand(args: Args, columns: int) -> ReplaceOnly[OneCell]:
@@ -265,10 +268,9 @@ def _histogram_summand(args: Args, columns: int) -> ReplaceOnly[OneCell]:
     return ReplaceOnly(OneCell(cells=len(edges) + 1, derivation=Derivations.HISTOGRAM))
 
 
-def squared_residuals(block: SiteBlock, args: Args) -> Floats:
-    """Return psi_R(r)^2 of the rows, shape (rows,)."""
-    r = block.residual(args, float(args["residual_clip"]))
-    return np.square(r, out=r)
+def squared_residuals(rows: RowReader, squares: ReplaceOnly[NonNegative]) -> tuple[Numbers]:
+    """Return the sum of psi_R(r)^2."""
+    return (squares.part.squares(residual(rows)[None], rows.digits),)
 
 
 def _squares_summand(args: Args, columns: int) -> ReplaceOnly[NonNegative]:
@@ -276,9 +278,9 @@ def _squares_summand(args: Args, columns: int) -> ReplaceOnly[NonNegative]:
     return ReplaceOnly(NonNegative(shape=(1,), bound=top, derivation=Derivations.SQUARED_RESIDUALS))
 
 
-def residual_sum(block: SiteBlock, args: Args) -> Floats:
-    """Return r of the rows, shape (rows,); the sum has them clipped to [-R, R]."""
-    return block.residual(args)
+def residual_sum(rows: RowReader, box: Box) -> tuple[Numbers]:
+    """Return the sum of r, clipped to [-R, R]."""
+    return (box.numbers(residual(rows)[None], rows.digits),)
 
 
 def _residual_sum_summand(args: Args, columns: int) -> Box:
@@ -288,9 +290,10 @@ def _residual_sum_summand(args: Args, columns: int) -> Box:
 # Columns.
 
 
-def column_sums(block: SiteBlock, args: Args) -> Floats:
-    """Return some columns of the rows, shape (rows, k); the sum has them clipped to [-c, c]."""
-    return block.columns(args, np.asarray(args["columns"]))
+def column_sums(rows: RowReader, box: Box) -> tuple[Numbers]:
+    """Return the sums of some columns, clipped to [-c, c]."""
+    x = rows.block.columns(rows.args, np.asarray(rows.args["columns"]))
+    return (box.numbers(x.T, rows.digits),)
 
 
 def _column_sums_summand(args: Args, columns: int) -> Box:
@@ -298,10 +301,10 @@ def _column_sums_summand(args: Args, columns: int) -> Box:
     return Box(shape=(size,), bound=positive(args, "bound"), derivation=Derivations.COLUMN_SUMS)
 
 
-def column_squares(block: SiteBlock, args: Args) -> Floats:
-    """Return clip(x_j, c)^2 of some columns of the rows, shape (rows, k)."""
-    x = clipped(block.columns(args, np.asarray(args["columns"])), float(args["bound"]))
-    return np.square(x, out=x)
+def column_squares(rows: RowReader, squares: NonNegative) -> tuple[Numbers]:
+    """Return the sums of clip(x_j, c)^2 of some columns."""
+    x = rows.block.columns(rows.args, np.asarray(rows.args["columns"]))
+    return (squares.squares(x.T, rows.digits),)
 
 
 def _column_squares_summand(args: Args, columns: int) -> NonNegative:
@@ -359,34 +362,41 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         sensitivity=stated(_variances_summand),
         arguments=_TARGETS,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.RESIDUAL_HISTOGRAM,
         summand=_histogram_summand,
-        values=residual_histogram,
+        terms=residual_histogram,
         arguments=(*COMMON, "edges"),
+        aligned=True,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.SQUARED_RESIDUALS,
         summand=_squares_summand,
-        values=squared_residuals,
+        terms=squared_residuals,
         arguments=(*COMMON, "residual_clip"),
+        aligned=True,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.RESIDUAL_SUM,
         summand=_residual_sum_summand,
-        values=residual_sum,
+        terms=residual_sum,
         arguments=(*COMMON, "residual_clip"),
+        aligned=True,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.COLUMN_SUMS,
         summand=_column_sums_summand,
-        values=column_sums,
+        terms=column_sums,
         arguments=(*COMMON, "columns", "bound"),
+        wide=True,
+        aligned=True,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.COLUMN_SQUARES,
         summand=_column_squares_summand,
-        values=column_squares,
+        terms=column_squares,
         arguments=(*COMMON, "columns", "bound"),
+        wide=True,
+        aligned=True,
     ),
 )
