@@ -45,6 +45,9 @@ CASES = {
 }
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}
 CASES |= {
+    "clipped_products": BETA | {"bound": 0.7, "residual_clip": 0.5},
+    "logistic_products": BETA | {"bound": 0.7},
+    "product_vector": BETA | {"bound": 0.7, "norm": 0.9},
     "columns_outside": {"columns": np.array([0, 2])},
     "residual_histogram": BETA | {"edges": np.geomspace(0.1, 4.0, 6)},
     "squared_residuals": BETA | {"residual_clip": 0.8},

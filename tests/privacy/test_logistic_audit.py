@@ -73,7 +73,7 @@ def test_no_climb_of_swaps_passes_the_charge(name, bits):
 
 
 def test_a_climb_sees_products_that_are_not_clipped():
-    with Mutant(SUMMANDS, "Box.sum", "clipped(values, self.bound)", "2.0 * values").applied():
+    with Mutant(SUMMANDS, "Box.numbers", "clipped(values, self.bound)", "2.0 * values").applied():
         assert swapped("logistic_products", np.random.default_rng(0)) > 1.5
 
 
@@ -98,7 +98,9 @@ def test_products_have_the_mean_zero_at_a_right_mean_however_skewed_and_rare():
         return SITE_OPS["logistic_products"].total(whole, told) / np.sqrt((each**2).sum(axis=0))
 
     assert np.abs(z_scores()).max() < 4.0
-    late = Mutant(PRODUCTS, "logistic_products", "(bound / np.maximum(mean, 1.0 - mean))", "9.0 + 0.0 * mean")
+    late = Mutant(
+        PRODUCTS, "logistic_products", "(box.bound / np.maximum(mean, 1.0 - mean))", "9.0 + 0.0 * mean"
+    )
     with late.applied():
         assert np.abs(z_scores()).max() > 10.0
 

@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import expit
 
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
@@ -43,13 +42,13 @@ from privinf.mechanisms.statistics.block import (
     clipped,
     cut_sum,
     digits,
-    made_finite,
     positions,
     positive,
     rounded,
     unit_of,
     vector,
 )
+from privinf.mechanisms.statistics.families import logistic
 from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs
 from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
 from privinf.mechanisms.statistics.summands import (
@@ -61,7 +60,6 @@ from privinf.mechanisms.statistics.summands import (
     OneCell,
     Outer,
     ReplaceOnly,
-    op_of_values,
     stated,
 )
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms, residual
@@ -72,11 +70,11 @@ from privinf.wire import Derivations, Statistics
 # Products with a residual, for peeling.
 
 
-def clipped_products(block: SiteBlock, args: Args) -> Floats:
-    """Return x_j r of the rows, shape (rows, p); the sum has them clipped to [-B, B]."""
-    x = block.columns(args)
-    x *= block.residual(args, args.get("residual_clip"))[:, None]
-    return x
+def clipped_products(rows: RowReader, box: Box) -> tuple[Numbers]:
+    """Return the sums of x_j r, every product clipped to [-B, B]."""
+    x = rows.block.columns(rows.args)
+    x *= residual(rows, float(rows.args.get("residual_clip") or math.inf))[:, None]
+    return (box.numbers(x.T, rows.digits),)
 
 
 def _products_summand(args: Args, columns: int) -> Box:
@@ -86,18 +84,19 @@ def _products_summand(args: Args, columns: int) -> Box:
     return Box(shape=(columns,), bound=bound, derivation=Derivations.PRODUCTS)
 
 
-def logistic_products(block: SiteBlock, args: Args) -> Floats:
-    """Return clip(x_j, B / q) e of the rows, shape (rows, p)."""
-    bound = float(args["bound"])
-    x = block.columns(args)
-    eta = np.full(len(block), float(args.get("intercept", 0.0)))
+def logistic_products(rows: RowReader, box: Box) -> tuple[Numbers]:
+    """Return the sums of clip(x_j, B / q) e."""
+    args = rows.args
+    x = rows.block.columns(args)
+    eta = np.full(len(x), float(args.get("intercept", 0.0)))
     if "support" in args and len(args["support"]):
-        eta += made_finite(block.columns(args, np.asarray(args["support"])) @ np.asarray(args["beta"]))
-    mean = expit(eta)
-    largest = (bound / np.maximum(mean, 1.0 - mean))[:, None]
+        eta += rows.read(np.asarray(args["support"])).forms(np.asarray(args["beta"])[None])[0]
+    tail = logistic(eta, exact=rows.exact)
+    mean = np.where(eta < 0.0, tail, 1.0 - tail)
+    largest = (box.bound / np.maximum(mean, 1.0 - mean))[:, None]
     np.minimum(np.maximum(x, -largest, out=x), largest, out=x)
-    x *= (np.clip(block.outcome(), 0.0, 1.0) - mean)[:, None]
-    return x
+    x *= (np.clip(rows.block.outcome(), 0.0, 1.0) - mean)[:, None]
+    return (box.numbers(x.T, rows.digits),)
 
 
 def _logistic_summand(args: Args, columns: int) -> Box:
@@ -317,12 +316,13 @@ def _column_squares_summand(args: Args, columns: int) -> NonNegative:
 _TARGETS = (*COMMON, "columns", "transform", "clip", "residual_clip")
 
 SPARSE_OPS: dict[str, SiteOp] = named(
-    op_of_values(
+    op_of_terms(
         name=Statistics.CLIPPED_PRODUCTS,
         summand=_products_summand,
-        values=clipped_products,
+        terms=clipped_products,
         arguments=(*COMMON, "bound", "residual_clip"),
         wide=True,
+        aligned=True,
     ),
     SiteOp(
         name=Statistics.COLUMN_PRODUCTS,
@@ -331,12 +331,13 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         arguments=(*COMMON, "targets", "transform", "bound"),
         wide=True,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.LOGISTIC_PRODUCTS,
         summand=_logistic_summand,
-        values=logistic_products,
+        terms=logistic_products,
         arguments=(*COMMON, "bound"),
         wide=True,
+        aligned=True,
     ),
     SiteOp(
         name=Statistics.UNION_GRAM,

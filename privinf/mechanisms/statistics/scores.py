@@ -59,8 +59,16 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.regression import leading, leading_size
-from privinf.mechanisms.statistics.summands import Box, NonNegative, ReplaceOnly, op_of_values, stated
+from privinf.mechanisms.statistics.regression import clipped_products, leading, leading_size
+from privinf.mechanisms.statistics.summands import (
+    Box,
+    NonNegative,
+    Numbers,
+    ReplaceOnly,
+    op_of_values,
+    stated,
+)
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats
 from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
@@ -270,11 +278,9 @@ FORM_OPS: dict[str, SiteOp] = named(
 )
 
 
-def product_vector(block: SiteBlock, args: Args) -> Floats:
-    """Return x_j r of the rows, shape (rows, p); clipped to [-B, B], then each row shrunk to norm C."""
-    x = block.columns(args)
-    x *= block.residual(args)[:, None]
-    return x
+def product_vector(rows: RowReader, box: ReplaceOnly[Box]) -> tuple[Numbers]:
+    """Return the sums of x_j r, clipped to [-B, B], then the vector of a record shrunk to norm C."""
+    return clipped_products(rows, box.part)
 
 
 def _product_summand(args: Args, columns: int) -> ReplaceOnly[Box]:
@@ -314,12 +320,13 @@ def _column_product_summand(args: Args, columns: int) -> ReplaceOnly[Box]:
 
 
 VECTOR_OPS: dict[str, SiteOp] = named(
-    op_of_values(
+    op_of_terms(
         name=Statistics.PRODUCT_VECTOR,
         summand=_product_summand,
-        values=product_vector,
+        terms=product_vector,
         arguments=(*COMMON, "bound", "norm"),
         wide=True,
+        aligned=True,
     ),
     SiteOp(
         name=Statistics.COLUMN_PRODUCT_VECTOR,
