@@ -104,7 +104,7 @@ def test_the_search_sees_a_score_that_is_not_clipped(name, monkeypatch):
 @pytest.mark.audit
 @pytest.mark.parametrize("name", ["two", "heavy"])
 def test_the_search_sees_slopes_that_are_not_clipped(name, monkeypatch):
-    monkeypatch.setattr(single_statistics, "_between", lambda values, top, weight: values * weight / top)
+    monkeypatch.setattr(single_statistics, "_between", lambda shares, weight: shares * weight)
     assert farthest(records(CASES[name], 0)[:-1])[0] > 1.05 * OP.record_sensitivity(CASES[name], P).l2
 
 
@@ -132,7 +132,8 @@ def sample():
 def test_sums_are_what_they_are_said_to_be(name, bits, sample, monkeypatch):
     monkeypatch.setattr(site_rows, "NARROW_ENTRIES", 300)  # several blocks
     found = SITE_OPS["target_scores"].total(block(*sample), CASES[name] | {"bits": bits})
-    np.testing.assert_allclose(found, naive(CASES[name], *sample), rtol=0, atol=1e-8)
+    # Forms of rows on their grid are right to about 2^-20 a record.
+    np.testing.assert_allclose(found, naive(CASES[name], *sample), rtol=0, atol=1e-4 if bits else 1e-8)
 
 
 def test_exact_sums_do_not_depend_on_order_or_blocks(sample, monkeypatch):

@@ -247,10 +247,12 @@ UNCLIPPED = {
     "column_products": (sparse_statistics, "clipped"),
     "union_gram": (sparse_statistics, "clipped"),
     "union_gram, norm": (sparse_statistics, "clip_norms"),
-    "clipped_score": (sparse_statistics, "clip_norms"),
-    "slopes": (sparse_statistics, "clip_norms"),
-    "slopes, norm": (sparse_statistics, "clip_norms"),
-    "score_variances": (sparse_statistics, "clip_norms"),
+    "clipped_score": (sparse_statistics, "shrunk_vectors"),
+    "slopes": (sparse_statistics, "shrunk_vectors"),
+    "slopes, norm": (sparse_statistics, "shrunk_vectors"),
+    "score_variances": (sparse_statistics, "shrunk_vectors"),
+    "paper_variances": (form_statistics, "clipped"),
+    "quadratic_forms": (summands, "clipped"),
     "squared_residuals": (summands, "clipped"),
     "residual_sum": (summands, "clipped"),
     "column_sums": (summands, "clipped"),
@@ -267,11 +269,8 @@ UNCLIPPED = {
 def test_the_search_sees_a_clip_that_is_not_enforced(name, monkeypatch):
     """A statistic clips by its definition, and its summand what comes of that: both are left out."""
     op, args = case(name)
-    for module, function in (UNCLIPPED[name], (summands, "clipped"), (summands, "_shrunk")):
+    for module, function in (UNCLIPPED[name], (summands, "clipped"), (summands, "shrunk_vectors")):
         monkeypatch.setattr(module, function, lambda values, bound, *unit: values)
-    monkeypatch.setattr(
-        summands.NonNegative, "sum", lambda self, values, args: values.sum(axis=0).reshape(self.shape)
-    )
     assert farthest(records(op, args, 0))[0] > 1.05 * op.record_sensitivity(args, P).l2
 
 

@@ -44,7 +44,16 @@ CASES = {
     **{name: SECOND for name in SITE_OPS if name.startswith("whitened.") and name != "whitened.columns"},
 }
 BETA = {"support": np.array([0, 2]), "beta": np.array([0.5, -0.25]), "intercept": 0.1}
+SCORE = BETA | {"columns": np.array([0, 1]), "transform": np.array([[1.0, 0.2], [-0.1, 1.0]])}
+TARGETS = {"targets": np.array([1, 0]), "weights": np.array([1.0, 0.8])}
+SHARES = {"slope_clip": 1.5, "slope_weight": 0.9, "average_clip": 1.2, "average_weight": 0.7}
 CASES |= {
+    "clipped_score": SCORE | {"clip": 1.5, "residual_clip": 0.8},
+    "score_variances": SCORE | {"clip": 1.5, "residual_clip": 0.8},
+    "slopes": SCORE | {"clip": 1.5, "residual_clip": 0.8, "targets": np.array([2, 0]), "column_clip": 1.8},
+    "paper_variances": SCORE | {"clip": 1.2, "residual_clip": 0.8},
+    "quadratic_forms": {**SCORE, "clip": 1.2},
+    "target_scores": SCORE | TARGETS | SHARES | {"bound": 0.7},
     "clipped_products": BETA | {"bound": 0.7, "residual_clip": 0.5},
     "logistic_products": BETA | {"bound": 0.7},
     "product_vector": BETA | {"bound": 0.7, "norm": 0.9},

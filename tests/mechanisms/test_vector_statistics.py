@@ -78,7 +78,7 @@ def test_the_farthest_pair_attains_the_stated_sensitivity(name, bits):
 @pytest.mark.parametrize("name", ["shrunk", "direction", "one target", "two targets"])
 def test_the_search_sees_a_vector_that_is_not_shrunk(name, monkeypatch):
     op, args = CASES[name]
-    monkeypatch.setattr(summands, "_shrunk", lambda vectors, norm: vectors)
+    monkeypatch.setattr(summands, "shrunk_vectors", lambda vectors, norm: vectors)
     monkeypatch.setattr(vector_statistics, "_room", lambda lengths, norm: np.ones(len(lengths)))
     values = records(name, 0)[:-1]
     assert cdist(values, values).max() > 1.05 * SITE_OPS[op].record_sensitivity(args, P).l2

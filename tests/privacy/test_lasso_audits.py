@@ -5,10 +5,12 @@ are Gaussian. So the log-likelihood ratio of every release and the exact epsilon
 """
 
 import math
+from contextlib import ExitStack
 from itertools import permutations
 
 import numpy as np
 import pytest
+from mutation import Mutant
 from scipy.optimize import brentq
 from scipy.special import log_softmax, ndtr
 
@@ -17,7 +19,6 @@ from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedSer
 from privinf.mechanisms import NoisyTopK, catalogue
 from privinf.mechanisms import selection as noisy_top_k
 from privinf.mechanisms.selection import Peeling
-from privinf.mechanisms.statistics import regression as sparse_statistics
 from privinf.noise import LatticeNoise, SimulationNoise
 from privinf.schema import Design
 from studies.audit import audit_mechanism, gaussian_log_ratio
@@ -347,20 +348,18 @@ def reach_of_half(args, columns):
     return RecordSensitivity(shape=(2,), l2=bound, linf=bound, bound=bound, derivation="CR")
 
 
-def unclipped_norms(rows, bound, unit=0.0):
-    return rows
-
-
-def unclipped(values, bound):
-    return values
+SUMMANDS = "mechanisms.statistics.summands"
+# Neither of u nor of the score: the summand shrinks whatever comes of a statistic.
+UNSHRUNK = Mutant(SUMMANDS, "shrunk_vectors", "room / np.maximum(lengths(vectors), room)", "1.0")
+UNCLIPPED = Mutant("mechanisms.statistics.terms", "residual", "clipped(r, bound)", "r")
 
 
 SCORE_MUTANTS = {
     "half noise": ((SimulationNoise, "perturb", half_gaussian), 1.0),
     "CR where 2CR is due": ("reach", 1.0),
     "noise forgotten": ((SimulationNoise, "perturb", without_noise), 1.0),
-    "norm not clipped": ((sparse_statistics, "clip_norms", unclipped_norms), 3.0),
-    "residual not clipped": (("privinf.mechanisms.statistics.block.clipped", unclipped), 3.0),
+    "norm not clipped": ((UNSHRUNK,), 3.0),
+    "neither norm nor residual clipped": ((UNSHRUNK, UNCLIPPED), 3.0),
 }
 
 
@@ -368,10 +367,13 @@ def score_mutant_scores(name, args, count=None):
     from dataclasses import replace
 
     patch, far = SCORE_MUTANTS[name]
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, ExitStack() as mutants:
         if patch == "reach":
             ops = catalogue.SITE_OPS
             patched.setitem(ops, "clipped_score", replace(ops["clipped_score"], sensitivity=reach_of_half))
+        elif isinstance(patch[0], Mutant):
+            for mutant in patch:
+                mutants.enter_context(mutant.applied())
         else:
             patched.setattr(*patch)
         if far > 1.0:

@@ -790,14 +790,14 @@ MUTANTS = {
         ),
         of_sizes("union_gram, forms"),
     ),
-    "residuals of a column that are not clipped": (
+    "scores that are not shrunk": (
         Mutant(
-            "mechanisms.statistics.block",
-            "SiteBlock.residual",
-            "math.inf if bound is None else bound",
-            "math.inf",
+            "mechanisms.statistics.summands",
+            "shrunk_vectors",
+            "room / np.maximum(lengths(vectors), room)",
+            "1.0",
         ),
-        of_sizes("clipped_score, of a column"),
+        of_sizes("clipped_score, of a column", "clipped_score", "product_vector", "score_variances"),
     ),
     "variances without their root of two": (
         Mutant(

@@ -102,7 +102,7 @@ def test_half_the_sensitivity_is_caught(op, monkeypatch):
 
 @pytest.mark.audit
 def test_a_vector_that_is_not_shrunk_is_caught(monkeypatch):
-    monkeypatch.setattr(summands, "_shrunk", lambda vectors, norm: np.clip(vectors, -norm, norm))
+    monkeypatch.setattr(summands, "shrunk_vectors", lambda vectors, norm: np.clip(vectors, -norm, norm))
     result = audit(scores("product_vector", 800, far=FAR))
     assert result.exceeded, result
 

@@ -284,12 +284,6 @@ def rounded(values: Floats, unit: float, bound: float) -> tuple[Floats, float]:
     return np.clip(nearest(values, unit)[0], -largest_step, largest_step, out=values), unit
 
 
-def cut_sum(values: Floats, top: float, args: Args) -> Floats:
-    """Return the sum over rows of numbers of size at most `top`, cut to the requested digits, in place."""
-    steps, unit = cut(values, unit_of(top, digits(args)[0]))
-    return np.asarray(steps.sum(axis=0) * unit, dtype=np.float64)
-
-
 def digits(args: Args) -> tuple[int, int]:
     """Return the binary digits of a number and of a factor of a product."""
     bits = int(args.get("bits", 0))

@@ -40,7 +40,6 @@ from privinf.mechanisms.statistics.block import (
     SiteBlock,
     clip_norms,
     clipped,
-    cut_sum,
     digits,
     positions,
     positive,
@@ -60,6 +59,7 @@ from privinf.mechanisms.statistics.summands import (
     OneCell,
     Outer,
     ReplaceOnly,
+    shrunk_vectors,
     stated,
 )
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms, residual
@@ -173,23 +173,29 @@ def _gram_summand(args: Args, columns: int) -> ReplaceOnly[Outer]:
 # Scores.
 
 
-def directions(block: SiteBlock, args: Args, unit: float = 0.0) -> Floats:
-    """Return u = T'x_A shrunk to norm at most C, shape (rows, m); T the identity without a transform."""
-    u = block.columns(args, np.asarray(args["columns"]))
-    if args.get("transform") is not None:
-        u = u @ np.asarray(args["transform"], dtype=np.float64)
-    return clip_norms(u, float(args["clip"]), unit)
+def forms(rows: RowReader) -> Floats:
+    """Return T'x_A, shape (m, rows); T the identity without a transform."""
+    args = rows.args
+    x = rows.read(np.asarray(args["columns"]))
+    transform = args.get("transform")
+    return x.columns() if transform is None else x.forms(np.asarray(transform, dtype=np.float64).T)
 
 
-def clipped_score(block: SiteBlock, args: Args) -> Floats:
-    """Return sum u psi_R(r) over the block, shape (m,)."""
-    half = digits(args)[1]
-    clip = float(args["clip"])
-    bound = float(args["residual_clip"])
-    unit = unit_of(clip, half)
-    u, u_unit = rounded(directions(block, args, unit), unit, clip)
-    r, r_unit = rounded(block.residual(args, bound), unit_of(bound, half), bound)
-    return np.asarray(r @ u * (u_unit * r_unit), dtype=np.float64)
+def directions(rows: RowReader) -> Floats:
+    """Return u = T'x_A shrunk to norm at most C, shape (m, rows)."""
+    return shrunk_vectors(forms(rows), float(rows.args["clip"]))
+
+
+def _clipped_scores(rows: RowReader) -> Floats:
+    """Return u psi_R(r), shape (m, rows)."""
+    u = directions(rows)
+    u *= residual(rows, float(rows.args["residual_clip"]))
+    return u
+
+
+def clipped_score(rows: RowReader, ball: Ball) -> tuple[Numbers]:
+    """Return sum u psi_R(r), shape (m,)."""
+    return (ball.numbers(_clipped_scores(rows), rows.digits),)
 
 
 def _targets_of(args: Args, columns: int) -> int:
@@ -202,22 +208,14 @@ def _score_summand(args: Args, columns: int) -> Ball:
     return Ball(size=_targets_of(args, columns), top=top, derivation=Derivations.CLIPPED_SCORE)
 
 
-def slopes(block: SiteBlock, args: Args) -> Floats:
+def slopes(rows: RowReader, ball: Ball) -> tuple[Numbers]:
     """Return sum (u_j x_j)_j 1(|r| < R), shape (m,)."""
-    half = digits(args)[1]
-    clip = float(args["clip"])
-    column_clip = float(args["column_clip"])
-    norm = args.get("norm")
-    unit = unit_of(clip, half)
-    u = directions(block, args, unit)
-    x = clipped(block.columns(args, np.asarray(args["targets"])), column_clip)
-    x *= (np.abs(block.residual(args)) < float(args["residual_clip"]))[:, None]
-    if norm is not None:
-        # The shrunk product is cut as one number a target: rounding the factors could raise its norm.
-        return cut_sum(clip_norms(u * x, float(norm)), float(norm), args)
-    u, u_unit = rounded(u, unit, clip)
-    x, x_unit = rounded(x, unit_of(column_clip, half), column_clip)
-    return np.asarray(np.einsum("ij,ij->j", u, x) * (u_unit * x_unit), dtype=np.float64)
+    args = rows.args
+    vectors = directions(rows)
+    x = rows.read(np.asarray(args["targets"])).columns()
+    vectors *= clipped(x, float(args["column_clip"]))
+    vectors *= np.abs(residual(rows)) < float(args["residual_clip"])
+    return (ball.numbers(vectors, rows.digits),)
 
 
 def _slopes_summand(args: Args, columns: int) -> Ball:
@@ -234,12 +232,9 @@ def _slopes_summand(args: Args, columns: int) -> Ball:
     return Ball(size=size, top=bound, derivation=Derivations.SLOPES)
 
 
-def score_variances(block: SiteBlock, args: Args) -> Floats:
+def score_variances(rows: RowReader, squares: ReplaceOnly[NonNegative]) -> tuple[Numbers]:
     """Return sum (u_j psi_R(r))_j^2, shape (m,)."""
-    bound = float(args["residual_clip"])
-    u = directions(block, args)
-    u *= block.residual(args, bound)[:, None]
-    return cut_sum(np.square(u, out=u), (float(args["clip"]) * bound) ** 2, args)
+    return (squares.part.squares(_clipped_scores(rows), rows.digits),)
 
 
 def _variances_summand(args: Args, columns: int) -> ReplaceOnly[NonNegative]:
@@ -345,23 +340,26 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         sensitivity=stated(_gram_summand),
         arguments=(*COMMON, "columns", "transform", "bound", "norm"),
     ),
-    SiteOp(
+    op_of_terms(
         name=Statistics.CLIPPED_SCORE,
-        function=clipped_score,
-        sensitivity=stated(_score_summand),
+        summand=_score_summand,
+        terms=clipped_score,
         arguments=_TARGETS,
+        aligned=True,
     ),
-    SiteOp(
+    op_of_terms(
         name=Statistics.SLOPES,
-        function=slopes,
-        sensitivity=stated(_slopes_summand),
+        summand=_slopes_summand,
+        terms=slopes,
         arguments=(*_TARGETS, "targets", "column_clip", "norm"),
+        aligned=True,
     ),
-    SiteOp(
+    op_of_terms(
         name=Statistics.SCORE_VARIANCES,
-        function=score_variances,
-        sensitivity=stated(_variances_summand),
+        summand=_variances_summand,
+        terms=score_variances,
         arguments=_TARGETS,
+        aligned=True,
     ),
     op_of_terms(
         name=Statistics.RESIDUAL_HISTOGRAM,

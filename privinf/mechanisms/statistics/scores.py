@@ -48,8 +48,8 @@ from privinf.mechanisms.statistics.block import (
     Args,
     SiteBlock,
     clipped,
-    cut,
     digits,
+    made_finite,
     positions,
     positive,
     rounded,
@@ -59,16 +59,15 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.regression import clipped_products, leading, leading_size
+from privinf.mechanisms.statistics.regression import clipped_products, forms, leading, leading_size
 from privinf.mechanisms.statistics.summands import (
     Box,
     NonNegative,
     Numbers,
     ReplaceOnly,
-    op_of_values,
     stated,
 )
-from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
+from privinf.mechanisms.statistics.terms import RowReader, op_of_terms, residual
 from privinf.typing import Floats
 from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
@@ -80,44 +79,22 @@ FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")  # arguments of stati
 _SCORES = (*FORM_ARGUMENTS, "residual_clip")  # and of those with residuals
 
 
-def target_scores(block: SiteBlock, args: Args) -> Floats:
+def target_scores(rows: RowReader, scores: ScoresWithSquares) -> tuple[Numbers]:
     """Return the sum of scores, squares and slopes of m targets and of the average slope, (3 m + 1,)."""
+    args = rows.args
     bound = float(args["bound"])
-    bits = digits(args)[0]
-    slope_weight = float(args["slope_weight"])
-    average_weight = float(args["average_weight"])
-    unit = unit_of(_largest(args), bits)
-    x = block.columns(args, np.asarray(args["columns"]))
-    forms = x @ np.asarray(args["transform"], dtype=np.float64)
-    scores = forms * block.residual(args)[:, None]
-    inside = np.abs(scores) < bound
-    clipped(scores, bound)
-    scores *= 1.0 / bound
-    forms *= block.columns(args, np.asarray(args["targets"]))
-    forms *= inside
-    np.nan_to_num(forms, copy=False)
-    weights = np.asarray(args["weights"], dtype=np.float64)
-    average = _between(forms @ (weights / len(weights)), float(args["average_clip"]), average_weight)
-    slopes = _between(forms, float(args["slope_clip"]), slope_weight)
-    steps, step = cut(scores, unit)
-    squares = (steps * step) ** 2
-    squares *= SQUARE_WEIGHT
-    sums = [steps.sum(axis=0) * step]
-    for part in (squares, slopes, average[:, None]):
-        steps, step = cut(part, unit)
-        sums.append(steps.sum(axis=0) * step)
-    return np.concatenate(sums)
-
-
-def _between(values: Floats, top: float, weight: float) -> Floats:
-    """Return weight x clip(values, -top/2, top) / top, in place."""
-    np.clip(np.nan_to_num(values, copy=False), -0.5 * top, top, out=values)
-    values *= weight / top
-    return np.clip(values, -0.5 * weight, weight, out=values)
-
-
-def _largest(args: Args) -> float:
-    return max(SQUARE_WEIGHT, float(args["slope_weight"]), float(args["average_weight"]))
+    u = forms(rows)
+    products = u * residual(rows)
+    slopes = u * rows.read(np.asarray(args["targets"])).columns()
+    slopes *= np.abs(products) < bound
+    made_finite(slopes)
+    average = np.zeros(slopes.shape[1])
+    for weight, slope in zip(np.asarray(args["weights"], dtype=np.float64), slopes, strict=True):
+        average += slope * (weight / len(slopes))
+    average /= float(args["average_clip"])
+    products /= bound
+    slopes /= float(args["slope_clip"])
+    return (scores.numbers(products, slopes, average, rows.digits),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +117,30 @@ class ScoresWithSquares:
             derivation=Derivations.TARGET_SCORES,
         )
 
+    def numbers(self, products: Floats, slopes: Floats, average: Floats, digits: int) -> Numbers:
+        """Return the sum of scores, squares, slopes and average of rows, in shares of their clips.
+
+        Squares are those of the scores as they are summed; (m, rows), the average (rows,).
+        """
+        bound = max(SQUARE_WEIGHT, self.slope_weight, self.average_weight)
+        scores = Numbers.cut_from(clipped(products, 1.0), bound, digits)
+        squares = np.square(scores.steps * scores.unit)
+        squares *= SQUARE_WEIGHT
+        others = (
+            squares,
+            _between(slopes, self.slope_weight),
+            _between(average[None], self.average_weight),
+        )
+        steps = [Numbers.cut_from(values, bound, digits).steps for values in others]
+        return Numbers(np.concatenate([scores.steps, *steps]), scores.unit)
+
+
+def _between(shares: Floats, weight: float) -> Floats:
+    """Return weight x clip(shares, -1/2, 1), in place."""
+    np.clip(np.nan_to_num(shares, copy=False), -0.5, 1.0, out=shares)
+    shares *= weight
+    return shares
+
 
 def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
     size = width_of_forms(args, columns)
@@ -159,10 +160,10 @@ def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
 
 
 SINGLE_OPS: dict[str, SiteOp] = named(
-    SiteOp(
+    op_of_terms(
         name=Statistics.TARGET_SCORES,
-        function=target_scores,
-        sensitivity=stated(_scores_summand),
+        summand=_scores_summand,
+        terms=target_scores,
         arguments=(
             *COMMON,
             "columns",
@@ -175,6 +176,7 @@ SINGLE_OPS: dict[str, SiteOp] = named(
             "average_clip",
             "average_weight",
         ),
+        aligned=True,
     ),
 )
 
@@ -185,11 +187,11 @@ def clipped_forms(block: SiteBlock, args: Args) -> Floats:
     return clipped(x @ np.asarray(args["transform"], dtype=np.float64), float(args["clip"]))
 
 
-def paper_variances(block: SiteBlock, args: Args) -> Floats:
-    """Return Pi_Rw(w_j'x)^2 Pi_R(r)^2 of the rows, shape (rows, m)."""
-    forms = clipped_forms(block, args)
-    forms *= block.residual(args, float(args["residual_clip"]))[:, None]
-    return np.square(forms, out=forms)
+def paper_variances(rows: RowReader, squares: NonNegative) -> tuple[Numbers]:
+    """Return the sums of Pi_Rw(w_j'x)^2 Pi_R(r)^2, shape (m,)."""
+    scores = clipped(forms(rows), float(rows.args["clip"]))
+    scores *= residual(rows, float(rows.args["residual_clip"]))
+    return (squares.squares(scores, rows.digits),)
 
 
 def _paper_variances_summand(args: Args, columns: int) -> NonNegative:
@@ -198,10 +200,9 @@ def _paper_variances_summand(args: Args, columns: int) -> NonNegative:
     return NonNegative(shape=(width,), bound=top, derivation=Derivations.BOOTSTRAP_VARIANCES)
 
 
-def quadratic_forms(block: SiteBlock, args: Args) -> Floats:
-    """Return Pi_Rv(v_k'x)^2 of the rows (Algorithm 5), shape (rows, m)."""
-    forms = clipped_forms(block, args)
-    return np.square(forms, out=forms)
+def quadratic_forms(rows: RowReader, squares: NonNegative) -> tuple[Numbers]:
+    """Return the sums of Pi_Rv(v_k'x)^2 (Algorithm 5), shape (m,)."""
+    return (squares.squares(forms(rows), rows.digits),)
 
 
 def _quadratic_summand(args: Args, columns: int) -> NonNegative:
@@ -257,17 +258,19 @@ def _multiplier_summand(args: Args, columns: int) -> Box:
 
 
 FORM_OPS: dict[str, SiteOp] = named(
-    op_of_values(
+    op_of_terms(
         name=Statistics.PAPER_VARIANCES,
         summand=_paper_variances_summand,
-        values=paper_variances,
+        terms=paper_variances,
         arguments=_SCORES,
+        aligned=True,
     ),
-    op_of_values(
+    op_of_terms(
         name=Statistics.QUADRATIC_FORMS,
         summand=_quadratic_summand,
-        values=quadratic_forms,
+        terms=quadratic_forms,
         arguments=FORM_ARGUMENTS,
+        aligned=True,
     ),
     SiteOp(
         name=Statistics.MULTIPLIER_SCORES,

@@ -28,19 +28,16 @@ from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     SMALLEST,
     Args,
-    SiteBlock,
-    clip_norms,
     clipped,
     cut,
-    cut_sum,
     made_finite,
     unit_of,
     vector,
 )
 from privinf.mechanisms.statistics.isometric import isometric_pairs
 from privinf.mechanisms.statistics.loops import ScratchBuffers, above, lengths, nearest
-from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
-from privinf.mechanisms.sums import FULL_SCALE, ExactSum, ProductSums, added_rows
+from privinf.mechanisms.statistics.ops import RecordSensitivity
+from privinf.mechanisms.sums import BLOCK_ROWS, EXACT_BITS, FULL_SCALE, ExactSum, ProductSums, added_rows
 from privinf.typing import Floats, Integers
 from privinf.wire import Derivations
 
@@ -49,6 +46,8 @@ MOST_CELLS = 256  # thresholds of one count
 SMALLEST_THRESHOLD = 2.0**-200  # values up to this count as 0
 MORE_BITS = 12  # binary digits of a product's number beyond an integer's
 NORM_ROOM = 1.0 - 2.0**-40  # factor for the rounding error of a norm in doubles
+# Most binary digits of a record's number: a block of 8,192 rows adds them up within 2^53.
+NUMBER_DIGITS = EXACT_BITS + 1 - BLOCK_ROWS.bit_length()
 
 # ---- summands
 
@@ -119,7 +118,7 @@ class Ball:
 
     def numbers(self, vectors: Floats, digits: int) -> Numbers:
         """Return the sum of vectors, shape (size, rows), shrunk and cut to digits in place."""
-        return Numbers.cut_from(_shrunk(vectors, self.top), self.top, digits)
+        return Numbers.cut_from(shrunk_vectors(vectors, self.top), self.top, digits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,15 +186,8 @@ class Box:
         """Return the sum of arrays, shape (size, rows), clipped, shrunk and cut to digits in place."""
         values = clipped(values, self.bound)
         if math.isfinite(self.radius):
-            values = _shrunk(values, self.radius)
+            values = shrunk_vectors(values, self.radius)
         return Numbers.cut_from(values, min(self.bound, self.radius), digits)
-
-    def sum(self, values: Floats, args: Args) -> Floats:
-        """Return the sum of the rows' arrays, which are clipped, shrunk and cut to digits in place."""
-        values = clipped(values, self.bound)
-        if math.isfinite(self.radius):  # cut toward zero, as one number an entry: no norm is raised by it
-            values = clip_norms(values, self.radius)
-        return cut_sum(values, min(self.bound, self.radius), args).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,15 +225,10 @@ class NonNegative:
     def squares(self, vectors: Floats, digits: int) -> Numbers:
         """Return the sum of squared entries of vectors, (size, rows), which are shrunk for the `total`."""
         if math.isfinite(self.total):
-            vectors = _shrunk(vectors, math.sqrt(self.total))
+            vectors = shrunk_vectors(vectors, math.sqrt(self.total))
         else:
             vectors = clipped(vectors, math.sqrt(self.bound))
         return self.numbers(np.square(vectors, out=vectors), digits)
-
-    def sum(self, values: Floats, args: Args) -> Floats:
-        """Return the sum of the rows' nonnegative arrays, whose entries are cut to the bound in place."""
-        values = np.minimum(values, self.bound, out=values)
-        return cut_sum(values, self.bound, args).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,10 +252,6 @@ class OneCell:
     def counts(self, places: Integers) -> Histogram:
         """Return the number of rows in each cell, of the cells in which they are, shape (rows,)."""
         return Histogram(np.clip(places, 0, self.cells - 1), self.cells)
-
-    def sum(self, values: Integers, args: Args) -> Floats:
-        """Return the number of rows in each cell, of the cells in which they are."""
-        return np.bincount(values, minlength=self.cells).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,57 +308,6 @@ def stated(summand: Callable[[Args, int], Summand]) -> Callable[[Args, int], Rec
 
 def _sensitivity_of(summand: Callable[[Args, int], Summand], args: Args, columns: int) -> RecordSensitivity:
     return summand(args, columns).sensitivity()
-
-
-class SumOfValues(Protocol):
-    """A summand that adds up the values of rows, each of which it keeps in its set."""
-
-    def sensitivity(self) -> RecordSensitivity:
-        """Return how far replacing one vector of the set by another can move the sum."""
-
-    def sum(self, values: Any, args: Args) -> Floats:
-        """Return the sum over rows, cut to the requested digits."""
-
-
-def op_of_values(
-    name: str,
-    summand: Callable[[Args, int], SumOfValues | ReplaceOnly[SumOfValues]],
-    values: Callable[[SiteBlock, Args], Any],
-    arguments: tuple[str, ...],
-    *,
-    wide: bool = False,
-) -> SiteOp:
-    """Return a statistic that is a sum of the values of rows, which the summand keeps in its set.
-
-    Parameters
-    ----------
-    name : str
-    summand : callable (args, columns) -> SumOfValues
-        Checks the arguments.
-    values : callable (block, args) -> ndarray
-        One array for every row, as a fresh array: it is clipped in place.
-    arguments : tuple of str
-    wide : bool
-        As of `SiteOp`.
-    """
-    return SiteOp(
-        name=name,
-        function=partial(_sum_of_values, summand, values),
-        sensitivity=stated(summand),
-        arguments=arguments,
-        wide=wide,
-    )
-
-
-def _sum_of_values(
-    summand: Callable[[Args, int], SumOfValues | ReplaceOnly[SumOfValues]],
-    values: Callable[[SiteBlock, Args], Any],
-    block: SiteBlock,
-    args: Args,
-) -> Floats:
-    declared = summand(args, block.features.shape[1])
-    part = declared.part if isinstance(declared, ReplaceOnly) else declared
-    return part.sum(values(block, args), args)
 
 
 # ---- counts
@@ -527,7 +459,7 @@ class Numbers:
     @classmethod
     def cut_from(cls, values: Floats, bound: float, digits: int) -> Numbers:
         """Return values of size at most `bound`, cut towards zero to so many digits below it, in place."""
-        return cls(*cut(values, unit_of(bound, digits)))
+        return cls(*cut(values, unit_of(bound, min(digits, NUMBER_DIGITS))))
 
     def plain(self) -> Floats:
         """Return the sum, shape (k,)."""
@@ -546,7 +478,7 @@ class Numbers:
         return sums.total, np.full(len(self.steps), self.unit)
 
 
-def _shrunk(vectors: Floats, top: float) -> Floats:
+def shrunk_vectors(vectors: Floats, top: float) -> Floats:
     """Return vectors, shape (k, rows), shrunk in place to a norm of at most `top`.
 
     Norms are right to (k + 3) 2^-53, of which the room is twice as much.

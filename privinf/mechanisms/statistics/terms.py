@@ -51,15 +51,20 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.loops import ScratchBuffers, forms, like, on_grid, rooms
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
-from privinf.mechanisms.statistics.summands import Counts, Histogram, Numbers, Product, Square, Summand
-from privinf.mechanisms.sums import BLOCK_ROWS, EXACT_BITS, FULL_SCALE, block_rows
+from privinf.mechanisms.statistics.summands import (
+    NUMBER_DIGITS,
+    Counts,
+    Histogram,
+    Numbers,
+    Product,
+    Square,
+    Summand,
+)
+from privinf.mechanisms.sums import FULL_SCALE, block_rows
 from privinf.typing import Floats, Integers
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Summand)
-
-# Most binary digits of a record's number: a block of 8,192 rows adds them up within 2^53.
-NUMBER_DIGITS = EXACT_BITS - BLOCK_ROWS.bit_length() + 1
 
 # ---- rows
 
@@ -137,7 +142,7 @@ class RowReader:
     @property
     def digits(self) -> int:
         """Binary digits of a record's numbers below their bound; 0 where they are not cut."""
-        return min(digits(self.args)[0] or NUMBER_DIGITS, NUMBER_DIGITS) if self.exact else 0
+        return digits(self.args)[0] or NUMBER_DIGITS if self.exact else 0
 
     def take(self, block: SiteBlock, shared: dict[Any, Any]) -> None:
         """Read another block; `shared` is what readers of it share."""
