@@ -115,12 +115,30 @@ class ExactSum:
         chosen._low = self._low[rows, columns]
         return chosen
 
+    def flat(self) -> ExactSum:
+        """Return the sums of a matrix as a vector, row by row."""
+        vector = ExactSum(())
+        vector._high = self._high.ravel()
+        vector._low = self._low.ravel()
+        return vector
+
+    def _short(self) -> Integers | None:
+        """Return the sums where all have at most 60 binary digits."""
+        self.carry()
+        if self._high.size and max(int(self._high.max()), -int(self._high.min())) >= 1 << 60 - _WORD:
+            return None
+        return np.asarray((self._high << _WORD) + self._low, dtype=np.int64)
+
     def integers(self) -> Wide:
         """Return the sums as Python's integers."""
         return np.asarray((self._high.astype(object) << _WORD) + self._low.astype(object), dtype=object)
 
     def floats(self, units: Floats) -> Floats:
         """Return the doubles nearest to sum x unit; units are positive, of the sums' shape."""
+        mantissas, exponents = np.frexp(np.asarray(units, dtype=np.float64))
+        short = self._short() if (mantissas == 0.5).all() else None
+        if short is not None:  # the same numbers, without integers of any size
+            return np.asarray(np.ldexp(short.astype(np.float64), exponents - 1), dtype=np.float64)
         mantissas, exponents = _dyadic(units)
         nearest = (self.integers() * mantissas).astype(np.float64)
         return np.asarray(np.ldexp(nearest, exponents), dtype=np.float64)
@@ -140,6 +158,11 @@ class ExactSum:
         SensitivityError
             One has more than 62 binary digits; callers can check this in advance from public numbers.
         """
+        mantissas, exponents = np.frexp(np.asarray(units, dtype=np.float64) / grid)
+        if (mantissas == 0.5).all() and exponents.size and exponents.min() == exponents.max():
+            moved = _shifted(self._short(), int(exponents.max()) - 1)
+            if moved is not None:
+                return moved
         mantissas, exponents = _dyadic(np.asarray(units) / grid)
         up = np.maximum(exponents + 1, 0).astype(object)
         down = up - exponents.astype(object)
@@ -157,6 +180,17 @@ class ExactSum:
         return f"<ExactSum of shape {self.shape}, not shown>"
 
 
+def _shifted(short: Integers | None, digits: int) -> Integers | None:
+    """Return sums times a power of two, halves upwards, where 64 bits hold them."""
+    if short is None or not short.size or digits < -60:
+        return None
+    if digits < 0:
+        return np.asarray((short + (1 << -digits - 1)) >> -digits, dtype=np.int64)
+    if digits > 60 or np.abs(short).max() >= 1 << max(61 - digits, 0):
+        return None
+    return np.asarray(short << digits, dtype=np.int64)
+
+
 def _dyadic(units: Floats) -> tuple[Any, Integers]:
     """Return doubles as integers, which are Python's, and powers of two."""
     mantissas, exponents = np.frexp(np.asarray(units, dtype=np.float64))
@@ -171,7 +205,7 @@ class ProductSums:
     sizes : sequence of int
         Number of columns of each group: columns that are made apart need not be copied together.
     squares : bool
-        Whether products within a group are wanted too.
+        Whether products within a group are wanted too. Without them there are two groups.
 
     Attributes
     ----------
@@ -188,9 +222,9 @@ class ProductSums:
     def __init__(self, sizes: Sequence[int], *, squares: bool = True) -> None:
         self._sizes = tuple(sizes)
         self._squares = squares
-        size = sum(self._sizes)
-        self._sum = ExactSum((size, size))
-        self._pending = np.zeros((size, size))
+        shape = (sum(self._sizes),) * 2 if squares else (self._sizes[0], self._sizes[1])
+        self._sum = ExactSum(shape)
+        self._pending = np.zeros(shape)
         self._waiting = 0
         self.rows = 0
 
@@ -209,7 +243,7 @@ class ProductSums:
             self._multiply(part)
 
     def take(self, rows: int, sums: Wide) -> None:
-        """Add rows whose sums of products are known: Python's integers, shape (size, size)."""
+        """Add rows whose sums of products are known: Python's integers, of the shape of `total`."""
         self.rows = added_rows(self.rows, rows)
         self._sum.add_integers(sums)
 
@@ -218,9 +252,12 @@ class ProductSums:
         if len(groups) < len(self._sizes):
             self._pending += products(groups[0], groups[0])
             return
+        if not self._squares:
+            self._pending += products(*groups)
+            return
         ends = list(accumulate(self._sizes, initial=0))
         for i, group in enumerate(groups):
-            for j in range(i if self._squares else i + 1, len(groups)):
+            for j in range(i, len(groups)):
                 if self._sizes[i] and self._sizes[j]:
                     self._pending[ends[i] : ends[i + 1], ends[j] : ends[j + 1]] += products(group, groups[j])
 
@@ -244,7 +281,10 @@ class ProductSums:
 
     @property
     def total(self) -> ExactSum:
-        """The sums of products, shape (size, size); only the upper triangle holds anything."""
+        """The sums of products, shape (size, size), of which only the upper triangle holds anything.
+
+        Without squares all products of the first group and the second, in its shape.
+        """
         self._flush(BLOCK_ROWS)
         self._waiting = 0
         self._sum.carry()

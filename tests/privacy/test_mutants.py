@@ -786,7 +786,7 @@ MUTANTS = {
     ),
     "a Gram matrix of forms that are not shrunk": (
         Mutant(
-            "mechanisms.statistics.regression", "union_gram", "a = clip_norms(a, float(norm), unit)", "a = +a"
+            "mechanisms.statistics.summands", "Outer.aligned", "length = lengths(", "length = 0.0 * lengths("
         ),
         of_sizes("union_gram, forms"),
     ),

@@ -20,6 +20,7 @@ from privinf.mechanisms.statistics.summands import (
     Box,
     Cells,
     Copies,
+    CrossProducts,
     NonNegative,
     OneCell,
     Outer,
@@ -48,6 +49,11 @@ def outer(vectors: Any) -> Any:
     """Return the isometric entries of s s'."""
     rows, columns = np.triu_indices(vectors.shape[1])
     return vectors[:, rows] * vectors[:, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+
+def cross(left: Any, right: Any) -> Any:
+    """Return the entries of all a b', of some of the vectors."""
+    return np.einsum("im,jk->ijmk", left[:20], right[:20]).reshape(-1, left.shape[1] * right.shape[1])
 
 
 def cells(thresholds: int) -> Any:
@@ -82,6 +88,14 @@ CASES: dict[str, tuple[Any, Callable[[], Any]]] = {
     "box in a ball": (
         Box(shape=(3,), bound=9.0, radius=1.2, derivation=""),
         lambda: 1.2 * directions(3),
+    ),
+    "products of two vectors": (
+        CrossProducts(shape=(2, 3), entry=0.6, derivation=""),
+        lambda: 0.36 * cross(corners(2), corners(3)),
+    ),
+    "products of two vectors in a ball": (
+        CrossProducts(shape=(2, 3), entry=9.0, radius=1.2, derivation=""),
+        lambda: 1.2 * cross(directions(2), directions(3)),
     ),
     "nonnegative": (
         NonNegative(shape=(3,), bound=2.0, derivation=""),
@@ -180,9 +194,14 @@ def terms_made(source: str) -> set[str]:
         for function in functions
         for node in ast.walk(function)
         if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("Product", "Square", "Counts")
+        and _named(node.func) in ("Product", "Square", "Counts", "Numbers", "Cross", "Histogram")
     }
+
+
+def _named(called: ast.expr) -> str:
+    """Return the name of a class that is called, or whose constructor is."""
+    owner = called.value if isinstance(called, ast.Attribute) else called
+    return owner.id if isinstance(owner, ast.Name) else ""
 
 
 def test_only_summands_make_terms():
@@ -190,7 +209,8 @@ def test_only_summands_make_terms():
     folder = Path(privinf.mechanisms.statistics.__file__).parent
     made = {path.stem: terms_made(path.read_text()) for path in folder.glob("*.py")}
     assert {stem: names for stem, names in made.items() if names} == {
-        "summands": {"product", "shrunk", "matrices", "counts"},
+        "summands": {"product", "shrunk", "matrices", "aligned", "counts", "numbers"},
+        "scores": {"numbers"},  # of `ScoresWithSquares`, a summand
         "curved": {"terms"},  # of `OneDirection`, a summand
     }
 

@@ -312,8 +312,10 @@ class _SumQuery:
             self.sums.take(n, -np.diff(np.array([*totals, 0], dtype=np.int64)))
             return
         matrix = np.zeros(self.sums.total.shape, dtype=object)
-        first = np.mgrid[:2, 2 : len(matrix)] if self.across else np.triu_indices(len(matrix))
-        matrix[tuple(np.reshape(index, -1) for index in first)] = totals
+        if self.across:
+            matrix[:] = np.array(totals, dtype=object).reshape(matrix.shape)
+        else:
+            matrix[np.triu_indices(len(matrix))] = totals
         self.sums.take(n, matrix)
 
 

@@ -37,30 +37,26 @@ import numpy as np
 from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     Args,
-    SiteBlock,
-    clip_norms,
     clipped,
-    digits,
     positions,
     positive,
-    rounded,
-    unit_of,
     vector,
 )
 from privinf.mechanisms.statistics.families import logistic
-from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs
 from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
 from privinf.mechanisms.statistics.summands import (
     Ball,
     Box,
+    Cross,
+    CrossProducts,
     Histogram,
     NonNegative,
     Numbers,
     OneCell,
     Outer,
     ReplaceOnly,
+    Square,
     shrunk_vectors,
-    stated,
 )
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms, residual
 from privinf.typing import Floats
@@ -107,20 +103,10 @@ def _logistic_summand(args: Args, columns: int) -> Box:
 # Products of columns.
 
 
-def column_products(block: SiteBlock, args: Args) -> Floats:
+def column_products(rows: RowReader, products: CrossProducts) -> tuple[Cross]:
     """Return sum clip(a, c) clip(x_k, c) for targets or forms a and all k, shape (m, p)."""
-    bound = float(args["bound"])
-    columns = block.columns(args)
-    grid = unit_of(bound, digits(args)[1])
-    a = rounded(clipped(leading(columns, args), bound), grid, bound)[0]
-    x, unit = rounded(clipped(columns, bound), grid, bound)
-    return np.asarray(a.T @ x * unit**2, dtype=np.float64)
-
-
-def leading(columns: Floats, args: Args) -> Floats:
-    """Return the targets among all columns, or forms T'x_A of them, a fresh array of shape (rows, m)."""
-    a = columns[:, np.asarray(args["targets"])]
-    return a @ np.asarray(args["transform"], dtype=np.float64) if "transform" in args else a
+    a = forms(rows, "targets")
+    return (products.matrices(a, rows.block.columns(rows.args).T, rows.digits),)
 
 
 def leading_size(args: Args, columns: int) -> int:
@@ -141,26 +127,15 @@ def forms_of(args: Args, size: int) -> int:
     return int(transform.shape[1])
 
 
-def _column_products_summand(args: Args, columns: int) -> Box:
-    bound = positive(args, "bound")
+def _column_products_summand(args: Args, columns: int) -> CrossProducts:
+    entry = positive(args, "bound")
     shape = leading_size(args, columns), columns
-    return Box(shape=shape, bound=bound**2, derivation=Derivations.COLUMN_PRODUCTS)
+    return CrossProducts(shape=shape, entry=entry, derivation=Derivations.COLUMN_PRODUCTS)
 
 
-def union_gram(block: SiteBlock, args: Args) -> Floats:
+def union_gram(rows: RowReader, outer: ReplaceOnly[Outer]) -> tuple[Square]:
     """Return the isometric upper triangle of sum a a', shape (k (k + 1) / 2,)."""
-    bound = float(args["bound"])
-    norm = args.get("norm")
-    unit = unit_of(bound, (digits(args)[0] - ROOT2_BITS) // 2)
-    a = block.columns(args, np.asarray(args["columns"]))
-    if args.get("transform") is not None:
-        a = a @ np.asarray(args["transform"], dtype=np.float64)
-    a = clipped(a, bound)
-    if norm is not None:
-        a = clip_norms(a, float(norm), unit)
-    a, unit = rounded(a, unit, bound)
-    rows, columns, factors = isometric_pairs(a.shape[1])
-    return np.asarray((a.T @ a)[rows, columns] * unit**2 * factors, dtype=np.float64)
+    return (outer.part.aligned(forms(rows), rows.digits),)
 
 
 def _gram_summand(args: Args, columns: int) -> ReplaceOnly[Outer]:
@@ -173,10 +148,10 @@ def _gram_summand(args: Args, columns: int) -> ReplaceOnly[Outer]:
 # Scores.
 
 
-def forms(rows: RowReader) -> Floats:
-    """Return T'x_A, shape (m, rows); T the identity without a transform."""
+def forms(rows: RowReader, columns: str = "columns") -> Floats:
+    """Return T'x_A, shape (m, rows), A an argument; T the identity without a transform."""
     args = rows.args
-    x = rows.read(np.asarray(args["columns"]))
+    x = rows.read(np.asarray(args[columns]))
     transform = args.get("transform")
     return x.columns() if transform is None else x.forms(np.asarray(transform, dtype=np.float64).T)
 
@@ -319,12 +294,13 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         wide=True,
         aligned=True,
     ),
-    SiteOp(
+    op_of_terms(
         name=Statistics.COLUMN_PRODUCTS,
-        function=column_products,
-        sensitivity=stated(_column_products_summand),
+        summand=_column_products_summand,
+        terms=column_products,
         arguments=(*COMMON, "targets", "transform", "bound"),
         wide=True,
+        aligned=True,
     ),
     op_of_terms(
         name=Statistics.LOGISTIC_PRODUCTS,
@@ -334,11 +310,12 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         wide=True,
         aligned=True,
     ),
-    SiteOp(
+    op_of_terms(
         name=Statistics.UNION_GRAM,
-        function=union_gram,
-        sensitivity=stated(_gram_summand),
+        summand=_gram_summand,
+        terms=union_gram,
         arguments=(*COMMON, "columns", "transform", "bound", "norm"),
+        aligned=True,
     ),
     op_of_terms(
         name=Statistics.CLIPPED_SCORE,

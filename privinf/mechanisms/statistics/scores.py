@@ -59,9 +59,16 @@ from privinf.mechanisms.statistics.block import (
 )
 from privinf.mechanisms.statistics.layers import width_of_forms
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
-from privinf.mechanisms.statistics.regression import clipped_products, forms, leading, leading_size
+from privinf.mechanisms.statistics.regression import (
+    clipped_products,
+    column_products,
+    forms,
+    leading_size,
+)
 from privinf.mechanisms.statistics.summands import (
     Box,
+    Cross,
+    CrossProducts,
     NonNegative,
     Numbers,
     ReplaceOnly,
@@ -293,33 +300,17 @@ def _product_summand(args: Args, columns: int) -> ReplaceOnly[Box]:
     return ReplaceOnly(Box(shape=(columns,), bound=bound, radius=norm, derivation=derivation))
 
 
-def column_product_vector(block: SiteBlock, args: Args) -> Floats:
+def column_product_vector(rows: RowReader, products: ReplaceOnly[CrossProducts]) -> tuple[Cross]:
     """Return sum a b' of targets or forms and all columns, each record's shrunk to |a| |b| <= C, (m, p)."""
-    half = digits(args)[1]
-    bound = float(args["bound"])
-    norm = float(args["norm"])
-    unit = unit_of(bound, half)
-    columns = block.columns(args)
-    a = rounded(clipped(leading(columns, args), bound), unit, bound)[0]
-    b, b_unit = rounded(clipped(columns, bound), unit, bound)
-    lengths = np.sqrt(np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", b, b)) * b_unit**2
-    # b stands on its grid; a is shrunk against it and cut toward zero.
-    a *= _room(lengths, norm)[:, None]
-    a = np.trunc(a) if half > 0 else a
-    return np.asarray(a.T @ b * b_unit**2, dtype=np.float64)
+    return column_products(rows, products.part)
 
 
-def _room(lengths: Floats, norm: float) -> Floats:
-    """Return the factors that shrink these lengths to `norm`."""
-    return np.asarray(norm / np.maximum(lengths, norm))
-
-
-def _column_product_summand(args: Args, columns: int) -> ReplaceOnly[Box]:
+def _column_product_summand(args: Args, columns: int) -> ReplaceOnly[CrossProducts]:
     shape = leading_size(args, columns), columns
-    bound = positive(args, "bound") ** 2
+    entry = positive(args, "bound")
     norm = positive(args, "norm")
     derivation = Derivations.COLUMN_PRODUCT_VECTORS
-    return ReplaceOnly(Box(shape=shape, bound=bound, radius=norm, derivation=derivation))
+    return ReplaceOnly(CrossProducts(shape=shape, entry=entry, radius=norm, derivation=derivation))
 
 
 VECTOR_OPS: dict[str, SiteOp] = named(
@@ -331,11 +322,12 @@ VECTOR_OPS: dict[str, SiteOp] = named(
         wide=True,
         aligned=True,
     ),
-    SiteOp(
+    op_of_terms(
         name=Statistics.COLUMN_PRODUCT_VECTOR,
-        function=column_product_vector,
-        sensitivity=stated(_column_product_summand),
+        summand=_column_product_summand,
+        terms=column_product_vector,
         arguments=(*COMMON, "targets", "transform", "bound", "norm"),
         wide=True,
+        aligned=True,
     ),
 )

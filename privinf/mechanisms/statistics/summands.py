@@ -24,20 +24,29 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.statistics.block import (
     SMALLEST,
     Args,
     clipped,
     cut,
     made_finite,
+    rounded,
     unit_of,
     vector,
 )
-from privinf.mechanisms.statistics.isometric import isometric_pairs
+from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs
 from privinf.mechanisms.statistics.loops import ScratchBuffers, above, lengths, nearest
 from privinf.mechanisms.statistics.ops import RecordSensitivity
-from privinf.mechanisms.sums import BLOCK_ROWS, EXACT_BITS, FULL_SCALE, ExactSum, ProductSums, added_rows
+from privinf.mechanisms.sums import (
+    BLOCK_ROWS,
+    EXACT_BITS,
+    FULL_SCALE,
+    VALUE_BITS,
+    ExactSum,
+    ProductSums,
+    added_rows,
+)
 from privinf.typing import Floats, Integers
 from privinf.wire import Derivations
 
@@ -159,6 +168,26 @@ class Outer:
         """Return the sum over vectors, shape (size, rows), of known length, which are shrunk to `top`."""
         return Square(vectors=vectors, top=self.top, length=length, size=size)
 
+    def aligned(self, vectors: Floats, digits: int) -> Square:
+        """Return the sum over vectors, (size, rows), clipped to `entry` and shrunk to `top` in place.
+
+        Where there are digits a product, times the isometric factor, is a whole number of their units.
+        """
+        vectors = clipped(vectors, self.entry)
+        length = lengths(vectors)
+        top = min(self.top, self.entry * math.sqrt(self.size))
+        if not digits:
+            return Square(vectors=vectors, top=top, length=length)
+        unit = _unit_of_factor(min(self.entry, top), digits - ROOT2_BITS)
+        steps = top / unit
+        if not _room(vectors, steps) > 0.0:
+            raise SensitivityError(
+                f"a clipping norm of {top:g} is too small for vectors of {self.size} entries, since the "
+                "entries are rounded: use a larger norm or fewer columns"
+            )
+        most = math.floor(min(self.entry, top) / unit)
+        return Square(vectors=vectors, top=top, length=length, steps=steps, most=most)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
@@ -188,6 +217,35 @@ class Box:
         if math.isfinite(self.radius):
             values = shrunk_vectors(values, self.radius)
         return Numbers.cut_from(values, min(self.bound, self.radius), digits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossProducts:
+    """Matrices a b' with every entry of a and of b at most `entry`, and |a| |b| at most `radius`."""
+
+    shape: tuple[int, int]
+    entry: float
+    derivation: str
+    radius: float = math.inf
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the distance of opposite matrices, in both norms."""
+        box = Box(shape=self.shape, bound=self.entry**2, radius=self.radius, derivation=self.derivation)
+        return box.sensitivity()
+
+    def matrices(self, left: Floats, right: Floats, digits: int) -> Cross:
+        """Return the sum over rows, (m, rows) and (k, rows), clipped, rounded and shrunk in place.
+
+        The vector b is on its grid; a is shrunk against it and cut towards zero.
+        """
+        unit = _unit_of_factor(self.entry, digits) if digits else 0.0
+        a, step = rounded(clipped(left, self.entry), unit, self.entry)
+        b, _ = rounded(clipped(right, self.entry), unit, self.entry)
+        if math.isfinite(self.radius) and len(a) and len(b):
+            room = self.radius / step**2 * (NORM_ROOM - sum(self.shape) * 2.0**-52)
+            a *= room / np.maximum(lengths(a) * lengths(b), room)
+            a = np.trunc(a, out=a) if unit else a
+        return Cross(a, b, step**2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,10 +599,9 @@ class Product:
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and the value of one unit."""
-        columns = np.arange(2, 2 + len(self.along))
-        high, low = (sums.total.at(np.full_like(columns, word), columns).integers() for word in (0, 1))
+        high, low = sums.total.integers()
         unit = self.factor * self.top * math.ldexp(1.0 / FULL_SCALE**2, -MORE_BITS)
-        return ExactSum.from_integers((high << MORE_BITS) + low), np.full(len(columns), unit)
+        return ExactSum.from_integers((high << MORE_BITS) + low), np.full(len(self.along), unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -552,7 +609,8 @@ class Square:
     """Sum s s', times a public factor, in isometric entries: s are the vectors shrunk to a norm of `top`.
 
     The vectors are `vectors`, times `size` where there is one, for each column one number. Where there is
-    none no other code uses them: integers take their place.
+    none no other code uses them: integers take their place. A norm of `top` has `steps` units, and an entry
+    at most `most`.
     """
 
     vectors: Floats
@@ -560,6 +618,8 @@ class Square:
     length: Floats
     factor: float = 1.0
     size: Floats | None = None
+    steps: float = FULL_SCALE
+    most: float = math.inf
 
     def plain(self) -> Floats:
         """Return the sum, shape (k (k + 1) / 2,)."""
@@ -575,17 +635,57 @@ class Square:
     def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats]:
         """Return the vectors, shape (k, rows)."""
         out = self.vectors if self.size is None else _buffer(self.vectors, room)
-        return (_nearest(self.vectors, self.length, FULL_SCALE / self.top, self.size, out),)
+        integers = _nearest(self.vectors, self.length, self.steps / self.top, self.size, out, self.steps)
+        if math.isfinite(self.most):
+            np.clip(integers, -self.most, self.most, out=integers)
+        return (integers,)
 
     def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and the value of one unit."""
         rows, columns, isometric = isometric_pairs(len(self.vectors))
-        return sums.total.at(rows, columns), isometric * (self.factor * (self.top / FULL_SCALE) ** 2)
+        return sums.total.at(rows, columns), isometric * (self.factor * (self.top / self.steps) ** 2)
 
 
-def _room(vectors: Floats) -> float:
-    """Return the length in units at which vectors are rounded to the nearest integers."""
-    return FULL_SCALE * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
+@dataclass(frozen=True, slots=True)
+class Cross:
+    """Sum a b' of rows, shapes (m, rows) and (k, rows), as a vector, times a unit."""
+
+    left: Floats
+    right: Floats
+    unit: float
+
+    def plain(self) -> Floats:
+        """Return the sum, shape (m k,)."""
+        return np.asarray((self.left @ self.right.T * self.unit).ravel())
+
+    def empty(self) -> ProductSums:
+        """Return an accumulator."""
+        return ProductSums((len(self.left), len(self.right)), squares=False)
+
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats, Floats]:
+        """Return both vectors."""
+        return self.left, self.right
+
+    def entries(self, sums: ProductSums) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and the value of one unit."""
+        total = sums.total.flat()
+        return total, np.full(total.shape, self.unit)
+
+
+def _unit_of_factor(bound: float, digits: int) -> float:
+    """Return the unit of each factor of a product with so many binary digits; ArgumentError for none."""
+    half = min(digits // 2, VALUE_BITS)
+    if half < 1:
+        raise ArgumentError(
+            "argument 'bits' of the statistic is too small for products: it must be at least "
+            f"{2 + ROOT2_BITS}"
+        )
+    return unit_of(bound, half)
+
+
+def _room(vectors: Floats, steps: float) -> float:
+    """Return the length in units at which vectors are rounded to the nearest integers, none over `steps`."""
+    return steps * NORM_ROOM - 0.5 * math.sqrt(len(vectors))
 
 
 def _buffer(vectors: Floats, room: ScratchBuffers | None) -> Floats | None:
@@ -599,6 +699,8 @@ def _nearest(
     factor: float = math.inf,
     size: Floats | None = None,
     out: Floats | None = None,
+    steps: float = FULL_SCALE,
 ) -> Floats:
     """Return the integers nearest to vectors of these lengths as long as there is room, or times `factor`."""
-    return nearest(vectors, size, np.minimum(factor, _room(vectors) / np.maximum(length, SMALLEST)), out)
+    room = _room(vectors, steps)
+    return nearest(vectors, size, np.minimum(factor, room / np.maximum(length, SMALLEST)), out)

@@ -3,7 +3,7 @@ r"""Contributions of records to a sum, as terms whose factors are rounded to the
 A statistic describes the contribution of a block of rows by a few terms, in numbers:
 
 - `Product`: sum l d, l a number of size at most L and d = v/|v| a direction;
-- `Square`: sum s s' in isometric entries, |s| <= S;
+- `Square`: sum s s' in isometric entries, |s| <= S, and `Cross`: sum a b' of two vectors;
 - `Counts`: how many values lie above public thresholds (`summands`);
 - `Numbers`: sum v, v a vector of numbers of one bound, and `Histogram`: how many rows are in each cell.
 
@@ -54,6 +54,7 @@ from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.mechanisms.statistics.summands import (
     NUMBER_DIGITS,
     Counts,
+    Cross,
     Histogram,
     Numbers,
     Product,
@@ -263,7 +264,7 @@ def grid_of(
 # ---- sums
 
 
-Term: TypeAlias = Product | Square | Counts | Numbers | Histogram
+Term: TypeAlias = Product | Square | Cross | Counts | Numbers | Histogram
 
 
 class Terms(Protocol):
