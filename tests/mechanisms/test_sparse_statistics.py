@@ -247,7 +247,6 @@ UNCLIPPED = {
     "column_products": (summands, "clipped"),
     "union_gram": (summands, "clipped"),
     "union_gram, norm": (summands, "clipped"),
-    "clipped_score": (sparse_statistics, "shrunk_vectors"),
     "slopes": (sparse_statistics, "shrunk_vectors"),
     "slopes, norm": (sparse_statistics, "shrunk_vectors"),
     "score_variances": (sparse_statistics, "shrunk_vectors"),

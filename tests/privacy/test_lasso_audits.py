@@ -349,8 +349,14 @@ def reach_of_half(args, columns):
 
 
 SUMMANDS = "mechanisms.statistics.summands"
-# Neither of u nor of the score: the summand shrinks whatever comes of a statistic.
-UNSHRUNK = Mutant(SUMMANDS, "shrunk_vectors", "room / np.maximum(lengths(vectors), room)", "1.0")
+# The summand shrinks whatever comes of a statistic, so a score is too long only without it.
+UNHELD = Mutant(SUMMANDS, "Ball.along", "np.clip(made_finite(left), -room, room)", "made_finite(left)")
+UNSHRUNK = Mutant(
+    "mechanisms.statistics.regression",
+    "clipped_score",
+    'np.minimum(along.length, float(rows.args["clip"]))',
+    "along.length",
+)
 UNCLIPPED = Mutant("mechanisms.statistics.terms", "residual", "clipped(r, bound)", "r")
 
 
@@ -358,8 +364,8 @@ SCORE_MUTANTS = {
     "half noise": ((SimulationNoise, "perturb", half_gaussian), 1.0),
     "CR where 2CR is due": ("reach", 1.0),
     "noise forgotten": ((SimulationNoise, "perturb", without_noise), 1.0),
-    "norm not clipped": ((UNSHRUNK,), 3.0),
-    "neither norm nor residual clipped": ((UNSHRUNK, UNCLIPPED), 3.0),
+    "norm not clipped": ((UNHELD, UNSHRUNK), 3.0),
+    "residual not clipped": ((UNHELD, UNCLIPPED), 3.0),
 }
 
 

@@ -790,14 +790,23 @@ MUTANTS = {
         ),
         of_sizes("union_gram, forms"),
     ),
-    "scores that are not shrunk": (
+    "scores longer than their norm": (
+        Mutant(
+            "mechanisms.statistics.summands",
+            "Ball.along",
+            "np.clip(made_finite(left), -room, room)",
+            "2.0 * np.clip(made_finite(left), -room, room)",
+        ),
+        of_sizes("clipped_score, of a column", "clipped_score"),
+    ),
+    "vectors that are not shrunk": (
         Mutant(
             "mechanisms.statistics.summands",
             "shrunk_vectors",
             "room / np.maximum(lengths(vectors), room)",
             "1.0",
         ),
-        of_sizes("clipped_score, of a column", "clipped_score", "product_vector", "score_variances"),
+        of_sizes("product_vector"),
     ),
     "variances without their root of two": (
         Mutant(

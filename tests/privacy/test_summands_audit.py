@@ -209,7 +209,7 @@ def test_only_summands_make_terms():
     folder = Path(privinf.mechanisms.statistics.__file__).parent
     made = {path.stem: terms_made(path.read_text()) for path in folder.glob("*.py")}
     assert {stem: names for stem, names in made.items() if names} == {
-        "summands": {"product", "shrunk", "matrices", "aligned", "counts", "numbers"},
+        "summands": {"product", "shrunk", "matrices", "aligned", "along", "counts", "numbers"},
         "scores": {"numbers"},  # of `ScoresWithSquares`, a summand
         "curved": {"terms"},  # of `OneDirection`, a summand
     }

@@ -38,6 +38,7 @@ from privinf.errors import ArgumentError
 from privinf.mechanisms.statistics.block import (
     Args,
     clipped,
+    made_finite,
     positions,
     positive,
     vector,
@@ -55,6 +56,7 @@ from privinf.mechanisms.statistics.summands import (
     OneCell,
     Outer,
     ReplaceOnly,
+    RowDirections,
     Square,
     shrunk_vectors,
 )
@@ -170,7 +172,10 @@ def _clipped_scores(rows: RowReader) -> Floats:
 
 def clipped_score(rows: RowReader, ball: Ball) -> tuple[Numbers]:
     """Return sum u psi_R(r), shape (m,)."""
-    return (ball.numbers(_clipped_scores(rows), rows.digits),)
+    along = RowDirections(made_finite(forms(rows)))
+    left = residual(rows, float(rows.args["residual_clip"]))
+    left *= np.minimum(along.length, float(rows.args["clip"]))
+    return (ball.along(left, along, rows.digits),)
 
 
 def _targets_of(args: Args, columns: int) -> int:

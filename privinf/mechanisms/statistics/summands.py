@@ -125,6 +125,15 @@ class Ball:
         along = RowDirections(made_finite(vectors))
         return Product(np.minimum(along.length, self.top), self.top, along)
 
+    def along(self, left: Floats, along: RowDirections, digits: int) -> Numbers:
+        """Return the sum of numbers, cut to +-`top`, times directions, cut to digits."""
+        room = _norm_room(self.top, len(along))
+        unit = unit_of(self.top, min(digits, NUMBER_DIGITS)) or 1.0
+        shares = np.clip(made_finite(left), -room, room)
+        shares /= np.maximum(along.length, SMALLEST) * unit
+        values = along.vectors * shares
+        return Numbers(np.trunc(values, out=values) if digits else values, unit)
+
     def numbers(self, vectors: Floats, digits: int) -> Numbers:
         """Return the sum of vectors, shape (size, rows), shrunk and cut to digits in place."""
         return Numbers.cut_from(shrunk_vectors(vectors, self.top), self.top, digits)
@@ -242,7 +251,7 @@ class CrossProducts:
         a, step = rounded(clipped(left, self.entry), unit, self.entry)
         b, _ = rounded(clipped(right, self.entry), unit, self.entry)
         if math.isfinite(self.radius) and len(a) and len(b):
-            room = self.radius / step**2 * (NORM_ROOM - sum(self.shape) * 2.0**-52)
+            room = _norm_room(self.radius / step**2, sum(self.shape))
             a *= room / np.maximum(lengths(a) * lengths(b), room)
             a = np.trunc(a, out=a) if unit else a
         return Cross(a, b, step**2)
@@ -434,6 +443,11 @@ class Histogram:
     places: Integers
     cells: int
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return 1
+
     def plain(self) -> Floats:
         """Return the sum, shape (cells,)."""
         return np.bincount(self.places, minlength=self.cells).astype(np.float64)
@@ -464,6 +478,11 @@ class Counts:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", np.maximum(self.thresholds, SMALLEST_THRESHOLD))
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return 1
 
     def plain(self) -> Floats:
         """Return the sum, shape (m,)."""
@@ -519,6 +538,11 @@ class Numbers:
         """Return values of size at most `bound`, cut towards zero to so many digits below it, in place."""
         return cls(*cut(values, unit_of(bound, min(digits, NUMBER_DIGITS))))
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.steps)
+
     def plain(self) -> Floats:
         """Return the sum, shape (k,)."""
         return np.asarray(self.steps.sum(axis=1) * self.unit)
@@ -537,15 +561,17 @@ class Numbers:
 
 
 def shrunk_vectors(vectors: Floats, top: float) -> Floats:
-    """Return vectors, shape (k, rows), shrunk in place to a norm of at most `top`.
-
-    Norms are right to (k + 3) 2^-53, of which the room is twice as much.
-    """
-    room = top * (NORM_ROOM - len(vectors) * 2.0**-52)
+    """Return vectors, shape (k, rows), shrunk in place to a norm of at most `top`."""
+    room = _norm_room(top, len(vectors))
     made_finite(vectors)
     if len(vectors):
         vectors *= room / np.maximum(lengths(vectors), room)
     return vectors
+
+
+def _norm_room(top: float, size: int) -> float:
+    """Return the norm to which vectors are shrunk: norms in doubles are right to (size + 3) 2^-53."""
+    return top * (NORM_ROOM - size * 2.0**-52)
 
 
 # ---- products and squares
@@ -579,6 +605,11 @@ class Product:
     top: float
     along: RowDirections
     factor: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.along)
 
     def plain(self) -> Floats:
         """Return the sum, shape (k,)."""
@@ -621,6 +652,11 @@ class Square:
     steps: float = FULL_SCALE
     most: float = math.inf
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.vectors)
+
     def plain(self) -> Floats:
         """Return the sum, shape (k (k + 1) / 2,)."""
         vectors = self.vectors if self.size is None else self.vectors * self.size
@@ -653,6 +689,11 @@ class Cross:
     left: Floats
     right: Floats
     unit: float
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.left) + len(self.right)
 
     def plain(self) -> Floats:
         """Return the sum, shape (m k,)."""

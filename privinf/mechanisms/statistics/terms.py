@@ -129,7 +129,7 @@ class RowReader:
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "_keys", "_shared", "args", "block", "exact", "room")
+    __slots__ = ("_grids", "_keys", "_placed", "_shared", "args", "block", "exact", "room")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block = block
@@ -138,7 +138,13 @@ class RowReader:
         self.room = ScratchBuffers()
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
+        self._placed: dict[bytes, PlacedRows] = {}
         self._shared: dict[Any, Any] = {}
+
+    @property
+    def width(self) -> int:
+        """Number of columns that are read on their grid."""
+        return sum(0 if grid is None else len(grid.units) for _, grid, _ in self._grids.values())
 
     @property
     def digits(self) -> int:
@@ -148,6 +154,7 @@ class RowReader:
     def take(self, block: SiteBlock, shared: dict[Any, Any]) -> None:
         """Read another block; `shared` is what readers of it share."""
         self.block = block
+        self._placed.clear()
         self._shared = shared
         self.room.clear()
 
@@ -167,16 +174,19 @@ class RowReader:
         return cast("T", self._shared[key])
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
-        """Return all columns, or some, the constant being 1; valid until they are read again."""
+        """Return all columns, or some, the constant being 1; valid until another block is read."""
         if self.exact:
             key = b"" if chosen is None else np.asarray(chosen).tobytes()
+            if key in self._placed:
+                return self._placed[key]
             if key not in self._grids:
                 index, grid = grid_of(self.block, self.args, chosen, constant)
                 width = 0 if grid is None else len(grid.units)
                 self._grids[key] = index, grid, rooms(block_rows(width), width)
             index, grid, buffer = self._grids[key]
             if grid is not None:
-                return self._on_grid(self.block.features[:, index], grid, buffer, constant)
+                self._placed[key] = self._on_grid(self.block.features[:, index], grid, buffer, constant)
+                return self._placed[key]
         x = self.block.columns(self.args, chosen)
         if constant is not None:
             x[:, constant] = 1.0
@@ -285,12 +295,17 @@ class TermSums:
     args : mapping
         Arguments of the statistic, checked.
 
+    Attributes
+    ----------
+    width : int
+        How many numbers of a row are worked on together, by which rows are cut into blocks.
+
     Notes
     -----
     **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
     """
 
-    __slots__ = ("_kinds", "_reader", "args", "parts", "terms")
+    __slots__ = ("_kinds", "_reader", "args", "parts", "terms", "width")
 
     def __init__(self, terms: Terms, block: SiteBlock, args: Args) -> None:
         public = made_up(block.low, block.high, block.response_low, block.response_high)
@@ -300,6 +315,7 @@ class TermSums:
         with np.errstate(all="ignore"):
             self._kinds = list(terms(self._reader))
         self.parts: list[Any] = [kind.empty() for kind in self._kinds]
+        self.width = min(len(block.low), max(self._reader.width, sum(kind.width for kind in self._kinds)))
 
     @property
     def rows(self) -> int:
@@ -334,8 +350,10 @@ class TermSums:
 
 def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
     """Add rows to several sums: common parts of their terms are computed once."""
+    if not sums:
+        return
     with np.errstate(all="ignore"):
-        for part in block.parts(block_rows(block.features.shape[1])):
+        for part in block.parts(block_rows(max(total.width for total in sums))):
             shared: dict[Any, Any] = {}
             for total in sums:
                 total.add(part, shared)
