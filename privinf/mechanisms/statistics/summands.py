@@ -410,7 +410,7 @@ class _VectorSums:
         self.total = ExactSum((size,))
         self.rows = 0
 
-    def update(self, steps: Floats) -> None:
+    def update(self, steps: Any) -> None:
         """Add the integers of at most 8,192 records, shape (rows, size), none larger than 2^40."""
         self.rows = added_rows(self.rows, len(steps))
         self.total.add(steps.sum(axis=0))
