@@ -15,8 +15,9 @@ import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry
 from privinf.accounting.scopes import scope_component
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation.messages import Query, plain_args
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import Line
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.typing import ArrayLike, Flags, Floats, PlainValue, SumRelation, Trust
@@ -205,8 +206,18 @@ def with_query_digest(query: Query, **extra: PlainValue) -> Query:
 
 
 def verified_digest(planned: PlannedQuery, **extra: PlainValue) -> str:
-    """Return the digest of a planned query; ArgumentError unless its one line names it, and `extra`."""
+    """Return the digest of a planned query.
+
+    Raises ArgumentError unless its one line names it, and `extra`; NotAvailableError, before any charge, if
+    another version of its statistic planned it.
+    """
     query = planned.query
+    statistic = SITE_OPS.get(query.op)
+    if statistic is not None and statistic.version != query.version:
+        raise NotAvailableError(
+            f"the release was planned with version {query.version} of the statistic {query.op!r}, but this "
+            f"version of privinf has version {statistic.version}; start the fit again in an empty folder"
+        )
     digest = query_digest_of(query, **extra)
     named = (planned.entry.id, planned.entry.noise.get("question")) if len(query.charges) == 1 else ()
     if named != (_line_id(query), digest[:QUERY_DIGITS]):

@@ -1,6 +1,7 @@
 """TrustedServer: pooled sums, noise as stated, ledgers, parallel sites, drop-outs, and nothing un-noised."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.federation.planned import with_query_digest
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.isometric import ROOT2_BELOW, from_isometric
@@ -334,9 +336,19 @@ def test_answers_that_do_not_fit_are_refused(lie):
         server_of(federation).vector_sum("clipped_score", SCORE, mu=0.6, label="score")
 
 
+def test_a_release_planned_with_another_version_is_refused_before_its_charge():
+    server = TrustedServer(federation_of())
+    planned = server.planned("clipped_score", SCORE, label="score", mu=1.0)
+    older = with_query_digest(replace(planned.query, version=1))
+    with pytest.raises(NotAvailableError, match="version 1 of the statistic 'clipped_score'"):
+        server.release(replace(planned, query=older))
+    assert not server.ledger.entries
+    server.release(planned)
+
+
 def test_too_little_noise_for_the_grid():
     with pytest.raises(SensitivityError, match="too large relative to its noise"):
-        TrustedServer(federation_of()).vector_sum("clipped_score", SCORE, mu=1e9, label="score")
+        TrustedServer(federation_of()).vector_sum("clipped_score", SCORE, mu=1e15, label="score")
 
 
 @pytest.mark.audit

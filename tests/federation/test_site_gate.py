@@ -237,8 +237,12 @@ BEFORE = {
     "too many bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": 52}),
     "negative bits": ("column_sums", {"columns": [0], "bound": 1.0, "bits": -1}),
     "a norm below the grid": (
-        "clipped_score",
-        {"columns": [0, 1, 2, 3], "clip": 1.0, "residual_clip": 1.0, "bits": 2},
+        "union_gram",
+        {"columns": [0, 1, 2, 3], "bound": 1.0, "norm": 1.0, "bits": 10},
+    ),
+    "digits that leave a factor none": (
+        "column_products",
+        {"targets": [0], "bound": 1.0, "bits": 1},
     ),
     "a clip below the grid": (
         "glm.score",
@@ -550,7 +554,7 @@ def test_a_design_needs_an_introduction():
             Query(
                 "residual_sum",
                 args={"residual_clip": 1.0},
-                version=1,
+                version=SITE_OPS["residual_sum"].version,
                 design=digest,
                 session="s",
                 sequence=1,
@@ -564,7 +568,7 @@ def test_a_design_needs_an_introduction():
             Query(
                 "residual_sum",
                 args={"residual_clip": 1.0},
-                version=1,
+                version=SITE_OPS["residual_sum"].version,
                 design=digest,
                 session="s",
                 sequence=1,

@@ -1,17 +1,21 @@
 """Terms of statistics on their grid: tables of means, sums of 2^40 rows, merged in any order."""
 
 import hashlib
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.special import expit
 
-from privinf.errors import SensitivityError
-from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.errors import NotAvailableError, SensitivityError
+from privinf.federation import Query, Site, SitePolicy
+from privinf.mechanisms.catalogue import SHIPPED, SITE_OPS
 from privinf.mechanisms.statistics import families
-from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.mechanisms.statistics.block import SiteBlock, unit_of
 from privinf.mechanisms.statistics.families import exponential, logistic
 from privinf.mechanisms.statistics.terms import PlacedRows, add_together
+from privinf.schema import Design
 
 P = 3
 MODEL = {
@@ -112,6 +116,64 @@ def test_sums_are_merged_in_any_order_to_the_same_integers(name):
         one.merge(sums(name, part))
     assert one.rows == 3000
     np.testing.assert_array_equal(one.steps(2.0**-30), sums(name, whole).steps(2.0**-30))
+
+
+ALIGNED = [name for name in CASES if SITE_OPS[name].aligned]
+
+
+def records():
+    """Return rows of corners, of the middle, of small numbers, and far outside the bounds."""
+    rng = np.random.default_rng(4)
+    X = np.concatenate(
+        [
+            np.array(list(product([-2.0, -0.7, 0.3, 2.0], repeat=P))),
+            rng.normal(0.0, 1.0, (60, P)),
+            1e-3 * rng.normal(0.0, 1.0, (20, P)),
+            1e6 * rng.normal(0.0, 1.0, (20, P)),
+        ]
+    )
+    return np.concatenate([X, X]), np.repeat([0.0, 3.0], len(X))
+
+
+@pytest.mark.parametrize("digits", [10, 11, 13, 20, 31, 40, 48])
+@pytest.mark.parametrize("name", ALIGNED)
+def test_integers_of_two_records_are_no_farther_apart_than_stated(name, digits):
+    """A search over all swaps of many records; a sum is whole steps of the digits, so nothing is rounded."""
+    op, (X, y) = SITE_OPS[name], records()
+    args = {key: value for key, value in CASES[name].items() if key in op.arguments} | {"bits": digits}
+    stated = op.record_sensitivity(args, P)
+    rows = SiteBlock(
+        features=X,
+        response=y,
+        low=np.full(P, -2.0),
+        high=np.full(P, 2.0),
+        response_low=0.0,
+        response_high=3.0,
+    )
+    values = np.array([op.total(one, args, stated).ravel() for one in rows.parts(1)])
+    steps = values / unit_of(stated.bound, digits)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert cdist(values, values).max() <= stated.l2 * (1.0 + 1e-14)
+    assert cdist(values, values, "chebyshev").max() <= stated.linf * (1.0 + 1e-14)
+    assert np.abs(values).max() <= stated.bound * (1.0 + 1e-14)
+    if stated.norm is not None:
+        assert np.linalg.norm(values, axis=1).max() <= stated.norm * (1.0 + 1e-14)
+
+
+def test_older_statistics_are_exact_sums_but_for_those_that_go_by_places():
+    assert {name for name in SHIPPED if SITE_OPS[name].sums is None} == {"multiplier_scores"}
+    assert {name for name in SHIPPED if SITE_OPS[name].version == 1} == {"multiplier_scores"}
+    assert set(ALIGNED) == {name for name in SHIPPED if SITE_OPS[name].aligned}
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_a_query_of_the_version_before_is_refused_by_name_and_charges_nothing(name):
+    design = Design.from_arrays(["a", "b", "c"], bounds=[(-2.0, 2.0)] * 3, y_bounds=(0.0, 3.0))
+    site = Site((np.ones(9), np.zeros((9, 3))), design, policy=SitePolicy(trusted_server=True))
+    query = Query(name, version=1, design=design.digest, session="s", sequence=1)
+    with pytest.raises(NotAvailableError, match=f"version 2 of the statistic '{name}'"):
+        site.answer(query, "north")
+    assert len(site.ledger) == 0
 
 
 @EVERY

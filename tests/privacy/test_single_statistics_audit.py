@@ -43,7 +43,8 @@ def sums(record):
 
 def scores(noise, count, far=1.0):
     """Return log-likelihood ratios of both worlds by the stated law, drawn through the server's interface."""
-    design = Design.from_arrays(["a", "b"], bounds=[(-100.0, 100.0)] * 2, y_bounds=(-100.0, 100.0))
+    # Of such bounds 2 and 1 are whole steps of the grid: the products stay just inside.
+    design = Design.from_arrays(["a", "b"], bounds=[(-128.0, 128.0)] * 2, y_bounds=(-100.0, 100.0))
     policy = SitePolicy(trusted_server=True, simulation=True)
     sigma = math.sqrt(4.0 + 2.25 * SLOPE**2 + 2.25 * AVERAGE**2) / MU
     means, found = [sums(record) for record in RECORDS], []
@@ -87,7 +88,8 @@ def no_noise(self, values, scale):
 
 
 def unclipped(values, bound):
-    return values
+    """Clip eight times as far out: what is longer has no room in the integers of a sum."""
+    return np.clip(values, -8.0 * bound, 8.0 * bound, out=values)
 
 
 def scores_alone(args, columns):

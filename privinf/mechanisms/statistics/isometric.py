@@ -24,6 +24,12 @@ def isometric_pairs(size: int) -> tuple[Integers, Integers, Floats]:
     return rows, columns, factors
 
 
+def pair_products(left: Floats, right: Floats, pairs: tuple[Integers, Integers, Floats]) -> Floats:
+    """Return entries of left right', times their factors, in doubles; shapes (k, rows)."""
+    rows, columns, factors = pairs
+    return np.asarray((left @ right.T)[rows, columns] * factors)
+
+
 def from_isometric(entries: Floats) -> Floats:
     """Return the symmetric matrix whose isometric upper triangle is given, shape (k (k + 1) / 2,)."""
     size = (math.isqrt(8 * len(entries) + 1) - 1) // 2

@@ -55,6 +55,7 @@ from privinf.mechanisms.statistics.block import (
     whole_number,
 )
 from privinf.mechanisms.statistics.gridded import MomentSums
+from privinf.mechanisms.statistics.isometric import pair_products
 from privinf.mechanisms.statistics.ops import COMMON, RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.summands import stated
 from privinf.typing import Floats, Integers
@@ -164,8 +165,7 @@ def moment_total(block: SiteBlock, args: Args) -> Floats:
     z = np.vstack([_regressors(block, args), clipped(y, float(args["response_bound"]))])
     weights = np.ones(len(block)) if block.weights is None else block.weights
     public = _public(args)[0]
-    rows, columns, factors = MomentLayout(public, len(z) - public - 1).pairs()
-    return np.asarray(((z * weights) @ z.T)[rows, columns] * factors)
+    return pair_products(z * weights, z, MomentLayout(public, len(z) - public - 1).pairs())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,13 +217,11 @@ def residual_moments(block: SiteBlock, args: Args) -> Floats:
     e = clipped(e, float(args["residual_clip"]))
     if block.weights is not None:
         e *= block.weights
-    rows, columns = np.triu_indices(len(x))
+    pairs = MomentLayout(0, len(x) - 1).pairs()
     if "unit_norm" in args:
-        scores = clip_norms(unit_sums((x * e).T, block.units), float(args["unit_norm"]))
-        sums = (scores.T @ scores)[rows, columns]
-    else:
-        sums = ((x * np.square(e, out=e)) @ x.T)[rows, columns]
-    return np.asarray(sums * np.where(rows == columns, 1.0, ROOT2))
+        scores = clip_norms(unit_sums((x * e).T, block.units), float(args["unit_norm"])).T
+        return pair_products(scores, scores, pairs)
+    return pair_products(x * np.square(e, out=e), x, pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

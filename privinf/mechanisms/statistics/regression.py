@@ -1,8 +1,9 @@
 r"""Sums over records from which a sparse regression is fitted, each with its exact replace-one sensitivity.
 
-Every statistic is a sum of one bounded vector a record, made from public arguments; the clip is enforced on
-the very vector that is summed. x stands for (clip(x, bounds) - center) / scale and r for clip(y) - intercept
-- x_S'beta, with the column `response` in the place of clip(y) if there is one, psi_R for the clip to [-R, R].
+Every statistic is a sum of one bounded vector a record, made from public arguments. Its summand keeps the
+vector in the set whose sensitivity it states, and the sums are exact integers (`terms`, *Aligned sums*). x
+stands for (clip(x, bounds) - center) / scale and r for clip(y) - intercept - x_S'beta, with the column
+`response` in the place of clip(y) if there is one, psi_R for the clip to [-R, R].
 Replacing one record moves the sum by f(z) - f(z'), so that
 
 - ``clipped_products``: sum clip(x_j r, B), every entry in [-B, B]: l_inf sensitivity 2B;

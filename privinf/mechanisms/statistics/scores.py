@@ -31,7 +31,8 @@ move by, in l_inf:
 - ``quadratic_forms``: sum Pi_Rv(v_k'x)^2, R_v^2;
 - ``multiplier_scores``: sum e Pi_Rw(w_j'x) Pi_R(r) for several draws of public multipliers e, 2 R_w R max|e|.
   e is a function of (seed, site, position) alone: the replaced record keeps it. Gaussian multipliers are
-  clipped at the public ``multiplier_bound``.
+  clipped at the public ``multiplier_bound``. This sum alone is of doubles that are cut, in blocks whose size
+  goes by the number of draws: it depends on the places of rows, so that no other order has it.
 """
 
 from __future__ import annotations

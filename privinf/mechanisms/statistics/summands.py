@@ -35,7 +35,7 @@ from privinf.mechanisms.statistics.block import (
     unit_of,
     vector,
 )
-from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs
+from privinf.mechanisms.statistics.isometric import ROOT2_BITS, isometric_pairs, pair_products
 from privinf.mechanisms.statistics.loops import ScratchBuffers, above, lengths, nearest
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.mechanisms.sums import (
@@ -661,8 +661,7 @@ class Square:
         """Return the sum, shape (k (k + 1) / 2,)."""
         vectors = self.vectors if self.size is None else self.vectors * self.size
         s = vectors * np.minimum(1.0, self.top / np.maximum(self.length, SMALLEST))
-        rows, columns, isometric = isometric_pairs(len(s))
-        return np.asarray((s @ s.T)[rows, columns] * isometric * self.factor)
+        return pair_products(s, s, isometric_pairs(len(s))) * self.factor
 
     def empty(self) -> ProductSums:
         """Return an accumulator."""
