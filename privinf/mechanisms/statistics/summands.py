@@ -245,7 +245,7 @@ class CrossProducts:
     def matrices(self, left: Floats, right: Floats, digits: int) -> Cross:
         """Return the sum over rows, (m, rows) and (k, rows), clipped, rounded and shrunk in place.
 
-        The vector b is on its grid; a is shrunk against it and cut towards zero.
+        The vector b is on its grid; a is shrunk against it and cut toward zero.
         """
         unit = _unit_of_factor(self.entry, digits) if digits else 0.0
         a, step = rounded(clipped(left, self.entry), unit, self.entry)
@@ -535,7 +535,7 @@ class Numbers:
 
     @classmethod
     def cut_from(cls, values: Floats, bound: float, digits: int) -> Numbers:
-        """Return values of size at most `bound`, cut towards zero to so many digits below it, in place."""
+        """Return values of size at most `bound`, cut toward zero to so many digits below it, in place."""
         return cls(*cut(values, unit_of(bound, min(digits, NUMBER_DIGITS))))
 
     @property

@@ -18,7 +18,7 @@ which of them a record adds, can pass it. (Only the diameter of logistic scores 
 
 **Aligned sums.** Numbers, cells and products of clipped columns have units that are powers of two, as many
 binary digits below their bound as are requested, 40 at most. Vectors are shrunk to their norm first, with
-room for its rounding error, and then cut towards zero, which lengthens nothing. Their sums are whole steps of
+room for its rounding error, and then cut toward zero, which lengthens nothing. Their sums are whole steps of
 what a site sends, nothing is rounded after them, and their sensitivity is that of the records alone.
 
 **The same bits.** On rows there are comparisons, + - x / sqrt and floor, number by number, and products of
