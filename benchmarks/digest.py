@@ -6,7 +6,7 @@ number that the fit gives (coefficients, covariances, intervals, p-values, what 
 over the text of its summary, without its date. A refusal or a number that is not there is part of the digest.
 Names of attributes and fields are not, so that they can change.
 
-``results/digest.txt`` has the lines of this tree, as an AMD EPYC without AVX-512 makes them (numpy 2.4,
+``results/digest.txt`` has the lines of this tree, as an AMD EPYC with AVX-512 makes them (numpy 2.4,
 OpenBLAS of kernel Haswell); on another processor last bits differ, and trees are compared by two runs there.
 
 ``--save FILE`` writes the lines, ``--against FILE`` names the fits that differ from such a file and ends with

@@ -401,7 +401,7 @@ MUTANTS = {
     "CR where 2CR is due": (op(sensitivity=half_reach), HEAVY | {"target": "robust"}, 3000),
     "b - a where 2 (b - a) is due": (op("layers.score", sensitivity=half_layer), HEAVY, 3000),
     "half noise": ([(SimulationNoise, "perturb", half_gaussian)], HEAVY, 3000),
-    "score not clipped": (op(function=unclipped_score), {}, 1000),
+    "score not clipped": (op(function=unclipped_score, sums=None), {}, 1000),
     "scores and steps missing in the ledger": ([(Ledger, "spend", forgetful)], HEAVY, 4500),
     "parts and steps spend the whole budget, counted once": (WHOLE, {}, 3000),
 }
