@@ -47,21 +47,22 @@ class Total:
     approximate : tuple of (float, float)
         The (epsilon, delta) events.
     concentrated : float
-        Sum of rho over the releases known only in zCDP.
+        Sum of rho over the releases whose guarantee is stated only in zCDP.
     thresholded : tuple of (float, float)
-        The (mu, delta) of labels that are shown where their noisy counts pass a threshold.
+        One (mu, delta) per release of labels, which shows the labels whose noisy counts pass a threshold.
 
     Notes
     -----
-    **Privacy.** Reads no rows. The curve is exact for Gaussians, randomized responses and (epsilon, delta)
-    events: Gaussian losses add to one Gaussian loss, the responses to a discrete loss, and the events
-    survive with probability prod(1 - delta_i)::
+    **Privacy.** Reads no rows. The curve delta(epsilon) is exact for Gaussian releases, randomized responses
+    and (epsilon, delta) events. Gaussian losses add up to one Gaussian loss, and the losses of randomized
+    responses to a discrete loss. With probability prod(1 - delta_i) no event leaks::
 
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
-    If one release is known only in zCDP, the total is in zCDP, with the tight conversion. Of m releases of
-    labels any k may have delta in place of half of mu^2 (`ThresholdLoss`). The total is the largest over k,
-    with the k largest deltas and without half of the k smallest mu^2.
+    If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
+    `rho_to_epsilon`. Of m releases of labels (`ThresholdLoss`), any k may cost their delta instead of half of
+    their mu^2. The total is the largest loss over k = 0, ..., m. Case k has the k largest deltas, and only
+    half of the k smallest mu^2.
     """
 
     mu2: float = 0.0
@@ -142,7 +143,7 @@ class Total:
     def mu(self) -> float:
         """A mu for which the total is mu-GDP: exact for Gaussian releases, an upper bound with others.
 
-        Raises NotAvailableError if the total contains a release known only in zCDP or as (epsilon, delta).
+        Raises NotAvailableError if the guarantee of a release is stated only in zCDP or as (epsilon, delta).
         """
         if math.isinf(self.mu2):
             return math.inf
@@ -232,7 +233,7 @@ class ParallelTotal:
     Parameters
     ----------
     worlds : tuple of Total
-        One total for each group that a unit can be in; none covers another.
+        One total for each group that a unit can be in, without totals that another one dominates.
 
     Notes
     -----
@@ -303,9 +304,9 @@ def compose(losses: Iterable[Loss]) -> Total:
 
     Notes
     -----
-    **Privacy.** Reads no rows. The epsilon(delta) of a mixture is exact when the parameters of the releases
-    were fixed in advance; limits for parameters that are chosen adaptively must be in mu^2, rho or pure
-    epsilon, as those of :class:`~privinf.accounting.Budget` are.
+    **Privacy.** Reads no rows. For releases of several kinds, epsilon(delta) is exact if their parameters
+    were fixed in advance. A limit on releases whose parameters are chosen adaptively must be in mu^2, rho or
+    pure epsilon, as the limit of a :class:`~privinf.accounting.Budget` is.
 
     Examples
     --------

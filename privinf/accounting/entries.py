@@ -193,7 +193,7 @@ class LedgerEntry:
         Parameters
         ----------
         scope : tuple of str
-            Names of the places below which the entry is put.
+            Names of the scopes under which the entry is placed.
 
         Returns
         -------

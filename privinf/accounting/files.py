@@ -42,9 +42,9 @@ class LedgerFile(Ledger):
     Raises
     ------
     StorageError
-        There is no ledger at `path` and no budget for a new one, its folder is missing, or the file is
-        damaged, not a ledger, one with another limit or of version 1; it was cut, restored from an older
-        copy, replaced or moved (``privinf ledger anchor``), or has a second name.
+        There is no ledger at `path` and no budget for a new one, or the folder is missing. The file is
+        damaged, is not a ledger, or is a ledger of version 1 or with another limit. The file was cut,
+        restored from an older copy, replaced or moved (``privinf ledger anchor``), or has a second name.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
     NotAvailableError

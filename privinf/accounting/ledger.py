@@ -49,12 +49,12 @@ class Ledger:
     Notes
     -----
     **Privacy.** Reads no rows. A mechanism charges the ledger before it reads rows. A refusal therefore
-    depends on no row, and an error after the charge does not undo it. Costs are exact rationals in the
-    currency of the limit. Charges are atomic over threads. A copy is another handle of the same ledger; a
-    pickle or JSON text contains all charges. If it is loaded into a process where the ledger still exists, it
-    joins that ledger. Elsewhere it can only be read, because other copies may be charged as well (see
-    `from_json`); the same holds for a ledger with a limit in a forked process. A limit does not apply to
-    other processes: give it to one of them, split it, or keep it in a `LedgerFile`.
+    depends on no row, and an error after the charge does not undo it. Costs are added as exact rational
+    numbers, in mu^2, rho or epsilon as the limit requires. Charges are atomic over threads. A copy is another
+    handle of the same ledger; a pickle or JSON text contains all charges. If it is loaded into a process
+    where the ledger still exists, it joins that ledger. Elsewhere it can only be read, because other copies
+    may be charged as well (see `from_json`); the same holds for a ledger with a limit in a forked process. A
+    limit does not apply to other processes: give it to one of them, split it, or keep it in a `LedgerFile`.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Ledger:
         Parameters
         ----------
         entry : LedgerEntry
-            The line; its id alone does not count.
+            The line to find. All its fields must match, not only its id.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class Ledger:
         losses : Loss or iterable of Loss
             Planned losses.
         scope : sequence of str
-            Names of the places below which they would be recorded.
+            Names of the scopes under which the losses would be recorded.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Ledger:
         Parameters
         ----------
         name : str
-            The part of the work, or the class of the partition.
+            Name of the part of the work or, with `disjoint`, of the class of the partition.
         disjoint : str, optional
             Name of a partition of the **units**, fixed before the data were seen. Scopes of one partition
             have different units, so only the most expensive scope counts. Without it, scopes add up.
@@ -210,7 +210,7 @@ class Ledger:
         Returns
         -------
         Total or ParallelTotal
-            ParallelTotal where disjoint scopes were used.
+            A `ParallelTotal` if disjoint scopes were used, otherwise a `Total`.
         """
         depth = len(self._scope)
         return total_of((entry.scope[depth:], entry.loss) for entry in self.entries)
@@ -248,9 +248,9 @@ class Ledger:
         text : str
             Result of `to_json`.
         resume : bool
-            Whether to charge this ledger from now on. The holder confirms that it is the latest state and
-            that no other copy is charged. For a ledger that outlives processes use a `LedgerFile`, which
-            needs no confirmation.
+            Whether to charge this ledger from now on. With True the holder confirms that the text is the
+            latest state of the ledger, and that no other copy is charged. For a ledger that outlives
+            processes use a `LedgerFile`, which needs no confirmation.
 
         Returns
         -------

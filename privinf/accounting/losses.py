@@ -152,7 +152,7 @@ class ApproximateLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ConcentratedLoss:
-    """Privacy loss of a mechanism that is only known in zCDP, such as Gumbel peeling.
+    """Privacy loss of a mechanism whose guarantee is stated only in zCDP, such as Gumbel peeling.
 
     Parameters
     ----------
@@ -200,10 +200,11 @@ class ThresholdLoss:
 
     Notes
     -----
-    Where both labels of a replaced record occur in both tables, two counts differ by 1: mu-GDP. Where one
-    label is in one table alone, it is shown with probability `delta`, and the other count differs by 1:
-    (mu/sqrt 2)-GDP. Where both labels are in one table alone, nothing else differs. A total is the largest
-    loss over the possible numbers of releases of the second kind, not the sum of both kinds.
+    Neighboring tables differ in the label of one record. There are three cases. If the old and the new label
+    both occur in both tables, two counts differ by 1, which is mu-GDP. If one label occurs in only one table,
+    it is shown with probability `delta`; the count of the other label differs by 1, which is (mu/sqrt 2)-GDP.
+    If each label occurs in only one table, no other count differs. A total is the largest loss over the
+    possible numbers of releases of the second kind, not the sum of both kinds.
     """
 
     mu: float
@@ -278,7 +279,8 @@ def pure_mu(epsilon: float) -> float:
     Returns
     -------
     float
-        An upper bound, tight at one point of the trade-off curve; exact totals use the binary loss instead.
+        An upper bound that is attained at one point of the trade-off curve. Exact totals use the loss of
+        binary randomized response instead.
     """
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     if math.isinf(epsilon):

@@ -62,8 +62,8 @@ class PlanReport:
 
     Notes
     -----
-    **Privacy.** Reads no rows. The epsilon of a mixed plan is exact, and smaller than what a ledger's limit
-    in mu^2 or rho would charge, because the plan is fixed in advance.
+    **Privacy.** Reads no rows. A plan is fixed in advance, so its epsilon is exact even for releases of
+    several kinds. This epsilon is smaller than what a ledger with a limit in mu^2 or rho would charge.
     """
 
     lines: tuple[PlannedRelease, ...]
@@ -160,7 +160,7 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
         - ``"gaussian"``: ``mu``, ``rho``, or ``epsilon`` (calibrated at ``delta``, default the plan's), or
           ``sensitivity`` and ``scale``
         - ``"randomized_response"`` or ``"pure"``: ``epsilon``
-        - ``"concentrated"`` (Gumbel peeling and others known in zCDP): ``rho``
+        - ``"concentrated"`` (Gumbel peeling and other mechanisms with a guarantee in zCDP): ``rho``
         - ``"external"``: ``epsilon`` and ``delta``
     delta : float
         Delta at which epsilon is reported, in (0, 1).

@@ -86,8 +86,8 @@ class ReleasedNumber(float, Released):
 
     Notes
     -----
-    It is a float for arithmetic, numpy, ``round``, ``format`` and ``json``. The result is a plain number
-    without ledger lines: keep the released number, or its `privacy`.
+    A released number behaves as a float in arithmetic, numpy, ``round``, ``format`` and ``json``. The results
+    of these operations are plain numbers without ledger lines: keep the released number, or its `privacy`.
 
     **Privacy.** The number was released and is public.
 

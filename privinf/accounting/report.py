@@ -94,9 +94,8 @@ class PrivacyReport:
     fit : int or None
         Number of this fit in its ledger, from 1; None where it is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
-        Subject of the totals: the releases of a fit, a release that was made before the fit and that
-        the fit reads without any spending of its own, a release, one party's releases, or all releases
-        recorded in a ledger.
+        Subject of the totals: the releases of a fit, an earlier release that a fit reads without spending
+        anything itself, a release, the releases of one party, or all releases in a ledger.
     elsewhere : int
         Number of `entries` that were charged to another ledger than the one that was reported on.
 
@@ -248,7 +247,7 @@ class PrivacyReport:
 
     @property
     def place(self) -> str:
-        """Number of this fit in its ledger, and the total cost of all fits; empty for the only one."""
+        """Number of this fit in its ledger, and the total cost; empty if the ledger has no other release."""
         earlier = len({entry.id for entry in self.recorded} - {entry.id for entry in self.entries})
         if not earlier:
             return ""
@@ -257,7 +256,7 @@ class PrivacyReport:
 
     @property
     def stamp_of_others(self) -> str:
-        """Mark, after a comma, on a total that contains other releases without private noise."""
+        """Stamp of the ledger's total, after a comma, if only other releases lack private noise."""
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
 
@@ -358,8 +357,9 @@ class PrivacyReport:
     def to_frame(self) -> pd.DataFrame:
         """Return a table of the totals of this report and of its ledger; undefined totals are nan.
 
-        The first column is "this fit", or "its release" where the fit reads an earlier one.
-        The row "private" is 1, or 0 where seeded noise, or none, makes the figures a simulation.
+        The first column is "this fit", or "its release" where the fit reads an earlier one. The row "private"
+        is 1 if all noise is secure. It is 0 if a release has seeded noise or none, so that the figures are
+        those of a simulation.
 
         Returns
         -------

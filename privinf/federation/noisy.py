@@ -53,7 +53,7 @@ class NoisySum(_NoisyRelease):
     mu : float
         Price.
     entries : tuple of LedgerEntry
-        The lines that paid for it.
+        The ledger lines of the release.
 
     Notes
     -----

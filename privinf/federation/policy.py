@@ -78,8 +78,8 @@ class SitePolicy:
     max_colluding : int
         Number of the other sites that may collude with the server; their noise does not count.
     zero_out : bool
-        Whether charges may be stated for a record that is replaced by one that contributes nothing. Replacing
-        it by any other costs up to twice the mu of such a line.
+        Whether charges may be stated for a record that is replaced by one that contributes nothing. If the
+        record is replaced by any other one, the loss is up to twice the mu of such a ledger line.
     designs : tuple of str
         Digests (``Design.digest``) of designs that may be queried; the design that a site was made with is
         always allowed.
@@ -90,7 +90,8 @@ class SitePolicy:
         Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
         public Ed25519 key (``IdentityKey.verifying``), and the total cost of the queries under the name, if
         the name has its own limit; by default anyone who can connect to the site. With a list, queries must
-        be signed. A site in this process has unsigned queries, and then refuses all of them.
+        be signed. Queries to a `Site` in this process are unsigned, so a site with a list refuses all of
+        them.
 
     Raises
     ------
@@ -99,9 +100,9 @@ class SitePolicy:
 
     Notes
     -----
-    **Privacy.** The default allows only a description of the columns. A secure sum may require more sites and
-    more colluding ones than the policy states, never fewer. A design is public and reads no row; the limit on
-    new ones bounds the storage and computing time that others can use.
+    **Privacy.** The default allows only a description of the columns. A query for a secure sum may require
+    more sites, and protect against more colluding sites, than the policy states, but never fewer. A design is
+    public and reads no row; the limit on new ones bounds the storage and computing time that others can use.
     """
 
     trusted_server: bool = False
@@ -247,9 +248,9 @@ class SitePolicy:
         record_sensitivity : sensitivity of the statistic
             Sensitivity of the sum to one record, as the site computes it.
         scope : tuple of str
-            Their scope in the site's ledger.
+            Scope of the lines in the site's ledger.
         masked : bool
-            Whether they are of a secure sum.
+            Whether the lines are for a secure sum.
 
         Returns
         -------

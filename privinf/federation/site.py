@@ -77,8 +77,8 @@ class Site:
     rows : pair (y, X), DataFrame, or Rows
         The holder's rows: response and features, or a table that the schema describes.
     schema : Design or Schema
-        Public columns and bounds. With a `Schema` designs of models arrive with queries "design": they must
-        be made from this very schema, and the policy states which, or how many.
+        Public columns and bounds. With a `Schema`, queries named "design" send the designs of models. These
+        designs must be made from this schema, and the policy states which designs, or how many, are accepted.
     policy : SitePolicy
         Permissions of the holder; the default allows only a description of the columns.
     ledger : Ledger, optional
@@ -113,10 +113,10 @@ class Site:
     in its session, and the ledger. Only then are rows read, by functions that cannot fail for any value of a
     row. Un-noised sums are sent only if the policy has ``trusted_server=True``, and only for charges that
     cover the sensitivity that the site computes. In a secure sum (``secure_sums=True``) the site adds its
-    noise and its masks itself. A site is not pickled, and its rows are not shown. Batches, which the ledger
-    composes in parallel, follow from the order of the rows: do not change it. Arrays of the caller are copied
-    before the first batch, or, from 64 MB on, compared by digests. If they were changed, the query is refused
-    after its charge, which is kept.
+    noise and its masks itself. A site is not pickled, and its rows are not shown. The order of the rows
+    determines which rows are in a batch, and the ledger composes disjoint batches in parallel: do not change
+    the order. Arrays of the caller are copied before the first batch, or, from 64 MB on, compared by digests.
+    If they were changed, the query is refused after its charge, which is kept.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class Site:
         return self._designs.defects
 
     def adopt(self, design: Design) -> None:
-        """Add a design of the holder's own to the designs of the site; it is not counted.
+        """Add a design of the holder, which does not count as one of the policy's new designs.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Site:
 
     @property
     def journal(self) -> Journal:
-        """The site's stored answers, and heads of other sites."""
+        """The stored answers of the site, and the last known states of other sites' ledgers."""
         return self._journal
 
     @property

@@ -51,9 +51,9 @@ class SiteLedger(Ledger):
     Raises
     ------
     StorageError
-        Another process (or another object of this one) has the ledger open, by any name; the file is
-        damaged, cut, an older copy, another ledger, gone or of version 1, has
-        no anchor (``privinf ledger anchor``), or has another limit; its folder is missing.
+        Another process, or another object of this process, has the ledger open, under any name. The file is
+        missing, damaged, cut, an older copy, another ledger, or of version 1. The ledger has another limit or
+        no anchor (``privinf ledger anchor``), or its folder is missing.
 
     Notes
     -----
@@ -63,11 +63,11 @@ class SiteLedger(Ledger):
     the same query has the identical reply, or is answered for the first time, and is not charged again. An
     incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
     secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
-    order, the schema and the policy of its first site. Others are refused until `Site(..., rebase=True)` or
-    ``privinf site rebase`` records the change; whether these first rows are complete cannot be checked.
-    Before every answer the file is checked. If it was deleted, replaced or changed while the site was
-    running, the site stops answering. If ledger and anchor are both restored to the same earlier state while
-    no site has them open, only holders of a later head detect it.
+    order, the schema and the policy of its first site. Other rows, schemas or policies are refused until
+    `Site(..., rebase=True)` or ``privinf site rebase`` records the change. Whether the first rows are
+    complete cannot be checked. Before every answer the file is checked. If it was deleted, replaced or
+    changed while the site was running, the site stops answering. If ledger and anchor are both restored to
+    the same earlier state while no site has them open, only holders of a later head detect it.
 
     Examples
     --------

@@ -108,7 +108,7 @@ class RemoteSite:
         SiteConnectionError
             No daemon answers at the path within the time.
         StorageError
-            The answer is not a reply.
+            The daemon's answer is not a valid reply.
         """
         end = time.monotonic() + self._timeout
         tries = 0

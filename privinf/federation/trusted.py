@@ -76,9 +76,9 @@ class TrustedServer:
         Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's noise
         cannot be keyed, so such a release cannot be repeated.
     rng : int or Generator, optional
-        Instead of `noise`: seeds simulation noise.
+        Seed of simulation noise, instead of `noise`.
     design : Design, optional
-        Columns and bounds, sent to the sites first: for sites that hold a table and a schema.
+        Columns and bounds, for sites that hold a table and a schema. The design is sent to the sites first.
     missing : {"raise", "continue"}
         Handling of a site that does not answer: stop, or continue with the others.
     relation : {"replace-one", "zero-out"}
@@ -108,7 +108,7 @@ class TrustedServer:
     Noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
     release is identical (`privinf.noise.NoiseKey` states the assumption). The key is kept by the server, or
     in a secret file (`remember`). With simulation noise, equal seeds give equal noise at equal positions of a
-    session, whatever the last bits of the sums.
+    session, even if the last bits of the sums differ.
 
     Examples
     --------
@@ -192,13 +192,14 @@ class TrustedServer:
         path : path
             The secret file.
         begun : bool, optional
-            Whether other files show that noise was drawn or planned under the stored key: see `NoiseFile`. By
-            default the stored key is used if its file has an answer.
+            Whether other files show that noise was drawn or planned under the stored key. True uses the
+            stored key. False replaces it, unless noise was drawn under it. By default the stored key is used
+            if its file has an answer. See `NoiseFile`.
 
         Returns
         -------
         bytes or None
-            Key of checksums of the files next to this one.
+            Secret key of the checksums (HMAC) of the other files in the same folder.
 
         Raises
         ------
@@ -210,8 +211,8 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** The file is a secret: a person who reads it can remove the noise. A key under which
-        nothing was drawn is replaced by one of this server.
+        **Privacy.** The file is a secret: a person who reads it can remove the noise. A stored key under
+        which no noise was drawn or planned is replaced by the key of this server.
         """
         return self._noise.remember(path, begun=begun)
 
@@ -223,12 +224,13 @@ class TrustedServer:
         path : path
             The secret file.
         begun : bool
-            Whether the fit has begun; if not, the file is made again.
+            Whether the fit has begun. If not, an existing file is replaced.
 
         Raises
         ------
         StorageError
-            The file is of other rows: batches are disjoint within one order of rows.
+            The file is for other rows, or for another order of the rows. Batches are disjoint only within one
+            order of the rows.
         """
         if isinstance(self._rounds.federation, LocalSites):
             bind_rows(path, self._rounds.federation.digest, begun=begun)
@@ -237,7 +239,8 @@ class TrustedServer:
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
         """Reserve the cost of a fit at every site, and return the unused part when it ends.
 
-        A fit that ends in an error returns it too. If its process dies, a reservation ends after seven days.
+        The unused part is also returned if the fit ends in an error. If the process of the fit dies, the
+        reservation ends after seven days.
 
         Parameters
         ----------
@@ -263,7 +266,8 @@ class TrustedServer:
     def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
         """Reserve losses under a name at every site, or at none.
 
-        Nothing is reserved for the caller's own rows, or for releases without noise, which exceed any limit.
+        Nothing is reserved if the sites hold the caller's own rows, or if a release has no noise. The
+        infinite loss of such a release exceeds any limit.
 
         Parameters
         ----------
@@ -354,7 +358,7 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            Of a secure sum: the total is impossible for any rows, or sites failed more often than `retries`
+            For a secure sum: the total is impossible for any rows, or more attempts failed than `retries`
             allows. The charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
@@ -365,7 +369,8 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is queried; of a secure sum, again by every attempt.
+        **Privacy.** The price is charged before any site is queried. For a secure sum every further attempt
+        is charged again.
         """
         return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -400,7 +405,7 @@ class TrustedServer:
         Returns
         -------
         planned query
-            For `release`; its `entry` is the ledger line.
+            Query to pass to `release`; its `entry` is the ledger line.
 
         Notes
         -----
@@ -425,17 +430,18 @@ class TrustedServer:
         return PlannedQuery(with_query_digest(query), tuple(names), scale, line.mu)
 
     def check_numbers(self, size: int, mu: float) -> None:
-        """Raise SensitivityError where a price may be too small for `size` numbers on the noise grid.
+        """Raise SensitivityError if a price may be too small to release `size` numbers on the noise grid.
 
-        A fit calls it if its first release is charged before the second can be planned. It checks a quarter
-        of the price, since the smallest possible price depends on the digits of the sensitivity.
+        A fit calls this method if its first release is charged before the second can be planned. The method
+        checks a quarter of the price, since the smallest possible price depends on the digits of the
+        sensitivity.
 
         Parameters
         ----------
         size : int
             Number of numbers that would be released.
         mu : float
-            Their price in Gaussian differential privacy.
+            Price of their release in Gaussian differential privacy.
 
         Raises
         ------
@@ -446,10 +452,11 @@ class TrustedServer:
             solve_scale(1.0, mu / 4.0, size, self._noise.source)
 
     def release(self, planned: PlannedQuery) -> NoisySum:
-        """Make a planned release, of this server or of one before it that was stopped; or repeat it.
+        """Make or repeat a release that this server, or an earlier one that was stopped, has planned.
 
-        It is charged unless the ledger has exactly this line. Then it is a repetition, costs nothing and is
-        identical. Sites recognize a repeated query, and answer it at no charge.
+        The release is charged unless the ledger already has exactly its line. With that line in the ledger,
+        the release is a repetition: it costs nothing, and the result is identical. Sites recognize a repeated
+        query, and answer it at no charge.
 
         Parameters
         ----------
@@ -464,14 +471,14 @@ class TrustedServer:
         Raises
         ------
         ArgumentError
-            It was planned with another kind of noise, or its line is of another release.
+            The release was planned with another kind of noise, or its ledger line is that of another release.
         BudgetExceededError
             The limit of the ledger, or of a site, would be exceeded.
         NotAvailableError
-            It would repeat noise that cannot be keyed; or other sites answered than before, or with another
-            sum, and ``missing="raise"`` (otherwise it is a new query, which is charged).
+            The release would repeat noise that cannot be keyed. Or, with ``missing="raise"``, other sites
+            answered than before, or their sum differs; with "continue" a new query is made, which is charged.
         StorageError
-            It was planned with another key.
+            The release was planned with another noise key.
 
         Notes
         -----
@@ -535,7 +542,7 @@ class TrustedServer:
         Returns
         -------
         NoisySum
-            The noisy sum; its `values` has no axis.
+            The noisy sum; its `values` is an array of shape ().
 
         Raises
         ------
@@ -627,8 +634,8 @@ class TrustedServer:
         Returns
         -------
         ReleasedNumber
-            Between the first and the last edge; inside a cell by geometric interpolation. Its `scale` is
-            the sd of the noise in it to first order, nan at the ends.
+            The quantile, between the first and the last edge, by geometric interpolation within a cell. Its
+            `scale` is the sd of its noise to first order, and nan at the first and the last edge.
 
         Notes
         -----
@@ -667,8 +674,8 @@ class TrustedServer:
         Parameters
         ----------
         op : str
-            Name of the statistic, such as "squared_residuals". Of a statistic of several rows, shape
-            (m, p), entries are selected in every row.
+            Name of the statistic, such as "squared_residuals". If the sum has several rows, shape (m, p),
+            entries are selected in every row.
         args : mapping
             Public arguments of the statistic.
         k : int

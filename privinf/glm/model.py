@@ -294,8 +294,8 @@ class GLM(Model[GLMOptions]):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. They are simulated in this
-            process; real sites are a federation for `from_formula`.
+            Response and features of every site, by label or numbered from 0. The sites are simulated in this
+            process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column but the constant, in order or by name; values outside are clipped.
         family : {"gaussian", "binomial", "poisson"}

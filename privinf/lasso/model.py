@@ -274,8 +274,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. They are simulated in this
-            process; real sites are a federation for `from_formula`.
+            Response and features of every site, by label or numbered from 0. The sites are simulated in this
+            process; for real sites pass a federation to `from_formula`.
         x_bound : float, optional
             Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
         bounds : sequence of (low, high), or mapping, optional

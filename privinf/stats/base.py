@@ -305,7 +305,7 @@ class StatResult(PortableTest):
 
     @property
     def privacy(self) -> PrivacyReport:
-        """Cost of the release; `cumulative` is its ledger."""
+        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
         return self.release.privacy
 
     @property

@@ -53,7 +53,8 @@ CLIPPED_GROUPS = (
 class GroupsResult(base.StatResult):
     """Means of groups and their test; all other comparisons come from the same release.
 
-    `rows` are the differences, or the means. See `StatResult` for the other attributes.
+    `rows` are the differences between groups, or the means of groups. See `StatResult` for the other
+    attributes.
 
     Attributes
     ----------
@@ -246,8 +247,8 @@ def ttest_ind(
         Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
         them.
     clip : {"bounds", "auto"}
-        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
-        With "auto" the means of the clipped values are compared.
+        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
+        noisy counts choose the clipping thresholds. With "auto" the means of the clipped values are compared.
     alternative : {"two-sided", "less", "greater"}
         Direction of the test: the mean of the first sample (or level) relative to that of the second.
     confidence_level : float
@@ -275,12 +276,13 @@ def ttest_ind(
 
     Notes
     -----
-    With ``clip="auto"`` a fifth of mu^2 pays for a distribution function of all values. It determines the
-    clipping thresholds: the median +- 1.5 sds, and farther out as n mu^2 grows
-    (`privinf.stats.quantiles.core_clip`). The test, the estimates and the intervals are then about means of
-    clipped values (winsorized means). These are equal where all groups have the same distribution, as for a
-    rank test, but not where groups have the same mean and different spreads. ``null`` and the notes state
-    this, and a ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
+    With ``clip="auto"`` a fifth of mu^2 is spent on a noisy distribution function of all values, which
+    determines the clipping thresholds. Within the public bounds the thresholds are at least 1.5 sds from the
+    median, and farther from it if n mu^2 is large (`privinf.stats.quantiles.core_clip`). The test, the
+    estimates and the intervals are then about means of clipped values (winsorized means). The means of
+    clipped values are equal if all groups have the same distribution, as for a rank test, but not always if
+    groups have the same mean and different spreads. ``null`` and the notes state this target, and a
+    ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
 
     **Privacy.** Neighbors differ by the replacement of one record, its value and its group. Only the number
     of all records is public, not the size of each sample. Counts, sums and squares are released together.
@@ -380,8 +382,8 @@ def anova_oneway(
     levels : sequence, optional
         Public list of the groups, if `groups` is an array.
     clip : {"bounds", "auto"}
-        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
-        With "auto" the means of the clipped values are compared.
+        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
+        noisy counts choose the clipping thresholds. With "auto" the means of the clipped values are compared.
     confidence_level : float
         Level of the intervals, between 0 and 1. It holds for the interval of each mean separately.
     missing : {"raise", "impute-public"}

@@ -160,7 +160,7 @@ def describe(
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better. Here the noise is always Gaussian, and "laplace" is refused.
+        better. This function always uses Gaussian noise, and refuses "laplace".
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.

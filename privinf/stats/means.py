@@ -207,7 +207,7 @@ class MeanResult(base.StatResult):
     Attributes
     ----------
     clip : clip, optional
-        Where values were clipped, if noisy counts chose that; else None.
+        Clipping thresholds, if noisy counts determined them; else None.
 
     Notes
     -----
@@ -322,9 +322,9 @@ def mean(
         Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
         them.
     clip : {"bounds", "auto"}
-        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
-        "auto" does not allow for rows that are too few to be detected and far beyond the clipping threshold;
-        `clip` of the result states how many there may be.
+        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
+        noisy counts choose the clipping thresholds. Intervals with "auto" do not allow for rows that are far
+        beyond the thresholds and too few to be detected; `clip` of the result states how many there may be.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}
@@ -351,7 +351,8 @@ def mean(
     Warns
     -----
     HeavyTailWarning
-        Rows beyond a chosen clip, at the public bounds, could move the mean by more than half the interval.
+        With ``clip="auto"``: undetected rows beyond the clipping thresholds, at the public bounds, could move
+        the mean by more than half the length of the interval.
 
     Notes
     -----
@@ -464,9 +465,9 @@ def ttest_1samp(
         Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
         them.
     clip : {"bounds", "auto"}
-        Where values are clipped: at the bounds, or, for bounds that are too wide, where noisy counts suggest.
-        "auto" does not allow for rows that are too few to be detected and far beyond the clipping threshold;
-        `clip` of the result states how many there may be.
+        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
+        noisy counts choose the clipping thresholds. Intervals with "auto" do not allow for rows that are far
+        beyond the thresholds and too few to be detected; `clip` of the result states how many there may be.
     alternative : {"two-sided", "less", "greater"}
         Direction of the test: the mean relative to `popmean`.
     confidence_level : float

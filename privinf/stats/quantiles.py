@@ -198,8 +198,8 @@ def quantile(
     a : array_like, Series or str
         The values, or the name of a column of `data`.
     q : float or sequence of float
-        Orders of the quantiles, between 0 and 1. Several quantiles share the part of the budget after the
-        first release, and each has an interval of its own.
+        Orders of the quantiles, between 0 and 1. Several quantiles share the budget that is left after the
+        first release, and each has its own interval.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -229,7 +229,7 @@ def quantile(
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better. Here the noise is always Gaussian, and "laplace" is refused.
+        better. This function always uses Gaussian noise, and refuses "laplace".
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -242,7 +242,8 @@ def quantile(
     Returns
     -------
     QuantileResult
-        ``.estimate`` (of the first), ``.table`` of all, ``.confidence_interval()``, ``.privacy``.
+        ``.estimate`` of the first quantile, ``.table`` of all quantiles, ``.confidence_interval()``,
+        ``.privacy``.
 
     Raises
     ------
@@ -252,12 +253,12 @@ def quantile(
 
     Notes
     -----
-    A quarter of mu^2 pays for the distribution function at 1,024 cells of the bounds, the rest for one at
-    about 64 edges around the first estimate (`privinf.inference.quantiles`). Laplace noise would have 28
-    times the variance in the first release, and intervals an eighth wider (docs/tests.md). Near an end of the
-    data, where n mu is below 250, an interval may end at a bound. Several quantiles and the ends of their
-    intervals are in the order of q: estimates by isotonic regression, intervals by widening those that are
-    out of order.
+    A quarter of mu^2 is spent on a noisy distribution function at 1,024 cells of the bounds. The rest is
+    spent on a second one, at about 64 edges around the first estimate (`privinf.inference.quantiles`). With
+    Laplace noise the first release would have 28 times the variance, and intervals would be an eighth wider
+    (docs/tests.md). Near an end of the data, where n mu is below 250, an interval may end at a bound. Several
+    quantiles and the ends of their intervals are in the order of q: estimates by isotonic regression,
+    intervals by widening those that are out of order.
 
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
     record is read. There are two Gaussian releases or more; the edges of the second follow from the first.

@@ -158,8 +158,8 @@ def mannwhitneyu(
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. Values beyond its bounds count as the bound. Arrays
-        need no bounds.
+        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to them.
+        Arrays need no bounds.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
@@ -197,7 +197,8 @@ def mannwhitneyu(
     Returns
     -------
     StatResult
-        ``.statistic`` (a normal score), ``.pvalue``, ``.estimate`` of P(x > y) + P(x = y)/2 with an interval.
+        ``.statistic`` (a normal score), ``.pvalue``, and ``.estimate``, the estimate of P(x > y) + P(x =
+        y)/2, with an interval.
 
     Notes
     -----
@@ -312,8 +313,8 @@ def kruskal(
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. Values beyond its bounds count as the bound. Arrays
-        need no bounds.
+        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to them.
+        Arrays need no bounds.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
@@ -351,14 +352,16 @@ def kruskal(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue``; ``.estimate`` is the separation of the groups' ranks: 1 where two
-        halves do not overlap.
+        ``.statistic``, ``.pvalue`` and ``.estimate``. For three groups or more ``.estimate`` is the
+        separation of the groups' ranks, from 0 to 1. It is 1 if the groups form two halves of the rows whose
+        values do not overlap.
 
     Notes
     -----
-    **Privacy.** One release of one number, the absolute sums of centered ranks. It costs `epsilon`, `mu` or
-    `rho`; rows are read after the ledger has accepted it. The reference distribution has groups of equal
-    sizes, which is conservative where they are not; nothing is released about single groups.
+    **Privacy.** One number is released: the sum over groups of the absolute values of their sums of centered
+    ranks. It costs `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it. The reference
+    distribution has groups of equal sizes, which is conservative where they are not; nothing is released
+    about single groups.
 
     Examples
     --------
@@ -470,8 +473,8 @@ def wilcoxon(
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. Values beyond its bounds count as the bound. Arrays
-        need no bounds.
+        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to them.
+        Arrays need no bounds.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.

@@ -61,8 +61,8 @@ class IdentityKey:
 
     Notes
     -----
-    **Privacy.** Its owner can remove the masks of all sums that the site ever sent, and sign in the
-    owner's name: protect its file as you protect the rows. Not shown and not pickled.
+    **Privacy.** A person who has the key can remove the masks of all sums that the site ever sent, and can
+    sign in the owner's name: protect the file of the key as you protect the rows. Not shown and not pickled.
 
     The Ed25519 secret is derived from the secret by HKDF-SHA256.
 

@@ -176,23 +176,24 @@ class SecureServer(TrustedServer):
     federation : Federation
         Sites with keys and one pinned roster, whose policy has ``secure_sums=True``.
     max_colluding : int
-        Number of sites that may collude with the server. Their noise does not count, so the others add more:
-        the variance is m / (m - max_colluding) of the central one for m sites. With m - 1 each site relies on
-        its own noise alone, and only this noise hides its own sum.
+        Number of sites that may collude with the server. The noise of these sites does not count, so all
+        sites add more noise: for m sites the variance is m / (m - max_colluding) times that of a trusted
+        curator. If max_colluding is m - 1, each site relies on its own noise alone, and only this noise hides
+        its own sum.
     missing : {"raise", "continue"}
         When a site does not answer: stop, or query the others again, with fresh noise and a new charge.
     retries : int
-        Largest number of such repetitions in one sum.
+        Largest number of repeated attempts at one sum, with ``missing="continue"``.
     grid_bits : int
-        One site's noise spans 2^grid_bits grid steps or up to twice as many. With fewer than 20 the loss is
-        known in zCDP only.
+        The sd of one site's noise is between 2^grid_bits and 2^(grid_bits + 1) grid steps. If `grid_bits` is
+        below 20, the loss is stated only in zCDP.
     ledger : Ledger, optional
         Budget ledger of the releases; a new one by default.
     rng : int or Generator, optional
         Seeds simulation noise, which is not private: the sites draw it from seeds in the query, and their
         policy must allow it. None (default): secure noise.
     design : Design, optional
-        Columns and bounds, sent to the sites first: for sites that hold a table and a schema.
+        Columns and bounds, for sites that hold a table and a schema. The design is sent to the sites first.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
         nothing: the sensitivity is about half as large, the guarantee is weaker, and the sites' policy must
@@ -208,8 +209,9 @@ class SecureServer(TrustedServer):
     Notes
     -----
     **Privacy.** The module's docstring states the trust assumptions. Noise is drawn at the sites. A release
-    is charged here before any site is queried, and at every site before a row is read, again for every
-    attempt. `NoisySum.scale` counts the noise of all sites; the price counts only that of the honest ones.
+    is charged to the server's ledger before any site is queried, and to the ledger of every site before a row
+    is read. Every further attempt is charged again. `NoisySum.scale` includes the noise of all sites; the
+    price counts only the noise of the honest sites.
 
     References
     ----------
@@ -260,17 +262,18 @@ class SecureServer(TrustedServer):
         )
 
     def check_numbers(self, size: int, mu: float) -> None:
-        """Raise SensitivityError where a price may be too small for `size` numbers on the sites' grid.
+        """Raise SensitivityError if a price may be too small to release `size` numbers on the sites' grid.
 
-        A fit calls it if its first release is charged before the second can be planned. It checks a quarter
-        of the price, since the smallest possible price depends on the digits of the sensitivity.
+        A fit calls this method if its first release is charged before the second can be planned. The method
+        checks a quarter of the price, since the smallest possible price depends on the digits of the
+        sensitivity.
 
         Parameters
         ----------
         size : int
             Number of numbers that would be released.
         mu : float
-            Their price in Gaussian differential privacy.
+            Price of their release in Gaussian differential privacy.
         """
         carriers = len(self.sites) - self._max_colluding
         if not math.isinf(mu) and carriers > 0:
@@ -307,7 +310,7 @@ class SecureServer(TrustedServer):
         Returns
         -------
         planned query
-            For `release`; its `entry` is the ledger line.
+            Query to pass to `release`; its `entry` is the ledger line.
 
         Notes
         -----
@@ -358,7 +361,7 @@ class SecureServer(TrustedServer):
         """
 
     def release(self, planned: PlannedQuery) -> NoisySum:
-        """Make a planned release, of this server or of one before it that was stopped.
+        """Make a release that this server, or an earlier one that was stopped, has planned.
 
         A site that has answered the query sends the identical reply again, at no charge, so that
         the sum and its noise are the same. If some sites stop answering, the others need new masks: this is a
@@ -367,7 +370,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         planned : planned query
-            Made by `planned`; charged unless its line is in the ledger unchanged.
+            Result of `planned`. It is charged unless its line is already in the ledger, unchanged.
 
         Returns
         -------
