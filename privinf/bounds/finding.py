@@ -125,33 +125,36 @@ def find_bounds(
     SchemaError, ArgumentError
         A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
     BudgetExceededError
-        Also for levels on a ledger with a limit, which cannot hold their delta.
+        The request exceeds the ledger's limit. Levels are also refused by any ledger with a limit, because
+        the limit cannot include their delta.
 
     Warns
     -----
     ChangedTargetWarning
-        All rows seem to have one value, so bounds may clip all others. Or many rows are more than 2^43 from
-        0, beyond the bounds. Or no level of a column is common enough: the most common one that was shown is
-        kept and all others are pooled; where none was shown, all are pooled.
+        A column may be clipped or pooled more than intended, in three cases. All rows seem to have one value,
+        so bounds may clip all other values. Many rows are farther than 2^43 from 0, beyond the bounds. No
+        level of a column is common enough: then the most common level that was shown is kept and all others
+        are pooled, or all levels are pooled if none was shown.
 
     Notes
     -----
     A share of 0.3 of a column's mu^2 pays for its distribution function at signed powers of 2, from 2^-20 to
-    2^43. The other 0.7 pays for one at 512 cells, over the range where rows were detected and 15 such ranges
-    on each side. Where that range is an octave or two, 0.2 pays for a closer search and 0.5 for the cells. On
-    each side the bound is the value beyond which ``clip / 2`` of the rows lie, if so few can be detected;
-    otherwise an exponential tail is extrapolated to that share. A column of numbers below 2^-20 has bounds of
-    that size: change its unit.
+    2^43. A share of 0.7 pays for a distribution function at 512 cells, over the range where rows were
+    detected and 15 such ranges on each side. If that range is only one or two powers of 2 wide, 0.2 of this
+    share pays for a closer search of the range, and 0.5 for the cells. On each side the bound is the value
+    beyond which ``clip / 2`` of the rows lie, if so few can be detected; otherwise an exponential tail is
+    extrapolated to that share. A column of numbers below 2^-20 has bounds of that size: change its unit.
 
-    Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at
-    (1, 1e-6) for one column. If the levels to pool are rare together, they count as the most common level.
+    Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at (1,
+    1e-6) for one column. If all levels to pool are rare even in total, they are merged with the most common
+    level.
 
     A table that is not in memory is read in three passes as a rule, four at most, and one more for each text
     column.
 
-    **Privacy.** Reads all rows of these columns; replace-one, n is public. Releases are Gaussian, and the
-    edges of later ones follow from earlier ones. Noisy counts of levels must pass a threshold
-    (`privinf.mechanisms.distribution`).
+    **Privacy.** The function reads all rows of these columns. The guarantee is for replacing one record, and
+    n is public. All releases have Gaussian noise, and the edges of the cells of later releases follow from
+    earlier releases. Noisy counts of levels must pass a threshold (`privinf.mechanisms.distribution`).
 
     Examples
     --------

@@ -46,16 +46,16 @@ class FoundSchema(Schema):
     (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows below which a level is
     pooled, ``at_most`` the share of rows that may be pooled in total, and ``threshold`` the noisy count above
     which a level was shown. If levels are pooled with a shown level, ``moves`` is the largest possible share
-    of pooled rows in that level. A difference between that level and another one shrinks by this share if the
-    pooled levels do not differ from the other one. A separate level ``other`` changes no other difference,
-    but may change slopes of columns that are correlated with the pooled levels. `privacy` is the report on
-    all releases, with the state of the ledger after them.
+    of pooled rows in that level. A difference between that level and another level shrinks by this share if
+    the pooled levels do not differ from the other level. If pooled levels get a level ``other`` of their own,
+    no other difference changes, but slopes of columns that are correlated with the pooled levels may.
+    `privacy` is the report on all releases, with the state of the ledger after them.
 
     A fit warns (`ChangedTargetWarning`) if the possible changes of a slope and of the response add up to half
     of the standard error of the slope.
 
     **Privacy.** The schema is computed from releases only, so it is public. Its cost is charged once,
-    whatever is fitted with it. Pass the same ledger to the fits for the total.
+    whatever is fitted with it. To get the total cost, pass the same ledger to the fits.
 
     Parameters
     ----------

@@ -131,16 +131,17 @@ class GLM(Model[GLMOptions]):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, unless the options of `fit` state otherwise. With
-    ``trust="central"`` a curator holds the rows, and everything that leaves it is noised. With
-    ``trust="server"`` sites send un-noised sums to a server that they trust, and everything that leaves it is
-    noised; with ``trust="secure-sum"`` they add the noise themselves, so only the noisy total is revealed
-    (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything that a fit
-    released.
+    **Privacy.** The guarantee is for replacing one record, unless the options of `fit` state otherwise. With
+    ``trust="central"`` a curator holds the rows, and everything that leaves the curator is noised. With
+    ``trust="server"`` sites send un-noised sums to a server that they trust, and everything that leaves the
+    server is noised. With ``trust="secure-sum"`` the sites add the noise themselves, so only the noisy total
+    is revealed (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything
+    that a fit released.
 
-    Linear models are fitted in one step from an initial estimate (`privinf.glm.least_squares`), the others in
-    whitened units (`privinf.glm.curved`), where their equations and variances are. The following holds with
-    ``optimizer=``, with a `radius`, with sites as units, and with named targets.
+    Linear models are fitted in one step from an initial estimate, and `privinf.glm.least_squares` has their
+    equations and variances. Logistic and Poisson models are fitted in whitened units (`privinf.glm.curved`).
+    The following applies to fits with ``optimizer=``, with a `radius`, with sites as units, and with named
+    targets.
 
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and does not
     change a correctly specified mean, the estimate solves sum w x r = 0. It is computed in noisy rounds and
@@ -245,9 +246,10 @@ class GLM(Model[GLMOptions]):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
             a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
-            federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
+            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
+            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
+            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
+            revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -408,13 +410,13 @@ class GLM(Model[GLMOptions]):
             the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
-            nothing: the same budget buys noise of half the size and promises less, since a record that is
-            replaced by another one is protected at twice the mu. The ledger, and the policies of the sites,
-            must be of that relation.
+            nothing. The noise is then half as large at the same budget, and the guarantee is weaker: a record
+            that is replaced by another record is protected at twice the mu. The ledger and the policies of
+            the sites must use the same relation.
         unit : {"record", "client"}
-            What is replaced: a record, or all records of a site together. A site is in every batch and every
-            round, and pays for each; without `client_clip` it counts as the number of records of the largest
-            site.
+            What is replaced: a record, or all records of a site together. With "client", every site is in
+            every batch and every round, and each costs budget. Without `client_clip`, each site is protected
+            like a group of as many records as the largest site has.
         client_clip : float, optional
             C of ``unit="client"``: the summed score of a site is shrunk to this norm, and moves a sum by 2C
             at most. First-order optimizers need it. Sums over a batch of n_i/B records are about sqrt(n_i/B)
@@ -422,14 +424,15 @@ class GLM(Model[GLMOptions]):
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
             its sampling part by n/(n - p). "nonrobust", for the logistic and the Poisson model, uses the
-            Hessian for the meat too. It is valid where the variance function of the model is correct, and
-            saves the release of a meat (a tenth of the final budget). "cluster", by the unit of the schema,
-            is "HC0": sums over rows have one row per unit (`MomentOLS` allows several).
+            Hessian as the meat of the sandwich. This is valid if the variance function of the model is
+            correct, and saves the release of a meat (a tenth of the final budget). "cluster" clusters by the
+            unit of the schema. It equals "HC0", because these models accept only one row per unit
+            (`MomentOLS` accepts several).
         targets : sequence of str, optional
             Names of the only coefficients to report, also where the columns are too many for a Hessian. The
-            final step uses their columns, those of `nuisance` and the constant alone, and the dimension rule
-            counts these columns. It assumes that, given these columns, the column of a target is uncorrelated
-            with every other one, weighted by the curvature.
+            final step uses only their columns, those of `nuisance` and the constant, and p in the rule for
+            intervals counts these columns. The step assumes that, given these columns, the column of a target
+            is uncorrelated with every other column, weighted by the curvature.
         nuisance : sequence of str
             Names of coefficients whose columns may be correlated with those of `targets`.
         margins : bool
@@ -472,13 +475,13 @@ class GLM(Model[GLMOptions]):
         **Privacy.** `privacy` counts every release. Settings that were chosen by private data are not
         charged unless the fits behind that choice are in the same ledger; the summary lists the charges.
 
-        Intervals of logistic and Poisson models are quantiles of draws that account for the noise, and of a
-        posterior with a named prior where the Hessian is weak (benchmarks/results/logistic.md). The rest
-        applies to named optimizers. Intervals need ``p^1.5 <= 0.1 n mu_H``, mu_H the price of the final
-        Hessian; where sites are the units, n is the number of rows divided by that of the largest site.
-        Beyond that limit the total budget goes to the fit, which has coefficients only. The same holds where
-        `client_clip` could bind: its bias is not known. Standard errors take rows as independent, those of
-        one site too.
+        Intervals of logistic and Poisson models are quantiles of draws that account for the noise. If the
+        Hessian is weak, they are quantiles of a posterior with a named prior
+        (benchmarks/results/logistic.md). The rest of these notes applies to named optimizers. Intervals need
+        ``p^1.5 <= 0.1 n mu_H``, where mu_H is the budget of the final Hessian. If sites are the units, n is
+        the number of rows divided by that of the largest site. If p is larger, the total budget goes to the
+        fit, which has coefficients only. The same applies if `client_clip` may shrink a score, because the
+        bias of that is not known. Standard errors treat rows as independent, also those of the same site.
 
         A fit whose last step is longer than 1.5 of its own standard errors has not converged. It has
         coefficients only, unless the remaining error is negligible (`privinf.glm.convergence`;
@@ -556,8 +559,8 @@ class FederatedGLM(GLM):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, unless `fit` states otherwise. With ``trust="server"`` sites send
-    un-noised sums to a server that they trust, and everything that leaves it is noised; with
-    ``trust="secure-sum"`` they add the noise themselves, so only the noisy total is revealed. The
-    report counts everything that a fit released.
+    **Privacy.** The guarantee is for replacing one record, unless `fit` states otherwise. With
+    ``trust="server"`` sites send un-noised sums to a server that they trust, and everything that leaves the
+    server is noised. With ``trust="secure-sum"`` the sites add the noise themselves, so only the noisy total
+    is revealed. The report counts everything that a fit released.
     """

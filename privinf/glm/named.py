@@ -142,9 +142,9 @@ class OLS(OneFamily):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, features and response together. Every release reads every row:
-    second moments, counts, a Hessian, two parts of scores and a meat. Each release depends on those before
-    it. Their squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
+    **Privacy.** The guarantee is for replacing one record, features and response together. Every release
+    reads every row: second moments, counts, a Hessian, two parts of scores and a meat. Each release depends
+    on those before it. Their squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
 
     Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and
     its variance.
@@ -222,9 +222,10 @@ class OLS(OneFamily):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
             a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
-            federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
+            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
+            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
+            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
+            revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -429,10 +430,10 @@ class Logit(OneFamily):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, features and response together. With ``trust="central"`` one
-    curator holds the rows, and everything that leaves it is noised. With ``trust="server"`` sites send
-    un-noised sums to a server that they trust; with ``trust="secure-sum"`` they add the noise themselves. The
-    report counts everything that a fit released.
+    **Privacy.** The guarantee is for replacing one record, features and response together. With
+    ``trust="central"`` one curator holds the rows, and everything that leaves the curator is noised. With
+    ``trust="server"`` sites send un-noised sums to a server that they trust. With ``trust="secure-sum"`` the
+    sites add the noise themselves. The report counts everything that a fit released.
 
     Examples
     --------
@@ -507,9 +508,10 @@ class Logit(OneFamily):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
             a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
-            federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
+            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
+            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
+            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
+            revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -640,10 +642,10 @@ class Poisson(OneFamily):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, features and response together. With ``trust="central"`` one
-    curator holds the rows, and everything that leaves it is noised. With ``trust="server"`` sites send
-    un-noised sums to a server that they trust; with ``trust="secure-sum"`` they add the noise themselves. The
-    report counts everything that a fit released.
+    **Privacy.** The guarantee is for replacing one record, features and response together. With
+    ``trust="central"`` one curator holds the rows, and everything that leaves the curator is noised. With
+    ``trust="server"`` sites send un-noised sums to a server that they trust. With ``trust="secure-sum"`` the
+    sites add the noise themselves. The report counts everything that a fit released.
 
     Examples
     --------
@@ -732,9 +734,10 @@ class Poisson(OneFamily):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
             a federation each site decides, by its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. Of a table "central" (default): one curator, who holds them. Over a
-            federation "server" (default): the sites send un-noised sums to a server that they trust; or
-            "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed.
+            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
+            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
+            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
+            revealed.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.

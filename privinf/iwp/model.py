@@ -183,9 +183,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y), with
         y = -1 or 1.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed. "data" takes them from the rows, with a warning; the guarantee does not cover this
-        leak.
+        Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
+        `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
+        this leak.
     radius : float, optional
         Project the private part of each row onto the ball of this radius, after scaling where there are
         `bounds`.
@@ -212,12 +212,13 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
         argument is invalid. No message contains a value of a row.
     NotAvailableError
-        With `from_formula` and `from_release` for a label that the loss does not accept.
+        The loss does not accept the label (`from_formula` and `from_release`).
 
     Notes
     -----
-    **Privacy.** Local, replace-one: features by one Gaussian release and randomized responses, the label by
-    randomized response or Gaussian noise; see `LocalExamples`. One release serves any number of models.
+    **Privacy.** Each record adds its own noise, and the guarantee is for replacing one record. Features are
+    sent by one Gaussian release and randomized responses, the label by randomized response or with Gaussian
+    noise; see `LocalExamples`. One release serves any number of models.
 
     Each record's score is replaced by one whose mean over the noise is the clean score: by inverse
     Weierstrass and Bernoulli transforms where they exist (squared, quadratic, exponential, Poisson), by the
@@ -307,8 +308,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
-            Public bounds or levels of every column that the formula names. Labels of levels are declared by
-            their levels, numeric ones by their bounds.
+            Public bounds or levels of every column that the formula names. Declare a label with levels by its
+            levels, and a numeric label by its bounds.
         loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
             Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
             with y = -1 or 1.
@@ -317,8 +318,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             inside its bounds. Default: a label that the schema declares public is sent unprotected, and any
             other label in the form that the loss needs. "auto" decides by the declaration alone.
         levels : sequence, optional
-            Levels of a label that the schema declares as a number, for ``label="response"``. Default: its
-            bounds, which must be (0, 1) or (-1, 1); without bounds, the second level is y > 0.
+            Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
+            bounds of the label, which must be (0, 1) or (-1, 1). Without bounds, values of y above 0 are the
+            second level.
         binary : sequence of str
             Numeric columns of 0 and 1, which are sent by randomized response, as factors always are.
         binary_mechanism : {"response", "gaussian"}
@@ -461,16 +463,16 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets epsilon_x / (number of Gaussian columns + number of such
-            features), pure (for other shares: `response_shares`), and the Gaussian columns get all that the
-            exact account leaves. Without Gaussian columns it is pure. Leave it out if all features are sent
-            unprotected.
+            sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
+            number of such features); for other shares pass `response_shares`. The Gaussian columns get all
+            budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
+            Leave it out if all features are sent unprotected.
         epsilon_y : float, optional
-            Budget of the label: pure for randomized response, (epsilon_y, delta) for a Gaussian label. Leave
-            it out if the label is sent unprotected.
+            Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
+            Gaussian noise. Leave it out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Responses get their shares of
-            epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
+            How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
+            shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -544,16 +546,16 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets epsilon_x / (number of Gaussian columns + number of such
-            features), pure (for other shares: `response_shares`), and the Gaussian columns get all that the
-            exact account leaves. Without Gaussian columns it is pure. Leave it out if all features are sent
-            unprotected.
+            sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
+            number of such features); for other shares pass `response_shares`. The Gaussian columns get all
+            budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
+            Leave it out if all features are sent unprotected.
         epsilon_y : float, optional
-            Budget of the label: pure for randomized response, (epsilon_y, delta) for a Gaussian label. Leave
-            it out if the label is sent unprotected.
+            Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
+            Gaussian noise. Leave it out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Responses get their shares of
-            epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
+            How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
+            shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -561,14 +563,15 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             "newton" (default) solves the corrected estimating equation. "sgd" is the single pass of projected
             stochastic gradient descent of the paper over it.
         correction : {"exact", "conditional", "series", "none"}, optional
-            Correction for the noise. Default: exact where there is an exact inverse transform, else the
-            conditional score. "series" is that of the paper for the logistic loss; "none" ignores the noise.
+            Correction for the noise. Default: "exact" if the loss has an exact inverse transform, otherwise
+            "conditional", the conditional score. "series" is the correction of the paper for the logistic
+            loss; "none" ignores the noise.
         ridge : float
             Penalty ``ridge ||theta||^2/2`` in scaled units, except of the constant; intervals are then for
             the penalized target.
         truncation : int, optional
-            K of the series. Default: the one of 1, 2, 3 with the smallest bias at regression calibration, by
-            the criterion of appendix D.7 of the paper.
+            Number K of terms of the series. Default: the number among 1, 2 and 3 with the smallest bias at
+            the estimate by regression calibration, by the criterion of appendix D.7 of the paper.
         start : array_like, shape (p,), optional
             Coefficients to start from, in the units of the columns. Default: regression calibration; zero for
             a single pass without averaging.

@@ -79,15 +79,15 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
         outside are clipped.
     y_bounds : (low, high), optional
-        Public bounds of the response, which ``family="gaussian"`` needs: the grid on which sizes of residuals
-        are released. The response is clipped only at 16 times their width.
+        Public bounds of the response, which ``family="gaussian"`` needs. They set the grid on which the fit
+        releases the scale of the residuals. The response is clipped only at 16 times the width of the bounds.
     family : {"gaussian", "binomial"}
         "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
         `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It always
         has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
     x_scale : float or array_like, shape (p,), optional
         Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of the
-        half-width. Sizes of columns that matter are released.
+        half-width of the bounds. The fit releases the scales of the selected columns and of the targets.
     sites : array_like, shape (n,), optional
         Label of the site of every row, where the rows of several sites are in one place. Default: one
         curator.
@@ -110,30 +110,31 @@ class DebiasedLasso(Model[LassoModelOptions]):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record. With ``trust="central"`` or ``"server"`` the central model: a
-    curator has the rows, or sites send un-noised sums to a server that they trust, and everything that
-    leaves it is noised. With ``trust="secure-sum"`` the sites noise and mask their sums (who is trusted then:
-    `privinf.federation.SecureServer`). The report counts everything that a fit released. The response is not
-    cut at `y_bounds` but at 16 times their width: every sum clips its own residuals, so its sensitivity does
-    not depend on them, and cutting y would bias the coefficients.
+    **Privacy.** The guarantee is for replacing one record. With ``trust="central"`` a curator holds the rows,
+    and with ``trust="server"`` sites send un-noised sums to a server that they trust. Everything that leaves
+    the curator or the server is noised. With ``trust="secure-sum"`` the sites add noise to their sums and
+    mask them (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything
+    that a fit released. The response is not cut at `y_bounds` but at 16 times their width: every sum clips
+    its own residuals, so its sensitivity does not depend on them, and cutting y would bias the coefficients.
 
     With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
-    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance).
-    The design departs from the paper's constants: one joint clip of the scores, clipped products for
-    selection, a preconditioned refit, released slopes; its intervals are a fifth as long.
+    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design
+    differs from the paper in four points: one joint clip of the scores, clipped products for selection, a
+    preconditioned refit, and released slopes. Its intervals are a fifth as long as those of the paper's
+    algorithms.
 
-    Secure sums differ in the selection of columns alone. Peeling needs un-noised sums, so one Gaussian
-    release of the products with all p columns replaces it, and its largest entries are selected
-    (`privinf.lasso.selection`). Each record's vector is shrunk to a length of C = R sigma sqrt(p), so the l2
-    sensitivity is 2C. The cost is a higher detection limit: the noise of the selection grows as sqrt(p),
-    `LassoResults.picks_from` reports this limit, and results warn if a signal may be missed.
+    Fits by secure sums differ from other fits only in the selection of columns. Peeling needs un-noised sums,
+    so one Gaussian release of the products with all p columns replaces it, and its largest entries are
+    selected (`privinf.lasso.selection`). Each record's vector is shrunk to a length of C = R sigma sqrt(p),
+    so the l2 sensitivity is 2C. The cost is a higher detection limit: the noise of the selection grows as
+    sqrt(p), `LassoResults.picks_from` reports this limit, and results warn if a signal may be missed.
 
-    With ``family="binomial"`` the sparse fit is by Newton steps and the debiasing by the same idea: one score
-    of the targets, orthogonal to constant and other columns in the Gram matrix of the curvature, divided by
-    its released secant matrix (`privinf.lasso.binomial.debiasing` has the equation and the variance). As
-    abs(y - p) <= 1 no residual is clipped: rows are weighted in x alone, the same in score and curvature, so
-    that a correctly specified mean keeps its coefficients. Omitting a relevant column attenuates the others,
-    as in every logistic regression.
+    With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one score of the targets,
+    which is orthogonal to the constant and the other columns in the Gram matrix of the curvature. This score
+    is divided by its released secant matrix. `privinf.lasso.binomial.debiasing` has the equation and the
+    variance. No residual is clipped, because abs(y - p) <= 1. Instead rows are weighted by x alone, with the
+    same weights in score and curvature, so a correctly specified mean keeps its coefficients. Omitting a
+    relevant column attenuates the others, as in every logistic regression.
 
     References
     ----------
@@ -221,7 +222,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Name of the column of the table that holds the site of every row. Default: one curator.
         x_scale : float or array_like, shape (p,), optional
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
-            the half-width. Sizes of columns that matter are released.
+            the half-width of the bounds. The fit releases the scales of the selected columns and of the
+            targets.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
             a federation each site decides, by its `Rows`.
@@ -282,15 +284,17 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
             outside are clipped.
         y_bounds : (low, high), optional
-            Public bounds of the response, which ``family="gaussian"`` needs: the grid on which sizes of
-            residuals are released. The response is clipped only at 16 times their width.
+            Public bounds of the response, which ``family="gaussian"`` needs. They set the grid on which the
+            fit releases the scale of the residuals. The response is clipped only at 16 times the width of the
+            bounds.
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
             `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It
             always has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
         x_scale : float or array_like, shape (p,), optional
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
-            the half-width. Sizes of columns that matter are released.
+            the half-width of the bounds. The fit releases the scales of the selected columns and of the
+            targets.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
@@ -371,8 +375,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With it the fit is the debiased
-            estimate without noise, least squares where the columns are few.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Such a fit is the debiased estimate
+            without noise, or least squares if there are few columns.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
             is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
@@ -388,23 +392,24 @@ class DebiasedLasso(Model[LassoModelOptions]):
         sparsity : int or "auto"
             Number of columns to keep. "auto" (default) selects columns in blocks of five and fits them
             cheaply, until fewer than three of a block are large relative to their errors, or until
-            `max_sparsity`. It keeps those that differ from zero at 5% by Bonferroni's rule over all p in the
-            full fit, which has the part of the budget that the selection did not use (`privinf.lasso.fit`).
-            "auto" is not for heterogeneous fits and the paper's variant. At small n name one target: its
-            interval is far narrower.
+            `max_sparsity`. The full fit then uses the rest of the budget. It keeps the columns whose
+            coefficients differ from zero at 5%, by Bonferroni's rule over all p (`privinf.lasso.fit`). "auto"
+            is not for heterogeneous fits and the paper's variant. At small n name one target: its interval is
+            far narrower.
         targets : sequence of names or positions, "selected", or "all"
             Coefficients whose intervals are wanted. All of them share a joint budget: name few. "selected"
             (default): the columns that the fit keeps (not heterogeneous). "all": every column. On secure sums
-            it is a list.
+            pass a list of names or positions.
         variant : {"default", "paper"}
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
             Whether coefficients differ between sites: they are u + v_i, where u has `shared_sparsity` and v_i
             has ``sparsity - shared_sparsity`` nonzero entries. Results come by site.
         max_sparsity : int, optional
-            Largest number of columns for ``sparsity="auto"``. Default: as many as keep the noise of their
-            Gram matrix small (`privinf.lasso.plan`), a function of public numbers; with
-            ``family="binomial"``, which selects all of them, at most ten. Secure sums need it.
+            Largest number of columns for ``sparsity="auto"``. Default: the largest number for which the noise
+            of the Gram matrix is small, a function of public numbers (`privinf.lasso.plan`). With
+            ``family="binomial"`` the default is at most ten, and all of these columns are selected. Secure
+            sums need it.
         shared_sparsity : int, optional
             Number of nonzero entries of the shared part u, for ``heterogeneous=True`` and the paper's
             variant.
@@ -416,53 +421,56 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Nodewise regressions of heterogeneous fits: from all rows, or from those of each site where the
             columns of sites have different distributions.
         precision_sparsity : int, optional
-            Number of neighbors in each nodewise regression, in addition to the selected columns
-            (double selection). By default as many, 4 to 40, as budget, rows and the number of targets allow
-            (`privinf.lasso.nodewise.neighbor_count`); 4 with ``heterogeneous=True``, none for all columns of
-            a homogeneous fit. `LassoResults.explained_shares` reports the shares that they explain, and
-            results warn if more are needed. For the paper's variant it is the number of entries of a column,
-            5.
+            Number of neighbors in each nodewise regression, in addition to the selected columns (double
+            selection). Default: 4 to 40, the largest number that budget, rows and the number of targets allow
+            (`privinf.lasso.nodewise.neighbor_count`). The default is 4 with ``heterogeneous=True``, and 0
+            with ``targets="all"`` otherwise. `LassoResults.explained_shares` reports the shares that they
+            explain, and results warn if more are needed. For the paper's variant it is the number of nonzero
+            entries of a column of the precision matrix, 5 by default.
         iterations : int, optional
             Number of blocks in which columns are selected, each on the residuals of the last fit; default 3.
-            For the paper's variant its T, log N. On secure sums every block is a release at its share of the
-            price: one block detects more with few rows and many columns, several blocks detect more if all
-            columns are correlated.
+            For the paper's variant this is its T, by default log N. On secure sums every block is a separate
+            release with its share of the budget. One block detects more with few rows and many columns, and
+            several blocks detect more if all columns are correlated.
         clip : float, optional
-            Clip of residuals and products in selection and refit, in multiples of the released
-            scale of the residuals; default 1.5. For the paper's variant its R, in units of y. On secure sums
-            products are shrunk as a vector instead.
+            Clip of residuals and products in selection and refit, in multiples of the released scale of the
+            residuals; default 1.5. The paper's variant clips at its R, in units of y. On secure sums,
+            products are not clipped one by one: each record's vector of products is shrunk to a norm.
         refit : bool, optional
             For the paper's variant: whether it ends with least squares on the support. The default variant
             always does.
         center : {"declared", "released"}, optional
             Initial centers of columns: the middles of their bounds, or released means of all columns, which
             take a share of the budget (``means``, 0.04) and help to find columns with a distant mean, such as
-            rare levels. Fits of all columns and heterogeneous ones have no other centering: "released" is
-            their default, and "declared" is the regression through the middle of all bounds, as a note
-            states.
+            rare levels. With ``targets="all"`` or ``heterogeneous=True`` the columns are not centered again
+            later: "released" is the default, and "declared" gives the regression through the middle of all
+            bounds, as a note states.
         target : {"mean", "robust"}, optional
-            "mean" (default for named and selected targets): scores are clipped where noisy counts of their
-            tail suggest, in two parts, so that coefficients are those of the mean for any distribution of
-            errors (`privinf.lasso.scores`). "robust", the only one for ``targets="all"``, heterogeneous
-            fits and the paper's variant: the clip is optimal for normal errors. Intervals are narrower, and
-            the target is not the mean if errors are skewed.
+            "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
+            clipping threshold. Coefficients are then those of the mean for any distribution of errors
+            (`privinf.lasso.scores`). "robust": the threshold is optimal for normal errors. Intervals are then
+            narrower, and the target is not the mean if errors are skewed. Fits with ``targets="all"``,
+            heterogeneous fits and the paper's variant are always "robust".
         bootstrap_draws : int, optional
             Number of draws of the private bootstrap (Algorithm 7), for
-            ``simultaneous(method="private-bootstrap")``. The simulation from the released covariance is free.
+            ``simultaneous(method="private-bootstrap")``. ``method="simulation"`` draws from the released
+            covariance instead, and is free.
         bootstrap_multipliers : {"rademacher", "gaussian"}
             Distribution of the multipliers of the private bootstrap.
         restricted_eigenvalues : bool
-            Whether to release the restricted eigenvalues too, as an attribute of this name.
+            Whether to release the restricted eigenvalues too; the result has them as an attribute of the same
+            name.
         noise_variance : bool
-            Whether to release the variance of the errors too, as an attribute of this name.
+            Whether to release the variance of the errors too; the result has it as an attribute of the same
+            name.
         bias_bound : bool
-            Whether to compute the bound of the bias too, as an attribute of this name; it needs
-            `restricted_eigenvalues`.
+            Whether to compute the bound of the bias too; the result has it as an attribute of the same name.
+            The bound needs `restricted_eigenvalues`.
         shares : mapping, optional
-            Shares of the budget; they sum to one. Give all of selection, refit, scales, neighbours, gram,
-            slopes and score (heterogeneous: also own_selection and own_refit), missed (a test for columns
-            outside the fit, 0.05, further ones from score; not for ``targets="all"``), and means if they are
-            released.
+            Shares of the budget; they sum to one. Give the keys selection, refit, scales, neighbours, gram,
+            slopes and score; for heterogeneous fits also own_selection and own_refit; and means if means are
+            released. The key missed (0.05) pays for a test for columns outside the fit, and further such
+            tests are paid from score. It is not for ``targets="all"``.
         extra_shares : mapping, optional
             Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
             before `shares` divide the rest.
@@ -473,7 +481,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         cov_type : {"HC0"}, optional
-            The only covariance of the debiased coefficients.
+            Covariance of the debiased coefficients; "HC0" is the only one.
 
         Returns
         -------
@@ -490,7 +498,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             spent.
         NotAvailableError
             No fit is possible with these rows, columns and budget; nothing was spent. With
-            ``variant="paper"`` also if the noise leaves no estimate; then the releases stay charged.
+            ``variant="paper"`` the error also appears if the noise leaves no estimate; in this case the
+            releases stay charged.
 
         Notes
         -----

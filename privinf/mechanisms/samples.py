@@ -171,8 +171,8 @@ def release_sample(
 
     Notes
     -----
-    **Privacy.** Replace-one of one record, values and cells together; n is public. Reads every record. The
-    sensitivities are proved in `privinf.mechanisms.statistics.samples`.
+    **Privacy.** The guarantee is for replacing one record, values and cells together; n is public. The
+    release reads every record. The sensitivities are proved in `privinf.mechanisms.statistics.samples`.
     """
     statistic = SAMPLE_STATISTICS[query.kind]
     price = Price.from_options(statistic, spending, noise, ledger)

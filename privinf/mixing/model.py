@@ -88,9 +88,9 @@ class RMGMOLS(PartyModel):
 
     Notes
     -----
-    **Privacy.** Replace-one of one person's row. Each party's release costs the budget of `fit`. A person
-    has a row at every party, so the totals of the report compose all releases, and ``privacy.parties`` lists
-    each party alone.
+    **Privacy.** The guarantee is for replacing one person's row. Each party's release costs the budget of
+    `fit`. A person has a row at every party, so the totals of the report compose all releases, and
+    ``privacy.parties`` lists each party alone.
 
     The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
     variance, its t intervals and its F score test. The paper's plain estimator (debias=False) is shrunk by
@@ -265,8 +265,8 @@ class DGMOLS(PartyModel):
 
     Notes
     -----
-    **Privacy.** Replace-one of one person's row; every number of the row is sent with noise. For one
-    regression it needs far more people than `RMGMOLS`: see phi in `MixingPlan.check`.
+    **Privacy.** The guarantee is for replacing one person's row. Every number of the row is sent with noise.
+    For one regression this method needs far more people than `RMGMOLS`: see phi in `MixingPlan.check`.
 
     Corrected least squares ``(X'X/n - S)^-1 X'y/n`` with the sandwich of the rows' scores;
     ``epsilon=inf`` is ordinary least squares with HC0.
@@ -405,7 +405,7 @@ class BGMOLS(DGMOLS):
 
     Notes
     -----
-    **Privacy.** Replace-one of one person's row; every number of the row is sent with noise.
+    **Privacy.** The guarantee is for replacing one person's row. Every number of the row is sent with noise.
 
     References
     ----------

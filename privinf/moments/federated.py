@@ -71,9 +71,9 @@ class FederatedMoments:
 
     Notes
     -----
-    **Privacy.** Replace-one of one record of one site. The sensitivity is that of a trusted curator
-    (`privinf.mechanisms.statistics.moments`), computed again by every site. With "secure-sum" the sites add
-    the noise, the honest ones enough for the claim; with "server" they send un-noised sums.
+    **Privacy.** The guarantee is for replacing one record of one site. The sensitivity is that of a trusted
+    curator (`privinf.mechanisms.statistics.moments`), computed again by every site. With "secure-sum" the
+    sites add the noise, the honest ones enough for the claim; with "server" they send un-noised sums.
     """
 
     def __init__(self, model_rows: ModelRows, *, trust: Trust, response_weight: float | None) -> None:

@@ -112,9 +112,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed. "data" takes them from the rows, with a warning; the guarantee does not cover this
-        leak.
+        Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
+        `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
+        this leak.
     radius : float, optional
         Project the private part of each row onto the ball of this radius, after scaling where there are
         `bounds`.
@@ -144,9 +144,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
 
     Notes
     -----
-    **Privacy.** Replace-one of one record (features and response together), one Gaussian release of the
-    isometric entries of zz', z = (public, x, c y); see `privinf.mechanisms.statistics.moments`.
-    `privinf.federation.SecureServer` states the trust assumptions of secure sums.
+    **Privacy.** The guarantee is for replacing one record (features and response together). There is one
+    Gaussian release of the isometric entries of zz', z = (public, x, c y); see
+    `privinf.mechanisms.statistics.moments`. `privinf.federation.SecureServer` states the trust assumptions of
+    secure sums.
 
     The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. For totals the covariance is ``A^-1
     (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p. It assumes equal error variances unless

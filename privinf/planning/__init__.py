@@ -582,8 +582,10 @@ def advise(
     Returns
     -------
     DataFrame
-        One row per trust and estimator, the narrowest of a trust first: ``width`` of the median coefficient,
-        ``times`` that without privacy (geometric mean), ``best`` of its trust, ``verdict``, ``reason``.
+        One row per trust model and estimator; within a trust model the narrowest intervals come first.
+        Columns: ``width`` of the intervals (median over the coefficients), ``times`` (ratio of widths with
+        and without privacy, geometric mean), ``best`` (whether the estimator is the best of its trust model),
+        ``verdict`` and ``reason``.
 
     Raises
     ------
@@ -596,7 +598,7 @@ def advise(
 
     Notes
     -----
-    **Privacy.** Reads no row and costs nothing: every width is one of `plan_study`.
+    **Privacy.** This function reads no row and costs nothing: it computes every width with `plan_study`.
     """
     options = StudyOptions(
         guesses=guesses,

@@ -57,8 +57,9 @@ class Guesses:
         Coefficients by the names of design columns, in user units (log odds for a 0/1 response); others are
         0. Default: every column explains the same share, and all of them together `rsquared`.
     rsquared : float
-        Share of the response's variance that the columns explain, default 0.2. For a 0/1 response the
-        residual variance is pi^2/3, and for counts one over the rate.
+        Share of the response's variance that the columns explain, default 0.2. For this share, the residual
+        variance of a 0/1 response counts as pi^2/3 (on the logit scale), and that of counts as 1 / rate (on
+        the log scale).
     residual_sd : float
         Standard deviation of the residuals, instead of that of the response or of `rsquared`.
     kurtosis : float

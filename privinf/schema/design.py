@@ -64,9 +64,10 @@ class Design:
     outcome : Response
         The response and its bounds.
     raw : tuple of columns, or None
-        The columns that coefficients are about, where `columns` are an internal basis (`conditioned`).
+        The user's columns, to which the coefficients belong, if `columns` are an internal basis
+        (`conditioned`).
     basis : ndarray, shape (p, p)
-        M with ``raw = columns @ M``, row by row; the identity where `columns` are themselves.
+        M with ``raw = columns @ M``, row by row; the identity if `columns` are the user's columns.
 
     Notes
     -----
@@ -109,9 +110,10 @@ class Design:
     def conditioned(self) -> Design:
         """Return the design on centered products and orthogonal powers of its columns, or itself.
 
-        Noise is added to the internal columns, in which products and powers do not repeat the columns that
-        they are made of; coefficients are mapped back by `basis`, exactly (`privinf.schema.conditioning`).
-        Only columns whose span contains all that centering needs are changed.
+        Noise is added to the internal columns, in which products and powers are centered or orthogonal to the
+        columns that they are made of. `basis` maps the coefficients back exactly
+        (`privinf.schema.conditioning`). Only columns whose span contains all that centering needs are
+        changed.
 
         Returns
         -------
@@ -216,7 +218,8 @@ class Design:
         bounds : sequence of (low, high), or mapping, optional
             One pair per private column, one pair per column, or pairs by name.
         radius : float, optional
-            Ball for the private part of a row: in scaled units with `bounds`, in user units alone.
+            Radius of the ball that contains the private part of a row, in scaled units if there are `bounds`,
+            and otherwise in user units.
         public : iterable of str
             Public columns, which are not protected.
         constant : int, optional
@@ -438,9 +441,9 @@ class Design:
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them, or impute the middle of the bounds or the first level.
         extrapolate : bool
-            False (holders): inputs of derived private columns are clipped to their declared bounds, so
-            that ``np.log(x)`` always exists; plain columns are left for the mechanism to clip. True
-            (prediction): nothing is clipped.
+            False (for holders): inputs of derived private columns are clipped to their declared bounds, so
+            that ``np.log(x)`` always exists. Columns that enter unchanged are not clipped here, because the
+            mechanism clips them. True (for predictions): nothing is clipped.
 
         Returns
         -------
@@ -536,8 +539,8 @@ class Design:
         Returns
         -------
         dict of str to str
-            Names of columns, and texts that follow from the declarations alone. A spline is flat beyond its
-            boundary knots; any other column was clipped to its declared bounds.
+            Texts by the name of the column. They depend on the declarations alone. A spline is flat beyond
+            its boundary knots; any other column was clipped to its declared bounds.
         """
         reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
@@ -563,7 +566,8 @@ class Design:
         Returns
         -------
         DataFrame
-            Low, middle and high of each number, every level of each factor.
+            Rows with the lower bound, the middle and the upper bound of each numeric column, and every level
+            of each factor.
         """
         if self.schema is None:
             return simulated_rows(

@@ -88,8 +88,9 @@ class DPSGD:
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: a record's (sketched) score is shrunk to this norm. The noise grows with it; below the length of a
-        typical row in these units the loss is that of a clipped score.
+        C: a record's (sketched) score is shrunk to this norm. The noise grows with C. If C is smaller than
+        the norm of a typical row in these units, many scores are clipped, and the fit solves the equation of
+        clipped scores.
     average : float
         Share of the last iterates that are averaged; 0 for the last one alone.
     final_share : float
@@ -131,8 +132,9 @@ class DPAdam(DPSGD):
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: the (sketched) score of a record is shrunk to this norm. The noise grows with it; below the length
-        of a typical row in these units the loss is that of a clipped score.
+        C: the (sketched) score of a record is shrunk to this norm. The noise grows with C. If C is smaller
+        than the norm of a typical row in these units, many scores are clipped, and the fit solves the
+        equation of clipped scores.
     average : float
         Share of the last iterates that are averaged; 0 for the last one alone.
     final_share : float
@@ -163,8 +165,9 @@ class RandomSketch(DPSGD):
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: the (sketched) score of a record is shrunk to this norm. The noise grows with it; below the length
-        of a typical row in these units the loss is that of a clipped score.
+        C: the (sketched) score of a record is shrunk to this norm. The noise grows with C. If C is smaller
+        than the norm of a typical row in these units, many scores are clipped, and the fit solves the
+        equation of clipped scores.
     average : float
         Share of the last iterates that are averaged; 0 for the last one alone.
     final_share : float
@@ -198,10 +201,11 @@ class DOME(DPSGD):
     energy : float
         Share of the spectrum of past gradients that the learned directions explain.
     variant : {"repaired", "paper"}
-        "repaired" scales the probes so that the gradient's estimate is unbiased, neither centers nor
-        preconditions, and steps along it. "paper" centers and preconditions with Adam's moments, projects,
-        tracks the gradient itself, and takes Adam's steps without averaging: far worse losses. It is one of
-        the repository's studies (``studies.paper.dome``), not in the wheel.
+        "repaired" scales the probes so that the estimate of the gradient is unbiased, and steps along this
+        estimate without centering or preconditioning. "paper" centers and preconditions with Adam's moments,
+        projects, tracks the gradient itself, and takes Adam's steps without averaging. Its losses are far
+        worse. The "paper" variant needs the repository's studies (``studies.paper.dome``), which are not in
+        the wheel.
     centre, precondition : bool, optional
         Whether to subtract Adam's first moment, and to divide by the root of its second moment; default by
         the variant.
@@ -216,8 +220,9 @@ class DOME(DPSGD):
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: the (sketched) score of a record is shrunk to this norm. The noise grows with it; below the length
-        of a typical row in these units the loss is that of a clipped score.
+        C: the (sketched) score of a record is shrunk to this norm. The noise grows with C. If C is smaller
+        than the norm of a typical row in these units, many scores are clipped, and the fit solves the
+        equation of clipped scores.
     average : float
         Share of the last iterates that are averaged; 0 for the last one alone. The paper variant averages
         nothing.
@@ -226,12 +231,12 @@ class DOME(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings: the sketch, and Adam's moments, are functions of past releases. A replaced
-    record moves a sum by 2C; the paper counts C, for a record that is left out.
+    **Privacy.** The settings are public, and the sketch and Adam's moments are functions of past releases. A
+    replaced record moves a sum by 2C; the paper counts C, for a record that is left out.
 
-    Where the paper states nothing, second moments are corrected for their start at 0, and kept above a tenth
-    of the noise's average variance. Sites are sent the learned directions and the probes' seed, not the
-    sketch.
+    The paper does not state two details. Here the second moments are corrected for their start at 0, and are
+    at least a tenth of the average variance of the noise. Sites are sent the learned directions and the
+    probes' seed, not the sketch.
 
     References
     ----------

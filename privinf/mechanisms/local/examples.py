@@ -186,16 +186,16 @@ class LocalExamples:
             is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets epsilon_x / (number of Gaussian columns + number of such
-            features), pure (for other shares: `response_shares`), and the Gaussian columns get all that the
-            exact account leaves. Without Gaussian columns it is pure. Leave it out if all features are sent
-            unprotected.
+            sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
+            number of such features); for other shares pass `response_shares`. The Gaussian columns get all
+            budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
+            Leave it out if all features are sent unprotected.
         epsilon_y : float, optional
-            Budget of the label: pure for randomized response, (epsilon_y, delta) for a Gaussian label. Leave
-            it out if the label is sent unprotected.
+            Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
+            Gaussian noise. Leave it out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Responses get their shares of
-            epsilon; the Gaussian columns, and a Gaussian label, get all that is left.
+            How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
+            shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
