@@ -279,11 +279,13 @@ def fit(
 
 def measured(
     name: str, design: Design, which: tuple[str, ...], fits: int, n: int, epsilon: float
-) -> tuple[np.ndarray, float, np.ndarray]:
-    """Return the median widths of fits that are not marked weak, the share of those that are, and the share
-    of intervals without zero.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the median widths of coefficients that are not marked weak, the shares of fits in which they are,
+    and the shares of intervals without zero.
     """
-    widths, found = [], []
+    none = np.full(len(which), np.nan)
+    widths: list[np.ndarray] = []
+    found: list[np.ndarray] = []
     for number in range(fits):
         rng = np.random.default_rng([7, number])
         with warnings.catch_warnings():
@@ -292,17 +294,15 @@ def measured(
                 result = fit(name, design, which, n, epsilon, rng)
                 ends = result.conf_int().loc[list(which)].to_numpy()
             except NotAvailableError:
+                widths.append(none)
                 continue
-        try:
-            weak = result.identification.weak
-        except NotAvailableError:
-            weak = result.cov_type == "posterior"
-        if not weak:
-            widths.append(ends[:, 1] - ends[:, 0])
-            found.append(ends[:, 0] * ends[:, 1] > 0.0)
-    none = np.full(len(which), np.nan)
-    middle = np.median(widths, axis=0) if widths else none
-    return middle, 1.0 - len(widths) / fits, np.mean(found, axis=0) if found else none
+        weak = np.isin(which, list(result.weakly_identified.index))
+        widths.append(np.where(weak, np.nan, ends[:, 1] - ends[:, 0]))
+        found.append(np.where(weak, np.nan, ends[:, 0] * ends[:, 1] > 0.0))
+    shares = np.isnan(widths).mean(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of coefficients that all fits mark
+        return np.nanmedian(widths, axis=0), shares, np.nanmean(found, axis=0) if found else none
 
 
 def widths_table(names: list[str], designs: list[str], fits: int) -> tuple[list[str], list[float]]:
@@ -317,11 +317,13 @@ def widths_table(names: list[str], designs: list[str], fits: int) -> tuple[list[
             study = plan(name, DESIGNS[place])
             cell, which, (n, epsilon) = study.cells[0], study.case.which, CELLS[name]
             found, weak, _ = measured(name, DESIGNS[place], which, fits, n, epsilon)
-            for one, told, seen in zip(which, cell.widths, found, strict=True):
+            for one, told, seen, share, told_share in zip(
+                which, cell.widths, found, weak, 1.0 - cell.identified, strict=True
+            ):
                 ratios.append(told / seen)
                 lines.append(
                     f"| {name} | {place} | {n:,} | {epsilon:g} | {one} | {told:.4g} | {seen:.4g} | {told / seen:.3f} "
-                    f"| {1 - cell.identified:.2f} / {weak:.2f} |"
+                    f"| {told_share:.2f} / {share:.2f} |"
                 )
                 print(lines[-1], flush=True)
     return lines, ratios

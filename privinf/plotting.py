@@ -51,7 +51,8 @@ def coefficients(
     Parameters
     ----------
     result : Results
-        Weakly identified fits are drawn with their score intervals, arrows at infinite ends.
+        Weakly identified fits are drawn with their score intervals, arrows at infinite ends, and their weakly
+        identified coefficients are marked "(weak)".
     simultaneous : bool
         Whether to plot joint intervals too, thin and longer.
     alpha : float
@@ -79,18 +80,20 @@ def coefficients(
     center: Floats = np.array(result.params[names], dtype=np.float64)
     rows = np.arange(len(names), dtype=np.float64)
     ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    weak = result.estimate.cov is None
-    intervals = result.conf_int(alpha, method="score" if weak else "wald")
+    by_score = not result._inference.has_intervals
+    intervals = result.conf_int(alpha, method="score" if by_score else "wald")
     interval = intervals.loc[names].to_numpy(dtype=np.float64)
-    label = "score interval" if weak else "total (sampling and privacy noise)"
+    by_score = by_score or result._inference.single is not None
+    label = "score interval" if by_score else "total (sampling and privacy noise)"
     if simultaneous:
         joint = result.simultaneous(alpha, which=names, rng=rng).conf_int().to_numpy()
         ax.hlines(rows, *joint.T, color=JOINT, linewidth=1.2, label="total, jointly", capstyle="butt")
     _draw_intervals(ax, rows, center, interval, label)
-    if not weak:
+    if result.estimate.cov is not None:
         _draw_noise_free(ax, rows, result, names, alpha)
     ax.plot(center, rows, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
-    name_rows(ax, names)
+    weak = set(result._inference.weakness.index)
+    name_rows(ax, [f"{name} (weak)" if name in weak else name for name in names])
     quiet(ax, grid="x")
     ax.set_xlabel(f"coefficient, {100 * (1 - alpha):g}% interval")
     ax.set_title(f"{result.model.name or 'Private fit'}: {result.model.endog_names}", loc="left", pad=20)
@@ -151,7 +154,7 @@ def _interval_of(result: Any, alpha: float) -> tuple[pd.DataFrame, str]:
         return pd.DataFrame(result.conf_int(alpha)), " (not private)"
     kinds = dict.fromkeys(kind for kind, _ in getattr(result, "cautions", ()))
     notes = [f"epsilon {result.privacy.epsilon():.3g}", result.privacy.stamp, *kinds]
-    method: IntervalMethod = "wald" if result.estimate.cov is not None else "score"
+    method: IntervalMethod = "wald" if result._inference.has_intervals else "score"
     intervals = pd.DataFrame(np.column_stack([result.params, result.params]), list(result.names))
     with warnings.catch_warnings(), suppress(NotAvailableError):
         warnings.simplefilter("ignore")  # stated by the legend

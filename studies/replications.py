@@ -107,7 +107,8 @@ class MomentReplications:
     df : ndarray, shape (R, p)
         Degrees of freedom of the t quantiles.
     weak : ndarray of bool, shape (R,)
-        ``fit.identification.weak``, where `conf_int` of a single fit warns; steep directions are not told.
+        ``fit.identification.weak``, where a single fit has score intervals of each coefficient; steep
+        directions are not told.
     nobs : int
 
     Notes

@@ -11,7 +11,13 @@ import numpy as np
 
 from privinf.glm.curved import OneStepRelease
 from privinf.glm.least_squares import OneStepFit
-from privinf.glm.posterior_draws import PRIOR_CONSTANT, PRIOR_SLOPE, PosteriorDraws
+from privinf.glm.posterior_draws import (
+    LARGEST_PRIOR_INFLUENCE,
+    PRIOR_CONSTANT,
+    PRIOR_SLOPE,
+    PosteriorDraws,
+    prior_influence,
+)
 from privinf.glm.queries import InitialEstimate
 from privinf.glm.rows import GlmRows
 from privinf.inference.estimate import Estimate
@@ -118,6 +124,11 @@ OF_A_PRIOR = (
     f"deviation {PRIOR_SLOPE:g}) on slopes of columns scaled to [-1, 1]. Intervals can miss "
     "slopes that are large relative to this prior; score_test() and conf_int(method='score') use no prior"
 )
+DECIDED_BY_PRIOR = (
+    "weak identification: the prior influences the coefficients {}. It is normal with standard deviation "
+    f"{PRIOR_SLOPE:g} on slopes of columns scaled to [-1, 1], and intervals can miss slopes that are large "
+    "relative to it; score_test() and conf_int(method='score') use no prior"
+)
 DRAWN_NOTE = (
     "Intervals are quantiles of simulated draws from the distribution of the coefficients "
     "given the noisy score and Hessian; they are not symmetric around the estimate."
@@ -167,16 +178,19 @@ def notes_of(
     strength: Identification,
     largest_shift: Floats,
     doubts: Sequence[Note],
+    hidden: Flags,
 ) -> tuple[Note, ...]:
     """Return the notes of one-step least squares.
 
-    `largest_shift` is the bias of each coefficient if the whole counted tail pulled it in one direction,
-    `doubts` are the warnings of `few_records` and `long_first_step`.
+    `hidden` are the weakly identified coefficients where `strength` is weak, `largest_shift` is the bias of
+    each coefficient if the whole counted tail pulled it in one direction, and `doubts` are the warnings of
+    `few_records` and `long_first_step`.
     """
     notes = [replace(doubt, text=sentence(doubt.text)) for doubt in doubts]
-    if strength.weak:
+    if strength.weak and _slopes(rows, hidden).any():
         gram = one_step.initial.gram
-        column, cause = _cause(rows, np.linalg.eigh(gram)[1][:, 0], gram, one_step.initial.edge)
+        direction = np.where(hidden, np.linalg.eigh(gram)[1][:, 0], 0.0)
+        column, cause = _cause(rows, direction, gram, one_step.initial.edge)
         notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)), columns=(column.name,))
     if one_step.clip.ratio > HEAVY:
         notes += must_read(sentence(heavy_tail(one_step.clip.ratio)))
@@ -213,9 +227,13 @@ def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> 
     doubts = must_read(*map(sentence, misfits(step)))
     if not draws.weak:
         return Note(DRAWN_NOTE), step_length, *doubts
-    column, cause = _weakest(rows, step)
-    advice = WEAK.format(column.name, _advice(rows, column, cause))
-    weak = (*must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE)), *must_read(advice, columns=(column.name,)))
+    weak = must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE))
+    influence = prior_influence(step, draws.draws, rows.design.constant, rows.to_user)
+    decided = influence > LARGEST_PRIOR_INFLUENCE
+    if _slopes(rows, decided).any():
+        column, cause = _weakest(rows, step, decided)
+        advice = WEAK.format(column.name, _advice(rows, column, cause))
+        weak += must_read(advice, columns=(column.name,))
     return *weak, Note(PRIOR_NOTE.format(PRIOR_CONSTANT)), step_length, *doubts
 
 
@@ -236,10 +254,15 @@ def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorD
     return DIVERGED.format(draws.shift, math.sqrt(draws.length2), cause)
 
 
-def _weakest(rows: GlmRows, step: OneStepRelease) -> tuple[Column, str]:
-    """Return the column that is most of the weakest direction of the Hessian, and the likely cause."""
+def _slopes(rows: GlmRows, flags: Flags) -> Flags:
+    """Return flags of coefficients without that of the constant."""
+    return flags & (np.arange(rows.p) != (-1 if rows.design.constant is None else rows.design.constant))
+
+
+def _weakest(rows: GlmRows, step: OneStepRelease, among: Flags) -> tuple[Column, str]:
+    """Return the column, one `among` some, that is most of the Hessian's weakest direction, and a cause."""
     direction = step.place.transform.T @ np.linalg.eigh(step.hessian.mean)[1][:, 0]
-    column, cause = _cause(rows, direction, step.walk.second, 0.0)
+    column, cause = _cause(rows, np.where(among, direction, 0.0), step.walk.second, 0.0)
     length = np.sqrt(np.diag(step.walk.second))
     apart = np.linalg.eigvalsh(step.walk.second / np.outer(length, length))[0]
     return column, "many" if cause == "alike" and apart > ALIKE else cause

@@ -35,6 +35,9 @@ MANY_COLUMNS = 20  # from one more column on
 LEAST_DRAWN = 0.02  # least eigenvalue of a drawn Hessian, relative to the mean one
 PRIOR_CONSTANT = 10.0  # sd of the named prior on the constant, see above
 PRIOR_SLOPE = 5.0  # sd of the named prior on slopes, in units in which columns are in [-1, 1]
+# Prior influence (`prior_influence`) above which a coefficient is called weakly identified
+# (benchmarks/results/flags.md).
+LARGEST_PRIOR_INFLUENCE = 0.1
 FEWEST_KEPT = 200  # positive definite draws of the Hessian that suffice for a posterior; else all are made so
 # A last step that moves predictors further (root mean square) leaves a remainder that intervals do not
 # include.
@@ -114,6 +117,20 @@ def drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws:
     )
 
 
+def prior_influence(step: OneStepRelease, draws: Floats, constant: int | None, contrasts: Floats) -> Floats:
+    r"""Return by how many posterior sds contrasts move for each sd that the prior's mean moves, shape (k,).
+
+    .. math:: \iota_k = \sqrt{k' C T^{-1} C k / k' C k},
+
+    C the covariance of the draws of the coefficients, T that of their prior, both in z. It is 1 where the
+    release says nothing of the contrast, and 0 where the prior does not matter.
+    """
+    covariance = np.atleast_2d(np.cov(draws.T))
+    moved = contrasts @ covariance
+    spread = np.sum(moved * contrasts, axis=1)
+    return np.asarray(np.sqrt(np.sum((moved / prior_sds(step, constant)) ** 2, axis=1) / spread))
+
+
 def _squared_length(move: Floats, covariance: Floats) -> float:
     """Return the squared length of a move in its standard errors; infinite where draws have no spread."""
     try:
@@ -169,13 +186,18 @@ def _solved(matrices: Floats, vectors: Floats, low: float) -> Floats:
     return np.asarray(np.einsum("nij,nj->ni", axes, along))
 
 
-def _prior(step: OneStepRelease, constant: int | None) -> tuple[Floats, Floats]:
-    """Return mean and root of the covariance of D in whitened units, by the prior of the coefficients."""
+def prior_sds(step: OneStepRelease, constant: int | None) -> Floats:
+    """Return the sds of the named prior of the coefficients in z."""
     sds = np.full(len(step.place.theta), PRIOR_SLOPE)
     if constant is not None:
         sds[constant] = PRIOR_CONSTANT
+    return sds
+
+
+def _prior(step: OneStepRelease, constant: int | None) -> tuple[Floats, Floats]:
+    """Return mean and root of the covariance of D in whitened units, by the prior of the coefficients."""
     inverse = np.linalg.inv(step.place.transform.T)
-    return -inverse @ step.place.theta, inverse * sds
+    return -inverse @ step.place.theta, inverse * prior_sds(step, constant)
 
 
 def _posterior(

@@ -14,12 +14,28 @@ from privinf.accounting import PrivacyReport
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
-from privinf.glm.advice import OF_A_PRIOR, few_records, heavy_tail, identified, long_first_step, notes_of
+from privinf.glm.advice import (
+    DECIDED_BY_PRIOR,
+    OF_A_PRIOR,
+    few_records,
+    heavy_tail,
+    identified,
+    long_first_step,
+    notes_of,
+)
 from privinf.glm.convergence import Trajectory, error_of_start, judge_convergence
 from privinf.glm.least_squares import OneStepFit, lacks_released_hessian
 from privinf.glm.margins import MARGINS_NOT_RELEASED, NO_CONSTANT, at_means, averaged
 from privinf.glm.newton import Block, OneStep
-from privinf.glm.posterior_draws import curved_system, drawn, equation_of, recorded, restored
+from privinf.glm.posterior_draws import (
+    LARGEST_PRIOR_INFLUENCE,
+    curved_system,
+    drawn,
+    equation_of,
+    prior_influence,
+    recorded,
+    restored,
+)
 from privinf.glm.queries import LeastSquaresOptions
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import BYTES, Traffic
@@ -28,7 +44,8 @@ from privinf.inference.one_step import STEP_EQUATION, OneStepScores
 from privinf.inference.solution import sandwich
 from privinf.inference.tails import HEAVY
 from privinf.results import Results
-from privinf.results.context import Context
+from privinf.results.coefficient_tests import tests_of
+from privinf.results.context import Context, index_of
 from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, target_notes
@@ -115,12 +132,42 @@ class GLMInference(Inference):
         return None if self.context.design is None else self.context.design.constant
 
     @cached_property
-    def posterior(self) -> Floats | None:
-        """Draws of the coefficients, shape (draws, p); None where intervals are normal."""
+    def scaled_draws(self) -> Floats | None:
+        """Draws of the coefficients of z, shape (draws, p); None where intervals are normal."""
         if "curved" not in self.settings or self.estimate.cov is None:
             return None
-        posterior = drawn(restored(self.settings["curved"]), self.nobs, self.constant)
-        return np.asarray(posterior.draws @ np.array(self.settings["to_user"]).T)
+        return drawn(restored(self.settings["curved"]), self.nobs, self.constant).draws
+
+    @cached_property
+    def posterior(self) -> Floats | None:
+        """Draws of the coefficients, shape (draws, p); None where intervals are normal."""
+        if self.scaled_draws is None:
+            return None
+        return np.asarray(self.scaled_draws @ np.array(self.settings["to_user"]).T)
+
+    @cached_property
+    def weakness(self) -> pd.Series[float]:
+        """Prior influence on the weakly identified coefficients of a posterior; else as every result's."""
+        if self.cov_type != "posterior" or self.scaled_draws is None:
+            return super().weakness
+        step = restored(self.settings["curved"])
+        back = np.array(self.settings["to_user"])
+        influence = prior_influence(step, self.scaled_draws, self.constant, back)
+        series = pd.Series(influence, index_of(self.names), name="prior influence")
+        return series[influence > LARGEST_PRIOR_INFLUENCE]
+
+    @property
+    def weak_intervals(self) -> list[tuple[type[Warning], str]]:
+        """Warning of weakly identified coefficients, of a posterior those that its prior decides."""
+        if self.cov_type != "posterior":
+            return super().weak_intervals
+        names = ", ".join(self.weakness.index)
+        return [(Weak, DECIDED_BY_PRIOR.format(names))] if names else []
+
+    @property
+    def weak_joint_inference(self) -> list[tuple[type[Warning], str]]:
+        """Warning of weak identification in some direction, or of the prior of a posterior."""
+        return [(Weak, OF_A_PRIOR)] if self.cov_type == "posterior" else super().weak_joint_inference
 
     def sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
         """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
@@ -141,11 +188,9 @@ class GLMInference(Inference):
         return ends + np.column_stack([-extension, extension])
 
     @property
-    def interval_warnings(self) -> list[tuple[type[Warning], str]]:
-        """Cautions about intervals and tests: those of every result, a prior, heavy tails, a misfit."""
-        warnings = super().interval_warnings
-        if self.cov_type == "posterior":
-            warnings.append((Weak, OF_A_PRIOR))
+    def other_warnings(self) -> list[tuple[type[Warning], str]]:
+        """Warnings about intervals and tests: those of every result, heavy tails, a misfit."""
+        warnings = super().other_warnings
         ratio = self.settings.get("tail_ratio", 0.0)
         texts = [heavy_tail(ratio)] if ratio > HEAVY else []
         warnings += [(HeavyTailWarning, text) for text in [*texts, *self.settings.get("scarce", [])]]
@@ -192,7 +237,7 @@ class GLMPredictions(Predictions):
         """
         check_choice(which, Which, "which")
         rows, index = self.rows(exog, transform)
-        linear: Floats = rows @ self.inference.params.to_numpy()
+        linear: Floats = rows @ self.inference.joint_params
         return pd.Series(mean_response(self.loss, linear) if which == "mean" else linear, index, name=which)
 
     def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
@@ -520,11 +565,14 @@ def one_step_results(
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
     system = one_step.score_equation(scaled, ~rows.design.private, cov_type)
     strength = identified(rows, one_step, estimate.bse)
+    tests = tests_of(system, rows.design, list(range(rows.p))) if strength.weak else None
+    hidden = np.full(rows.p, strength.weak) if tests is None else tests.hidden
     measures = one_step.measures
     largest_bias = one_step.most_bias(transform)
     doubts = few_records(rows, one_step, largest_bias, one_step.one_sided(transform), estimate.bse)
     doubts += long_first_step(rows, one_step, one_step.unclipped_shift(transform), estimate.bse)
-    context = description.context(rows, *notes_of(rows, one_step, estimate, strength, largest_bias, doubts))
+    notes = notes_of(rows, one_step, estimate, strength, largest_bias, doubts, hidden)
+    context = description.context(rows, *notes)
     scarce = [doubt.text for doubt in doubts]
     context["settings"] |= {"tail_ratio": one_step.clip.ratio, "scores": system.to_dict(), "scarce": scarce}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None

@@ -120,30 +120,42 @@ def coefficient_scores(system: LinearScores, contrast: Floats) -> CoefficientSco
 
     **Privacy.** Post-processing.
     """
+    return contrast_scores(system, np.asarray(contrast, dtype=np.float64)[None])[0]
+
+
+def contrast_scores(system: LinearScores, contrasts: Floats) -> tuple[CoefficientScores, ...]:
+    """Return `coefficient_scores` of each row of `contrasts`, shape (k, p)."""
     try:
-        root, t = np.linalg.solve(system.A, np.column_stack([system.g, contrast])).T
+        solved = np.linalg.solve(system.A, np.column_stack([system.g, contrasts.T]))
     except np.linalg.LinAlgError:
         raise NotPositiveDefiniteError(
             "the matrix of derivatives of the scores is singular, as with collinear columns: leave out a "
             "collinear column"
         ) from None
-    curvature = float(contrast @ t)
-    if curvature == 0.0:
+    root = solved[:, 0]
+    directions = solved[:, 1:].T
+    curvatures = np.sum(contrasts * directions, axis=1)
+    if not curvatures.all():
         raise NotPositiveDefiniteError("the scores do not depend on this contrast of the coefficients")
-    form = np.einsum("klab,a,b->kl", system.tensor(), t, t, optimize=True)
-    form = (form + form.T) / 2.0
+    forms = system.contrast_forms(directions)
     at_root = np.append(root, 1.0)
-    along = np.append(t / curvature, 0.0)
-    v0 = float(at_root @ form @ at_root)
-    if not v0 > 0.0:
+    along = np.column_stack([directions / curvatures[:, None], np.zeros(len(contrasts))])
+    at_forms = forms @ at_root
+    v0 = at_forms @ at_root
+    if not (v0 > 0.0).all():
         raise NotPositiveDefiniteError("the scores are linearly dependent: leave out a collinear column")
-    return CoefficientScores(
-        root=float(contrast @ root),
-        v0=v0,
-        v1=2.0 * float(at_root @ form @ along),
-        v2=float(along @ form @ along),
-        n=system.n,
-        curvature=curvature,
+    v1 = 2.0 * np.sum(at_forms * along, axis=1)
+    v2 = np.einsum("jk,jkl,jl->j", along, forms, along, optimize=True)
+    return tuple(
+        CoefficientScores(
+            root=float(contrast @ root),
+            v0=float(v0[place]),
+            v1=float(v1[place]),
+            v2=float(v2[place]),
+            n=system.n,
+            curvature=float(curvatures[place]),
+        )
+        for place, contrast in enumerate(contrasts)
     )
 
 

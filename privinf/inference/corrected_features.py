@@ -8,6 +8,7 @@ from scipy import linalg
 
 from privinf.errors import ArgumentError, NotAvailableError, NotPositiveDefiniteError
 from privinf.inference.linear_scores import (
+    LEAST_MOMENT_STRENGTH,
     LargeSample,
     Units,
     check_weights,
@@ -80,6 +81,7 @@ class CorrectedLeastSquares(LargeSample):
     array([ 1., -1.])
     """
 
+    least_strength = LEAST_MOMENT_STRENGTH
     variance_equation = """\
 cov = A^-1 [ sampling + s2 S + q A + (q S + d d' + K) + t2 (A + S) ] A^-T / n
 A is the mean of x x' minus S: the second moments of the columns without noise; b are the coefficients

@@ -22,6 +22,10 @@ BLOCK = 1 << 15  # rows that are worked on at a time
 # sampling sd of up to sqrt(8/n) (products of Gaussians have kurtosis 9); below this many n^-1/2 the
 # homoskedastic form is the more accurate one.
 _RESOLUTION = 30.0
+# Slope of the score along a coefficient, in sds of its noise, below which the coefficient is called weakly
+# identified: of noisy second moments and of modulated rows. Smaller slopes that are above it by chance are
+# then rare (benchmarks/results/flags.md).
+LEAST_MOMENT_STRENGTH = 4.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,10 @@ class LinearScores(Protocol):
         Whether g and A are clean moments plus noise of a known distribution, no noise moment subtracted.
     variance_equation : str
         What the terms of the covariance are.
+    least_strength : float or None
+        Slope of the score along one coefficient, in sds of its noise (`CoefficientScores.strength`), below
+        which the coefficient is weakly identified. None: score sets of single coefficients were not
+        validated for this equation.
     """
 
     g: Floats
@@ -112,6 +120,7 @@ class LinearScores(Protocol):
     distribution: ScoreDistribution
     linear_noise: bool
     variance_equation: str
+    least_strength: float | None
 
     def scores(self, beta: Floats) -> Floats | None:
         """Return the scores of the m independent units, mean over rows psibar(beta); None for totals."""
@@ -137,6 +146,9 @@ class LinearScores(Protocol):
     def tensor(self) -> Floats:
         """Return C, shape (p+1, p+1, p, p), with ``null_meat(b) = sum_kl w_k w_l C_kl`` at w = (b, 1)."""
 
+    def contrast_forms(self, directions: Floats) -> Floats:
+        """Return F, shape (k, p+1, p+1), with ``t_k' null_meat(b) t_k = w'F_k w``, t_k row k, w = (b, 1)."""
+
     def gram_noise(self) -> tuple[Floats, float]:
         """Return the metric (p, p) of the noise in A, and how far it spreads the spectrum in it."""
 
@@ -151,6 +163,7 @@ class LargeSample:
     df_resid = np.inf
     distribution = CHI_SQUARE
     linear_noise = False
+    least_strength: float | None = None
 
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(beta))``."""
@@ -167,6 +180,20 @@ class LargeSample:
     def noise_meat(self, beta: Floats) -> Floats:
         """Return the part of the meat that the noise causes, given the clean rows: the sum of its terms."""
         return np.asarray(sum(self.noise_terms(beta).values()), dtype=np.float64)
+
+    def tensor(self) -> Floats:
+        """Return C with ``null_meat(b) = sum_kl w_k w_l C_kl``."""
+        raise NotImplementedError
+
+    def contrast_forms(self, directions: Floats) -> Floats:
+        """Return F, shape (k, p+1, p+1), with ``t_k' null_meat(b) t_k = w'F_k w``, t_k row k, w = (b, 1)."""
+        return tensor_forms(self.tensor(), directions)
+
+
+def tensor_forms(tensor: Floats, directions: Floats) -> Floats:
+    """Return ``sum_ab C_klab t_ja t_jb``, shape (k, p+1, p+1), of the rows t_j of `directions`."""
+    forms = np.einsum("klab,ja,jb->jkl", tensor, directions, directions, optimize=True)
+    return np.asarray((forms + np.swapaxes(forms, 1, 2)) / 2.0, dtype=np.float64)
 
 
 def determined_difference(meat: Floats, noise: Floats, units: int) -> Floats | None:

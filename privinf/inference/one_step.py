@@ -37,6 +37,12 @@ Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is the standard deviation of th
 last Hessian, D the last step"""
 
 
+# Slope of the score along a coefficient, in sds of its noise, below which the coefficient is called weakly
+# identified. Noise of a Hessian at the expansion point multiplies a short step, so that four sds suffice
+# (benchmarks/results/flags.md).
+LEAST_SCORE_STRENGTH = 4.0
+
+
 def step_noise(step: Floats, score_sd: float, hessian_sd: float) -> dict[str, Floats]:
     """Return the terms that noise of the last score and Hessian adds to the covariance of the scores."""
     eye = np.eye(len(step))
@@ -90,6 +96,7 @@ class OneStepScores(LargeSample):
     cov_type: str
 
     variance_equation = STEP_EQUATION
+    least_strength = LEAST_SCORE_STRENGTH
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
@@ -157,6 +164,20 @@ class OneStepScores(LargeSample):
         tensor *= noise
         tensor[p, p] += inverse.T @ (self.clean + self.known) @ inverse
         return np.asarray(tensor)
+
+    def contrast_forms(self, directions: Floats) -> Floats:
+        """Return F, shape (k, p+1, p+1), with ``t_k' meat(c) t_k = w'F_k w``, t_k row k, w = (c, 1).
+
+        The tensor takes p^2 times the memory: a fit can have hundreds of columns.
+        """
+        moved = np.column_stack([self._inverse, -self._inverse @ self.start])
+        rows = directions @ self._inverse.T
+        crossed = rows @ moved
+        forms = np.multiply.outer(np.sum(rows**2, axis=1), moved.T @ moved)
+        forms += crossed[:, :, None] * crossed[:, None, :]
+        forms *= self.n * self.hessian_sd**2 / 2.0
+        forms[:, -1, -1] += np.einsum("ja,ab,jb->j", rows, self.clean + self.known, rows, optimize=True)
+        return np.asarray(forms)
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return the metric of the noise in A and how far it spreads the spectrum in it."""

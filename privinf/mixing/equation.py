@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import UNATTRIBUTED
-from privinf.inference.linear_scores import ScoreDistribution, homoskedastic_variance
+from privinf.inference.linear_scores import ScoreDistribution, homoskedastic_variance, tensor_forms
 from privinf.inference.solution import quadratic
 from privinf.mixing.rows import (
     EQUATION,
@@ -117,6 +117,7 @@ class MixedLeastSquares:
     cov_type = "mixed rows"
     linear_noise = False
     variance_equation = EQUATION
+    least_strength = None
 
     def __init__(
         self,
@@ -263,6 +264,10 @@ class MixedLeastSquares:
     def tensor(self) -> Floats:
         """Return C with ``null_meat(b) = sum_kl w_k w_l C_kl``."""
         return self._tensor
+
+    def contrast_forms(self, directions: Floats) -> Floats:
+        """Return F, shape (k, p+1, p+1), with ``t_k' null_meat(b) t_k = w'F_k w``, t_k row k, w = (b, 1)."""
+        return tensor_forms(self._tensor, directions)
 
     def gram_noise(self) -> tuple[Floats, float]:
         """Return (noise variances times rows over N, 2 sqrt(d/k)): the lower edge of pure noise."""

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import check_records, requested_covariance
 from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import LargeSample, homoskedastic_variance
+from privinf.inference.linear_scores import LEAST_MOMENT_STRENGTH, LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsNoiseModel
@@ -122,6 +122,22 @@ class MomentMap:
         K *= variance / 2.0
         return K
 
+    def contrast_forms(self, directions: Floats, variance: float) -> Floats:
+        """Return ``sum_ab K_klab t_ja t_jb``, shape (k, p+1, p+1), of the rows t_j of `directions`."""
+        J = self._signed()
+
+        def part(J: Floats, C: Floats) -> Floats:
+            rows = directions @ C
+            crossed = rows @ J.T
+            return np.asarray(
+                np.multiply.outer(np.sum(rows**2, axis=1), J @ J.T)
+                + crossed[:, :, None] * crossed[:, None, :]
+            )
+
+        public = slice(self.public)
+        of_public = part(J[:, public], self.columns[:, public])
+        return np.asarray(variance / 2.0 * (part(J, self.columns) - of_public))
+
     def noise_form(self, w: Floats, v: Floats, variance: float) -> Floats:
         """Return ``sum_kl w_k v_l K_kl``, shape (p, p)."""
         J = self._signed()
@@ -229,6 +245,7 @@ class NoisyTotals(LargeSample):
 
     linear_noise = True
     variance_equation = TOTALS_EQUATION
+    least_strength = LEAST_MOMENT_STRENGTH
 
     def __init__(
         self,
@@ -339,6 +356,18 @@ class NoisyTotals(LargeSample):
         tensor = np.multiply.outer(away.T @ gram @ away, gram) + noise
         tensor[-1, -1] += self._residual
         return np.asarray(tensor, dtype=np.float64)
+
+    def contrast_forms(self, directions: Floats) -> Floats:
+        """Return F, shape (k, p+1, p+1), with ``t_k' null_meat(b) t_k = w'F_k w``, t_k row k, w = (b, 1)."""
+        gram = self._positive[:-1, :-1]
+        squares = np.einsum("ja,ab,jb->j", directions, gram, directions, optimize=True)
+        forms = self._map.contrast_forms(directions, self._noise)
+        if self._residual is None:
+            return np.asarray(forms + np.multiply.outer(squares, self._positive))
+        away = self._away()
+        forms += np.multiply.outer(squares, away.T @ gram @ away)
+        forms[:, -1, -1] += np.einsum("ja,ab,jb->j", directions, self._residual, directions, optimize=True)
+        return forms
 
     def _away(self) -> Floats:
         """Return D with ``b - b^ = D w``."""

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.linear_scores import (
+    LEAST_MOMENT_STRENGTH,
     LargeSample,
     Units,
     check_weights,
@@ -77,6 +78,7 @@ class NoisyRecordMoments(LargeSample):
 
     linear_noise = True
     variance_equation = TOTALS_EQUATION
+    least_strength = LEAST_MOMENT_STRENGTH
 
     def __init__(
         self,

@@ -60,9 +60,10 @@ class Study:
     def frame(self) -> pd.DataFrame:
         """One row per estimator and coefficient.
 
-        ``width`` (median; nan where fits will be marked weak), ``se`` and ``se_without_noise`` (widths over
-        twice the normal quantile), ``times`` (width over that without privacy), ``identified`` (share of fits
-        not marked weak), ``verdict``, ``error`` (of the simulation, relative), ``fits``, ``reason``.
+        ``width`` (median; nan where the coefficient will be weakly identified), ``se`` and
+        ``se_without_noise`` (widths over twice the normal quantile), ``times`` (width over that without
+        privacy), ``identified`` (share of fits that do not mark the coefficient as weak), ``verdict`` on the
+        coefficient, ``error`` (of the simulation, relative), ``fits``, ``reason``.
         """
         import pandas as pd
 
@@ -77,7 +78,7 @@ class Study:
             table |= {
                 "times": cell.widths / self.floor,
                 "identified": cell.identified,
-                "verdict": cell.verdict,
+                "verdict": cell.verdicts,
             }
             frames.append(
                 pd.DataFrame(table | {"error": cell.error, "fits": cell.fits, "reason": cell.reason})
@@ -86,10 +87,12 @@ class Study:
 
     @property
     def best(self) -> str | None:
-        """Name of the estimator with the narrowest intervals (geometric mean); None where all are weak."""
-        sizes = {cell.name: float(np.mean(np.log(cell.widths))) for cell in self.cells}
-        finite = {name: size for name, size in sizes.items() if np.isfinite(size)}
-        return min(finite, key=lambda name: finite[name]) if finite else None
+        """Name of the estimator with the narrowest intervals (geometric mean); None where all are weak.
+
+        Estimators that identify more of the coefficients come first.
+        """
+        ranks = {cell.name: _rank(cell) for cell in self.cells if np.isfinite(cell.widths).any()}
+        return min(ranks, key=lambda name: ranks[name]) if ranks else None
 
     def power(self, effect: float | Mapping[str, float]) -> pd.DataFrame:
         """Return the power of the two-sided test of each coefficient (rows), by estimator.
@@ -308,12 +311,15 @@ class Study:
         ax.vlines(self.floor, rows - 0.34, rows + 0.34, color=INK, linewidth=1.6, label="without privacy")
         ax.axvline(edge, color=FAINT, linewidth=0.6)
         for place, cell in enumerate(cells):
-            weak = cell.verdict == "weak"
+            weak = np.isnan(cell.widths)
             at = rows + 0.5 * ((place + 0.5) / len(cells) - 0.5)
-            label = f"{cell.name}{' (weak)' if weak else ''}"
-            ax.plot(
-                np.where(weak, edge, cell.widths), at, ">" if weak else "o", color=f"C{place}", label=label
-            )
+            label = f"{cell.name}{' (weak)' if weak.all() else ''}"
+            color = f"C{place}"
+            if not weak.all():
+                ax.plot(cell.widths[~weak], at[~weak], "o", color=color, label=label)
+            if weak.any():
+                named = label if weak.all() else "_hidden"  # matplotlib leaves such labels out of legends
+                ax.plot(np.full(weak.sum(), edge), at[weak], ">", color=color, label=named)
         ax.set_xscale("log")
         name_rows(ax, names)
         quiet(ax, grid="x")
@@ -348,7 +354,7 @@ class Study:
                 "",
                 table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"),
                 "",
-                *(f"{cell.name}: {cell.verdict}{cell.reason and ': '}{cell.reason}" for cell in self.cells),
+                *(f"{cell.name}: {cell.described}{cell.reason and '; '}{cell.reason}" for cell in self.cells),
                 best,
                 "",
                 "Assumptions",
@@ -625,12 +631,26 @@ def advise(
     for kind in kinds if trust is None else [trust]:
         for_trust = replace(options, trust=kind, parties=parties if kind == "per-party" or trust else None)
         study = _planned(schema, formula, n, for_trust)
-        for cell in sorted(
-            study.cells, key=lambda cell: float(np.nan_to_num(np.mean(cell.widths), nan=np.inf))
-        ):
-            times = float(np.exp(np.mean(np.log(cell.widths / study.floor))))
+        for cell in sorted(study.cells, key=_order):
+            known = np.isfinite(cell.widths)
+            width, times = np.nan, np.nan
+            if known.any():
+                width = float(np.median(cell.widths[known]))
+                times = float(np.exp(np.mean(np.log(cell.widths[known] / study.floor[known]))))
             reason = f"{cell.reason}{cell.reason and '; '}{ESTIMATORS[cell.name].rests_on}"
             best = cell.name == study.best
-            rows.append((kind, cell.name, float(np.median(cell.widths)), times, best, cell.verdict, reason))
+            rows.append((kind, cell.name, width, times, best, cell.described, reason))
     columns = ["trust", "estimator", "width", "times", "best", "verdict", "reason"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _rank(cell: Cell) -> tuple[int, float]:
+    """Return how many coefficients are weak, and the mean log width of the others."""
+    known = np.isfinite(cell.widths)
+    return int((~known).sum()), float(np.mean(np.log(cell.widths[known])))
+
+
+def _order(cell: Cell) -> tuple[int, float]:
+    """Return how many coefficients are weak, and the mean width of the others."""
+    known = np.isfinite(cell.widths)
+    return int((~known).sum()), float(np.mean(cell.widths[known])) if known.any() else 0.0

@@ -134,23 +134,27 @@ class Cell:
 
     Attributes
     ----------
+    names : tuple of str
+        Coefficients that are planned for.
     widths : array, shape (coefficients,)
         Median widths of intervals; nan where most fits have none to rely on.
-    fit_widths : array, shape (fits with an interval, coefficients)
-        The widths that they are medians of.
+    fit_widths : array, shape (fits, coefficients)
+        The widths that they are medians of; nan where a fit has none to rely on.
     error : float
         The largest relative standard error of a median.
-    identified : float
-        Share of fits that are not marked weak; nan where the estimator cannot fit the case.
+    identified : array, shape (coefficients,)
+        Share of fits in which the coefficient is not weakly identified; nan where the estimator cannot fit
+        the case.
     reason : str
         Why there is no interval, in the words of a fit that had none.
     """
 
     name: str
+    names: tuple[str, ...]
     widths: Floats
     fit_widths: Floats
     error: float
-    identified: float
+    identified: Floats
     fits: int
     reason: str
 
@@ -162,24 +166,51 @@ class Cell:
         at the median s, since Phi is concave where powers are large.
         """
         z = float(norm.isf(alpha / 2.0))
-        if not len(self.fit_widths):
-            return np.full(len(places), np.nan)
-        ratios = effects / (self.fit_widths[:, list(places)] / (2.0 * z))
-        powers: Floats = np.mean(norm.cdf(ratios - z) + norm.cdf(-ratios - z), axis=0)
+        powers = np.full(len(places), np.nan)
+        for j, place in enumerate(places):
+            widths = self.fit_widths[:, place]
+            if math.isfinite(self.widths[place]):
+                ratios = effects[j] / (widths[np.isfinite(widths)] / (2.0 * z))
+                powers[j] = np.mean(norm.cdf(ratios - z) + norm.cdf(-ratios - z))
         return powers
 
     @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Predicted verdict of each coefficient."""
+        return tuple(map(_verdict, self.identified))
+
+    @property
+    def weak(self) -> tuple[str, ...]:
+        """Names of the coefficients that most fits identify too weakly."""
+        return tuple(
+            name for name, verdict in zip(self.names, self.verdicts, strict=True) if verdict == "weak"
+        )
+
+    @property
     def verdict(self) -> str:
-        """Predicted verdict of a fit."""
-        if math.isnan(self.identified):
-            return "cannot"
-        edge = "identified" if self.identified >= EDGE else "nearly weak"
-        return edge if self.identified >= USABLE else "weak"
+        """Predicted verdict of a fit: that of the worst coefficient, or "partly weak" where others differ."""
+        if self.weak and len(self.weak) < len(self.names):
+            return "partly weak"
+        return _verdict(float(np.min(self.identified)))
+
+    @property
+    def described(self) -> str:
+        """The verdict, with the names of weak coefficients where others are not weak."""
+        return f"weak for: {', '.join(self.weak)}" if self.verdict == "partly weak" else self.verdict
+
+
+def _verdict(identified: float) -> str:
+    """Return the verdict on a coefficient of which this share of fits has an interval to rely on."""
+    if math.isnan(identified):
+        return "cannot"
+    edge = "identified" if identified >= EDGE else "nearly weak"
+    return edge if identified >= USABLE else "weak"
 
 
 def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -> tuple[Cell, ...]:
     """Return results of each estimator on simulated rows and noise, over `FEWEST` fits or more."""
-    fits: dict[str, list[Floats | None]] = {name: [] for name in names}
+    none = np.full(len(case.which), np.nan)
+    fits: dict[str, list[Floats]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
@@ -195,7 +226,7 @@ def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -
                 try:
                     fits[name].append(_widths(case, ESTIMATORS[name].fit(case, frame, noise[name])))
                 except NotAvailableError as error:
-                    fits[name].append(None)
+                    fits[name].append(none)
                     if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
                         cannot[name] = str(error)
                     reasons[name] = str(error)
@@ -225,8 +256,8 @@ NO_INTERVAL = (
 )
 
 
-def _widths(case: Case, result: Any) -> Floats | None:
-    """Return the widths of a fit's intervals, or None where it is marked weak.
+def _widths(case: Case, result: Any) -> Floats:
+    """Return the widths of a fit's intervals, nan of coefficients that are weakly identified.
 
     NotAvailableError where there are none, or not of every coefficient.
     """
@@ -236,57 +267,47 @@ def _widths(case: Case, result: Any) -> Floats | None:
     if not set(case.which) <= set(intervals.index):
         raise NotAvailableError(NO_INTERVAL)
     ends = intervals.loc[list(case.which)].to_numpy(dtype=np.float64)
-    try:
-        weak = result.identification.weak
-    except NotAvailableError:
-        weak = False
-    widths: Floats = ends[:, 1] - ends[:, 0]
-    return None if weak or result.cov_type == "posterior" or not np.isfinite(widths).all() else widths
+    weak = np.isin(case.which, list(result.weakly_identified.index))
+    return np.where(weak | ~np.isfinite(ends).all(axis=1), np.nan, ends[:, 1] - ends[:, 0])
+
+
+def _identified(widths: Floats) -> Floats:
+    """Return the share of fits in which each coefficient has an interval to rely on."""
+    return np.asarray(np.isfinite(widths).mean(axis=0))
 
 
 def _error(widths: Floats) -> float:
-    """Return the largest relative standard error of the medians of columns."""
-    return float(1.2533 * np.std(np.log(widths), axis=0, ddof=1).max() / math.sqrt(len(widths)))
+    """Return the largest relative standard error of the medians of columns that most fits have."""
+    columns = [column[np.isfinite(column)] for column in widths.T[_identified(widths) >= USABLE]]
+    return max(1.2533 * float(np.std(np.log(column), ddof=1)) / math.sqrt(len(column)) for column in columns)
 
 
-def _settled(fits: list[Floats | None]) -> bool:
-    usable = [widths for widths in fits if widths is not None]
-    too_few = len(usable) < USABLE * len(fits)
-    return len(fits) >= FEWEST and (too_few or _error(np.array(usable)) <= SETTLED)
+def _settled(fits: list[Floats]) -> bool:
+    if len(fits) < FEWEST:
+        return False
+    widths = np.array(fits)
+    return bool((_identified(widths) < USABLE).all()) or _error(widths) <= SETTLED
 
 
-def _cell(name: str, case: Case, fits: list[Floats | None], cannot: str | None, reason: str) -> Cell:
-    usable = np.array([widths for widths in fits if widths is not None])
+def _cell(name: str, case: Case, fits: list[Floats], cannot: str | None, reason: str) -> Cell:
     none = np.full(len(case.which), np.nan)
-    nothing = none[None][:0]
-    if cannot is not None:
-        return Cell(
-            name=name,
-            widths=none,
-            fit_widths=nothing,
-            error=math.nan,
-            identified=math.nan,
-            fits=len(fits),
-            reason=cannot,
-        )
-    share = len(usable) / len(fits)
-    if share < USABLE:
-        return Cell(
-            name=name,
-            widths=none,
-            fit_widths=nothing,
-            error=math.nan,
-            identified=share,
-            fits=len(fits),
-            reason=reason or f"most simulated fits {UNRELIABLE}",
-        )
-    remark = "" if share >= EDGE else f"{1.0 - share:.0%} of the simulated fits {UNRELIABLE}"
+    widths = np.array(fits) if cannot is None else none[None][:0]
+    identified = none if cannot is not None else _identified(widths)
+    is_weak = ~(identified >= USABLE)
+    shares = identified[~is_weak] if cannot is None and not is_weak.all() else identified
+    remark = cannot or ""
+    if cannot is None and is_weak.all():
+        remark = reason or f"most simulated fits {UNRELIABLE}"
+    elif cannot is None and (worst := 1.0 - float(shares.min())) > 1.0 - EDGE:
+        remark = f"{worst:.0%} of the simulated fits {UNRELIABLE}"
+    medians = [np.nan if hidden else np.nanmedian(widths[:, j]) for j, hidden in enumerate(is_weak)]
     return Cell(
         name=name,
-        widths=np.median(usable, axis=0),
-        fit_widths=usable,
-        error=_error(usable),
-        identified=share,
+        names=case.which,
+        widths=np.array(medians),
+        fit_widths=widths,
+        error=math.nan if is_weak.all() else _error(widths),
+        identified=identified,
         fits=len(fits),
         reason=remark,
     )

@@ -8,10 +8,11 @@ interval, test or p-value of the coefficients adds its name to `SILENT`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property, wraps
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from privinf.error_boundary import passes_calls_on
@@ -23,7 +24,16 @@ SILENT = frozenset(
     {
         # facts about the fit, and its cost
         *("names", "nobs", "params", "estimate", "privacy", "release", "model", "method", "target"),
-        *("options", "notes", "identification", "cautions", "default_model_infos", "save", "load"),
+        *(
+            "options",
+            "notes",
+            "identification",
+            "weakly_identified",
+            "cautions",
+            "default_model_infos",
+            "save",
+            "load",
+        ),
         *("family", "loss", "trace", "communication", "naive", "sparse_params", "selected", "score_target"),
         # degrees of freedom, standard errors and covariances: no level is claimed
         *("use_t", "df_model", "df_resid", "k_constant", "cov_type", "cov_params", "bse", "bse_sampling"),
@@ -56,8 +66,21 @@ MARKED = frozenset(
         "report",
     }
 )
-# Results with a running member: its own accesses to the same result do not warn again.
-_AT_WORK: ContextVar[frozenset[int]] = ContextVar("at_work", default=frozenset())
+# Members, and functions of a result, that are about single coefficients; all others are about several.
+SINGLE = frozenset(
+    {"conf_int", "pvalues", "tvalues", "tidy", "plot", "coefficients", "odds_ratios", "rate_ratios"}
+)
+
+
+@dataclass(slots=True)
+class Reading:
+    """A running member of a result; `jointly` is True once it read inference about several coefficients."""
+
+    jointly: bool
+
+
+# Results with a running member, by id: its own accesses to the same result do not warn again.
+_AT_WORK: ContextVar[Mapping[int, Reading]] = ContextVar("at_work", default=MappingProxyType({}))
 
 
 class Cautious:
@@ -69,8 +92,11 @@ class Cautious:
             if not name.startswith("_") and name not in SILENT:
                 setattr(cls, name, _cautious(name, member))
 
-    def _warn_if_weak(self, subject: str) -> None:
-        """Warn of all that speaks against normal inference; `subject` begins the text."""
+    def _warn_if_weak(self, subject: str, jointly: bool = True) -> None:
+        """Warn of all that speaks against normal inference; `subject` begins the text.
+
+        `jointly`: whether the inference is about several coefficients.
+        """
 
     def _caution(self, subject: str) -> None:
         """Warn, unless a member is at work that does so itself."""
@@ -85,19 +111,22 @@ class warned_once:
     generator, whose frame would hide the caller's line from `privinf.error_boundary.warn`.
     """
 
-    def __init__(self, result: Any, subject: str = "") -> None:
+    def __init__(self, result: Any, subject: str = "", jointly: bool = True) -> None:
         self.result = result
         self.subject = subject
+        self.jointly = jointly
 
     def __enter__(self) -> None:
         working = _AT_WORK.get()
         self.outermost = id(self.result) not in working
-        self.token = _AT_WORK.set(working | {id(self.result)})
+        self.reading = Reading(self.jointly) if self.outermost else working[id(self.result)]
+        self.reading.jointly |= self.jointly and bool(self.subject)
+        self.token = _AT_WORK.set({**working, id(self.result): self.reading})
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _AT_WORK.reset(self.token)
         if kind is None and self.outermost and self.subject and isinstance(self.result, Cautious):
-            self.result._warn_if_weak(self.subject)
+            self.result._warn_if_weak(self.subject, self.reading.jointly)
 
 
 def reads_intervals(function: Callable[P, R]) -> Callable[P, R]:
@@ -105,7 +134,8 @@ def reads_intervals(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def with_caution(*args: P.args, **words: P.kwargs) -> R:
-        with warned_once(args[0] if args else words.get("result"), f"{function.__name__}()"):
+        result = args[0] if args else words.get("result")
+        with warned_once(result, f"{function.__name__}()", function.__name__ not in SINGLE):
             return function(*args, **words)
 
     return with_caution
@@ -113,12 +143,13 @@ def reads_intervals(function: Callable[P, R]) -> Callable[P, R]:
 
 def _cautious(name: str, member: Any) -> Any:
     """Return a member that warns after its work was done, once however many others it called."""
+    jointly = name not in SINGLE
     if isinstance(member, FunctionType):
-        return _wrapped(member, "" if name in MARKED else f"{name}()")
+        return _wrapped(member, "" if name in MARKED else f"{name}()", jointly)
     if isinstance(member, cached_property):  # its own cache would be read without a warning
-        return property(_wrapped(_cached(name, member), name), doc=member.__doc__)
+        return property(_wrapped(_cached(name, member), name, jointly), doc=member.__doc__)
     if isinstance(member, property) and isinstance(member.fget, FunctionType):
-        return property(_wrapped(member.fget, name), doc=member.__doc__)
+        return property(_wrapped(member.fget, name, jointly), doc=member.__doc__)
     return member
 
 
@@ -133,14 +164,14 @@ def _cached(name: str, member: cached_property[Any]) -> FunctionType:
     return cast(FunctionType, value)
 
 
-def _wrapped(function: FunctionType, subject: str) -> FunctionType:
+def _wrapped(function: FunctionType, subject: str, jointly: bool) -> FunctionType:
     # Names that the copy below finds in its closure.
     scores = _asks_for_scores(function)
     once = warned_once
 
     @wraps(function)
     def with_caution(self: Any, /, *args: Any, **words: Any) -> Any:
-        with once(self, "" if scores(args, words) else subject):
+        with once(self, "" if scores(args, words) else subject, jointly):
             return function(self, *args, **words)
 
     # The copy counts as defined where the function is, for doctest.

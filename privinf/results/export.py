@@ -80,14 +80,13 @@ class Export:
         DataFrame
             Columns ``term``, ``estimate``, ``std_error`` (sampling and privacy noise), ``std_error_sampling``
             (an estimate for the same data without privacy noise), ``statistic``, ``p_value``, ``conf_low``,
-            ``conf_high``, ``weak``: whether the noise left too little signal for normal intervals, or no
-            standard errors, and ``cautions``: the kinds of warnings about the intervals. Missing entries are
-            nan.
+            ``conf_high``, ``weak``: whether the coefficient is weakly identified (`weakly_identified`), and
+            ``cautions``: the kinds of warnings about the intervals. Missing entries are nan.
 
         Warns
         -----
         WeakIdentificationWarning
-            Normal intervals are reported but are not reliable.
+            Some coefficients are weakly identified.
         """
         check_fraction(alpha, "alpha")
         size = len(self.result.names)
@@ -103,7 +102,7 @@ class Export:
         ends = np.asarray(_value_or(lambda: self.result.conf_int(alpha, method), np.full((size, 2), np.nan)))
         cautions = self.cautions
         marks = {
-            "weak": [_is_weak(self.result, cautions)] * size,
+            "weak": _weak_coefficients(self.result, cautions),
             "cautions": [caution_kinds(cautions)] * size,
         }
         return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1]} | marks)
@@ -136,7 +135,7 @@ class Export:
         row |= {name: _value_or(fact, math.nan) for name, fact in facts.items()}
         row |= {"cov_type": result.cov_type, "target": result.target}
         row |= {
-            "weak": _is_weak(result, cautions),
+            "weak": any(_weak_coefficients(result, cautions)),
             "cautions": caution_kinds(cautions),
             **_spent(result.privacy),
         }
@@ -156,7 +155,7 @@ class Export:
             for category, text in self.result._inference.interval_warnings
         ]
         cautions += [(CHANGED_TARGET, text) for text in context.target_changes(estimate)]
-        if estimate.cov is None:
+        if not self.result._inference.has_intervals:
             cautions.append((NO_ERRORS, str(estimate.weak_reason)))
         return (*cautions, *_of_delta(self.result.privacy, self.result.nobs))
 
@@ -164,7 +163,8 @@ class Export:
         """Return the contents of `summary` as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
-        each), ``covariance`` (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
+        each), ``weakly_identified`` (names and strengths, see `Results.weakly_identified`), ``covariance``
+        (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
         ``privacy`` (totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry a release),
         ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. Missing entries
         are None, and infinite ends are ``"inf"`` and ``"-inf"``.
@@ -191,6 +191,8 @@ class Export:
             "alpha": alpha,
         }
         exported |= {"coefficients": _records(rows.drop(columns="cautions"))}
+        weak = self.result._inference.weakness
+        exported |= {"weakly_identified": {str(name): float(weak[name]) for name in weak.index}}
         exported |= {
             "covariance": None if cov is None else cov.tolist(),
             "cautions": _caution_records(self.cautions),
@@ -462,12 +464,11 @@ class PortableParts:
         return pd.concat(tables, names=["party"]).reset_index("party").reset_index(drop=True)
 
 
-def _is_weak(result: FittedResult, cautions: Sequence[Caution]) -> bool:
-    """Return whether normal intervals should not be trusted for the noise, or are not there."""
-    strength = result._context.identification
-    return (strength is not None and strength.weak) or any(
-        kind in ("WeakIdentification", NO_ERRORS) for kind, _ in cautions
-    )
+def _weak_coefficients(result: FittedResult, cautions: Sequence[Caution]) -> list[bool]:
+    """Return which coefficients are weakly identified; all where a caution is of the fit as a whole."""
+    weak = set(result._inference.weakness.index)
+    jointly = not weak and any(kind in ("WeakIdentification", NO_ERRORS) for kind, _ in cautions)
+    return [jointly or name in weak for name in result.names]
 
 
 def _value_or(value: Callable[[], Any], otherwise: Any) -> Any:

@@ -121,6 +121,16 @@ class FittedResult(Cautious):
         return strength
 
     @property
+    def weakly_identified(self) -> pd.Series[float]:
+        """Weakly identified coefficients, by name, with their strengths; empty where there are none.
+
+        A strength is the slope of the coefficient's score in standard deviations of its noise. The posterior
+        of a logistic or Poisson fit has the influence of the prior instead, 1 where the release says nothing.
+        It is nan, and all coefficients are listed, where only a joint check exists.
+        """
+        return self._inference.weakness
+
+    @property
     def release(self) -> Release | None:
         """Release behind the estimate; None where it was not kept."""
         return self._context.release
@@ -320,8 +330,9 @@ class FittedResult(Cautious):
 
     # ---- what the class of a method adds beside its components
 
-    def _warn_if_weak(self, subject: str) -> None:
-        for category, text in self._inference.interval_warnings:
+    def _warn_if_weak(self, subject: str, jointly: bool = True) -> None:
+        inference = self._inference
+        for category, text in inference.joint_warnings if jointly else inference.interval_warnings:
             warn(f"{subject}: {text}", category)
 
     def _summary_columns(self) -> tuple[SummaryColumn, ...]:

@@ -164,15 +164,18 @@ def _cards(result: FittedResult) -> str:
 
 
 def _coefficients(result: FittedResult, alpha: float) -> str:
-    """Return the table of coefficients; intervals by score where there is no covariance."""
-    weak = result.estimate.cov is None
-    method: Any = "score" if weak and result.score_sets_are_quick(alpha) else "wald"
+    """Return the table of coefficients; joint score intervals where there are no others."""
+    jointly = not result._inference.has_intervals
+    method: Any = "score" if jointly and result.score_sets_are_quick(alpha) else "wald"
     tidy = Export(result).tidy(alpha, method)
     shares = _value_or_none(lambda: result.noise_share.to_numpy())
     rows = []
     for place, line in enumerate(tidy.itertuples()):
         figures = (line.estimate, line.std_error, line.std_error_sampling, line.statistic)
-        cells = [_text(line.term), *(_figure(value) for value in figures)]
+        cells = [
+            _text(f"{line.term} (weak)" if line.weak else line.term),
+            *(_figure(value) for value in figures),
+        ]
         cells += [_figure(line.p_value, 3), _bar(math.nan if shares is None else shares[place])]
         rows.append([*cells, _figure(line.conf_low), _figure(line.conf_high)])
     kind = "score " if method == "score" else ""
@@ -220,7 +223,7 @@ def _value_or_none(value: Callable[[], Any]) -> Any:
 def _plots(result: FittedResult, alpha: float) -> list[str]:
     from privinf.plotting import coefficients
 
-    if result.estimate.cov is None and not result.score_sets_are_quick(alpha):
+    if not result._inference.has_intervals and not result.score_sets_are_quick(alpha):
         return ['<p class="small">No plot: score intervals need hundreds of passes over the records.</p>']
     drawn = _picture(lambda: coefficients(result, alpha=alpha), "Coefficients with their intervals")
     return [drawn]

@@ -115,7 +115,7 @@ def _stars(result: FittedResult) -> list[str]:
 def _intervals(result: FittedResult, alpha: float, digits: int) -> list[str]:
     """Return intervals, by the score test where there are no standard errors and this is quick."""
     try:
-        if result.estimate.cov is not None:
+        if result._inference.has_intervals:
             ends = np.asarray(result._inference.interval(alpha))
         elif result.score_sets_are_quick(alpha):
             ends = result.conf_int(alpha, method="score").to_numpy()

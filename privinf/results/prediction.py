@@ -203,7 +203,7 @@ class Predictions:
     def linear(self, rows: Floats) -> Floats:
         """Return the linear predictor of rows of the design matrix."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(rows @ self.inference.params.to_numpy(), dtype=np.float64)
+            return np.asarray(rows @ self.inference.joint_params, dtype=np.float64)
 
     def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
         """Return predicted means of new rows with standard errors and intervals.

@@ -146,14 +146,17 @@ class ScoreTests:
     ) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, columns 0 and 1.
 
+        In a weakly identified fit of least squares, each is the score interval of its coefficient alone. It
+        holds whatever the noise does to other coefficients, and is infinite where the noise hides its own.
+
         Parameters
         ----------
         alpha : float
             Between 0 and 1.
         method : {"wald", "score"}
-            "score" inverts the score test, which holds its level however strong the noise is: intervals are
-            conservative, the convex hulls of `score_set`, and unbounded where the release does not limit the
-            coefficient.
+            "score" inverts the joint score test of all coefficients, which holds its level however strong the
+            noise is: intervals hold for all coefficients simultaneously and are conservative, the convex
+            hulls of `score_set`. They are unbounded where the release does not limit the coefficient.
         cols : sequence of names or positions, optional
             Coefficients to return; default: all.
 
@@ -165,7 +168,7 @@ class ScoreTests:
         Warns
         -----
         WeakIdentificationWarning
-            Normal intervals were requested and `identification` shows weak identification.
+            Some coefficients are weakly identified (`weakly_identified`).
         """
         if check_choice(method, IntervalMethod, "method") == "wald":
             table = pd.DataFrame(self.inference.interval(alpha), index_of(self.inference.names))

@@ -64,6 +64,7 @@ WEAK_WARNINGS = (WeakIdentificationWarning, SteepDirectionWarning, HeavyTailWarn
 ORDER = ("Row order:", "assumed public")
 # The same of a fit whose bounds were taken from the data: the privacy guarantee does not cover them.
 DATA_BOUNDS = ("Bounds:", "from the data, NOT protected")
+REPLACED_BY_SCORES = "replaced by score intervals"
 NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
 # Families that the model's name implies.
 _FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
@@ -111,6 +112,16 @@ WEAK_NOTE = (
     "Weak identification: the noise leaves too little signal for normal intervals; use score_test() and "
     "conf_int(method='score')."
 )
+# The same where single coefficients have score tests: with names, and where none is weakly identified.
+SINGLE_WEAK_NOTE = (
+    "Weak identification: the noise hides the coefficients named above; each interval and p-value is that of "
+    "its own score test, and score_test() tests several coefficients."
+)
+SINGLE_NOTE = (
+    "Each interval and p-value is that of a score test of its coefficient alone, because the noise is too "
+    "strong for normal inference about all coefficients; score_test() tests several."
+)
+NO_WEAK_ERRORS = "std err is blank where a coefficient is weakly identified."
 CLIPPED_NOTE = (
     "Robust standard errors ignore residuals beyond {:.1f} standard deviations, where noise dominates, so "
     "intervals may be too short for a skewed response; use more rows or a larger robust_share."
@@ -155,8 +166,8 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
     """Return the summary of a result."""
     alpha = options.check().alpha
     names = options.names(result.names)
-    no_errors = result.estimate.cov is None
-    header, cells, notes = _score_table(result, alpha) if no_errors else _wald_table(result, alpha)
+    has_intervals = result._inference.has_intervals
+    header, cells, notes = _wald_table(result, alpha) if has_intervals else _score_table(result, alpha)
     ranked_notes = result._context.ranked
     explained = (
         [note for note in ranked_notes if note.rank != "detail"] if options.slim else [*notes, *ranked_notes]
@@ -178,22 +189,26 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
 
 
 def weak_for(result: FittedResult, labels: Mapping[str, str]) -> str:
-    """Return the coefficients whose normal intervals are flagged; empty where nothing is.
+    """Return the coefficients whose intervals are flagged; empty where none is.
 
-    Notes of a fit name single coefficients. A flag of the fit as a whole applies to all of them. `labels` has
-    other names for coefficients.
+    Weakly identified coefficients are named, and so are those that notes of a fit name. Other flags are of
+    the fit as a whole and apply to all coefficients. `labels` has other names for coefficients.
     """
-    if result.estimate.cov is None:
+    inference = result._inference
+    if not inference.has_intervals:
         return ALL
-    warned = result._inference.interval_warnings
-    texts = [text for category, text in warned if issubclass(category, WEAK_WARNINGS)]
+    weakness = inference.weakness.dropna()
+    weak_texts = [text for _, text in inference.weak_intervals] if len(weakness) else []
+    texts = [text for category, text in inference.interval_warnings if issubclass(category, WEAK_WARNINGS)]
     if not texts:
         return ""
     named = [note for note in result._context.ranked if note.columns]
-    columns = dict.fromkeys(name for note in named for name in note.columns)
+    columns = dict.fromkeys(weakness.index)
+    columns |= dict.fromkeys(name for note in named for name in note.columns)
     names = ", ".join(labels.get(name, name) for name in columns)
-    jointly = result.cov_type == "posterior" or not all(
-        any(note.text in (text, sentence(text)) or text.startswith(note.text) for note in named)
+    jointly = not all(
+        text in weak_texts
+        or any(note.text in (text, sentence(text)) or text.startswith(note.text) for note in named)
         for text in texts
     )
     if names and not jointly:
@@ -279,9 +294,11 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
         sampling = np.full(len(result.names), np.nan)
         notes.append(Note(NO_SAMPLING_ERRORS, "table"))
     errors = ["-" if cell == "nan" else cell for cell in column(sampling)]
+    total_errors = ["-" if cell == "nan" else cell for cell in column(result.bse)]
+    notes += [Note(NO_WEAK_ERRORS, "table")] if "-" in total_errors else []
     columns = [
         column(result.params),
-        column(result.bse),
+        total_errors,
         errors,
         [f"{statistic:.3f}" for statistic in result.tvalues],
         [f"{p:.3f}" for p in result.pvalues],
@@ -290,11 +307,12 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
     ]
     rows = [list(row) for row in zip(*columns, strict=True)]
     estimate = result.estimate
-    notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(estimate.df_resid) else []
-    if estimate.bias is not None:
+    single = result._inference.single is not None
+    notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(estimate.df_resid) and not single else []
+    if estimate.bias is not None and not single:
         bias = float(np.max(estimate.bias / estimate.bse))
         notes.append(Note(ALLOWED_BIAS.format(bias), "table" if bias > NOTABLE_BIAS else "detail"))
-    letter = "t" if result.use_t else "z"
+    letter = "t" if result.use_t and not single else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 
 
@@ -395,7 +413,7 @@ def _shows_f(result: FittedResult) -> bool:
 
 def _strong_without_errors(result: FittedResult) -> bool:
     """Return whether standard errors are missing although the signal is strong, as in a plain fit."""
-    if result.estimate.cov is not None:
+    if result._inference.has_intervals:
         return False
     try:
         return not result.identification.weak
@@ -426,6 +444,8 @@ def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]
 
 def _verdict(result: FittedResult, weak: str) -> str:
     """Return whether Wald intervals are flagged, or their assumptions."""
+    if result._inference.single is not None:
+        return REPLACED_BY_SCORES
     if result.estimate.cov is None:
         return "not available"
     if weak:
@@ -462,7 +482,9 @@ def _cautions(result: FittedResult) -> list[str]:
     if result.estimate.cov is not None and (dependence := result._context.rows_alone(result.cov_type)):
         lines.append(sentence(dependence))
     try:
-        if result.identification.weak and result.estimate.cov is not None:
+        if result._inference.single is not None:
+            lines.append(SINGLE_WEAK_NOTE if len(result._inference.weakness) else SINGLE_NOTE)
+        elif result.identification.weak and result.estimate.cov is not None:
             lines.append(WEAK_NOTE)
         if result.identification.steep and result.estimate.cov is not None:
             lines.append(sentence(STEEP.format(result.identification.stretch)))

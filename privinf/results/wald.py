@@ -22,6 +22,7 @@ from privinf.inference.bootstrap import parametric_bootstrap
 from privinf.inference.delta_method import DeltaMethod, delta_method
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df, precision_of
+from privinf.results.coefficient_tests import CoefficientTests, coefficient_tests
 from privinf.results.context import Context, index_of
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_number, shown
@@ -37,6 +38,16 @@ WEAK = (
     "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal intervals and "
     "tests may be wrong far more often than their level allows; use score_test() and "
     "conf_int(method='score')"
+)
+# The same of coefficients that have score tests of their own.
+WEAK_COEFFICIENTS = (
+    "weak identification: the noise hides {}, whose scores have slopes below {:g} standard deviations of "
+    "their noise; these estimates mainly describe the noise, and their intervals may be unbounded or miss"
+)
+WEAK_JOINTLY = (
+    "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal inference about several "
+    "coefficients may be wrong far more often than its level allows; use score_test() for restrictions, and "
+    "conf_int() and pvalues for single coefficients"
 )
 
 
@@ -145,6 +156,9 @@ class Inference:
     A method whose intervals are not normal, or that has more to warn of, extends `interval`, `sampled` or
     `interval_warnings`.
 
+    Where the joint check flags a fit, single coefficients have score tests instead (`single`): intervals and
+    p-values are theirs.
+
     Attributes
     ----------
     estimate : Estimate
@@ -153,6 +167,26 @@ class Inference:
 
     estimate: Estimate
     context: Context
+
+    @cached_property
+    def single(self) -> CoefficientTests | None:
+        """Score tests of single coefficients; None where inference is normal."""
+        return coefficient_tests(self.estimate, self.context)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether `interval` returns intervals."""
+        return self.estimate.cov is not None or self.single is not None
+
+    @cached_property
+    def weakness(self) -> pd.Series[float]:
+        """Strengths of the weakly identified coefficients, by name; nan where only a joint check exists."""
+        if self.single is not None:
+            return pd.Series(self.single.strengths, index_of(self.names), name="strength")[self.single.hidden]
+        strength = self.context.identification
+        is_weak = self.estimate.cov is None or (strength is not None and strength.weak)
+        names = self.names if is_weak else ()
+        return pd.Series(np.nan, index_of(names), name="strength", dtype=np.float64)
 
     @property
     def use_t(self) -> bool:
@@ -202,24 +236,43 @@ class Inference:
 
     @cached_property
     def params(self) -> pd.Series[float]:
-        """Coefficients in the user's units."""
-        point = self.context.point
-        return self.labelled(self.estimate.params if point is None else point, "params")
+        """Coefficients in the user's units.
+
+        Where intervals are those of score tests of single coefficients, these are the roots of the equation,
+        but for weakly identified coefficients.
+        """
+        values = self.joint_params
+        if self.single is not None and self.single.moved:
+            values = np.where(self.single.hidden, values, self.single.roots)
+        return self.labelled(values, "params")
+
+    @property
+    def joint_params(self) -> Floats:
+        """Coefficients that belong together, for predictions, shape (p,)."""
+        return self.estimate.params if self.context.point is None else self.context.point
 
     @cached_property
     def bse(self) -> pd.Series[float]:
         """Standard errors, sampling and privacy noise together."""
-        return self.labelled(self.estimate.bse, "bse")
+        if self.single is None:
+            return self.labelled(self.estimate.bse, "bse")
+        joint = np.full(len(self.names), np.nan) if self.estimate.cov is None else self.estimate.bse
+        return self.labelled(np.where(self.single.hidden, joint, self.single.standard_errors), "bse")
 
     @cached_property
     def tvalues(self) -> pd.Series[float]:
-        """Coefficients over their standard errors."""
-        return self.labelled(self.estimate.params / self.estimate.bse, "tvalues")
+        """Coefficients over their standard errors; signed roots of score statistics where there are these."""
+        if self.single is None:
+            return self.labelled(self.estimate.params / self.estimate.bse, "tvalues")
+        signed = np.sign(self.single.roots) * np.sqrt(self.single.statistics())
+        return self.labelled(signed, "tvalues")
 
     @cached_property
     def pvalues(self) -> pd.Series[float]:
         """Two-sided p-values of zero coefficients."""
-        return self.labelled(self.precision.pvalues(self.tvalues.to_numpy()), "pvalues")
+        if self.single is None:
+            return self.labelled(self.precision.pvalues(self.tvalues.to_numpy()), "pvalues")
+        return self.labelled(self.single.pvalues(), "pvalues")
 
     def cov_params(
         self, r_matrix: ArrayLike | None = None, column: str | int | Sequence[str | int] | None = None
@@ -252,7 +305,9 @@ class Inference:
         return frame.iloc[positions, positions]
 
     def interval(self, alpha: float) -> Floats:
-        """Return the ends of the intervals, shape (p, 2)."""
+        """Return the ends of the intervals, shape (p, 2); infinite where a score set is unbounded."""
+        if self.single is not None:
+            return self.single.interval(alpha)
         half = self.precision.half_length(alpha)
         center = self.estimate.params
         return np.column_stack([center - half, center + half])
@@ -268,16 +323,43 @@ class Inference:
 
     @property
     def interval_warnings(self) -> list[tuple[type[Warning], str]]:
-        """Reason against intervals and tests of this kind: the category of a warning, and its text."""
+        """Reasons against intervals and tests of single coefficients: categories of warnings, and texts."""
+        return [*self.weak_intervals, *self.other_warnings]
+
+    @property
+    def joint_warnings(self) -> list[tuple[type[Warning], str]]:
+        """The same against normal inference about several coefficients, such as contrasts and draws."""
+        return [*self.weak_joint_inference, *self.other_warnings]
+
+    @property
+    def weak_intervals(self) -> list[tuple[type[Warning], str]]:
+        """Warning of weakly identified coefficients."""
+        if self.single is None:
+            return self.weak_joint_inference
+        if not self.single.hidden.any():
+            return []
+        assert self.context.system is not None
+        text = WEAK_COEFFICIENTS.format(", ".join(self.weakness.index), self.context.system.least_strength)
+        return [(WeakIdentificationWarning, text)]
+
+    @property
+    def weak_joint_inference(self) -> list[tuple[type[Warning], str]]:
+        """Warning of weak identification in some direction of the coefficients."""
+        strength = self.context.identification
+        if self.estimate.cov is None or strength is None or not strength.weak:
+            return []
+        text = WEAK if self.single is None else WEAK_JOINTLY
+        return [(WeakIdentificationWarning, text.format(strength.statistic, strength.threshold))]
+
+    @property
+    def other_warnings(self) -> list[tuple[type[Warning], str]]:
+        """Warnings for other reasons than weak identification."""
         if self.estimate.cov is None:
             return []
         warnings: list[tuple[type[Warning], str]] = []
         if text := self.context.rows_alone(self.cov_type):
             warnings.append((DependentRowsWarning, text))
         strength = self.context.identification
-        if strength is not None and strength.weak:
-            text = WEAK.format(strength.statistic, strength.threshold)
-            warnings.append((WeakIdentificationWarning, text))
         if strength is not None and strength.steep:
             warnings.append((SteepDirectionWarning, STEEP.format(strength.stretch)))
         return warnings

@@ -56,6 +56,14 @@ def made_weak(result):
     return result._with(result.estimate, replace(known, identification=TOO_WEAK))
 
 
+def hidden(weak):
+    """Return a weak result with all its coefficients marked, where they have score tests of their own."""
+    if weak._inference.single is not None:
+        marked = replace(weak._inference.single, hidden=np.ones(len(weak.names), dtype=bool))
+        object.__setattr__(weak._inference, "single", marked)
+    return weak
+
+
 def smaller(result):
     """Return a fit of the same release without the last slope."""
     if type(result) is not Results or "formula" not in result._context.settings:
@@ -112,9 +120,12 @@ def test_no_door_to_an_interval_is_silent_in_a_weak_fit(name):
         expected = len(asked(weak, lambda one: one._warn_if_weak("intervals"))[1])
         assert expected >= 1
         for entry_point, ask in doors_of(type(weak)).items():
+            # Where coefficients have score tests of their own, only the hidden ones are warned of.
+            single = entry_point in cautions.SINGLE and weak._inference.single is not None
+            harmless = single and not len(weak.weakly_identified)
             gave, told = asked(weak, ask)
-            silent += [entry_point] * (gave and not told)
-            noisy += [entry_point] * (len(told) > expected)
+            silent += [entry_point] * (gave and not told and not harmless)
+            noisy += [entry_point] * (len(told) > (0 if harmless else expected))
     assert silent == []
     assert noisy == []
 
@@ -125,7 +136,7 @@ def test_what_does_not_warn_says_it_in_what_it_returns(name):
     for result in fits_of(name)[0]:
         if not isinstance(result, Results) or result.estimate.cov is None:
             continue
-        weak = made_weak(result)
+        weak = hidden(made_weak(result))
         with warnings.catch_warnings():
             warnings.simplefilter("error", WeakIdentificationWarning)
             told, line = weak.to_dict(), weak.glance().iloc[0]

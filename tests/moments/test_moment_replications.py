@@ -31,7 +31,9 @@ def assert_single_fits(fits, y, X, seeds, options, spending):
         if one.estimate.cov is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                np.testing.assert_allclose(fits.bse[r], one.bse, rtol=1e-10)
+                np.testing.assert_allclose(fits.bse[r], one.estimate.bse, rtol=1e-10)
+                if fits.weak[r]:  # a single fit has score intervals of each coefficient then
+                    continue
                 np.testing.assert_allclose(fits.conf_int(0.1)[r], one.conf_int(0.1), rtol=1e-9, atol=1e-10)
                 np.testing.assert_allclose(fits.pvalues[r], one.pvalues, rtol=1e-7, atol=1e-12)
     assert fits.names == tuple(one.names)

@@ -208,10 +208,11 @@ def test_standard_errors_that_vary_cost_power():
     widths = 3.91993 * np.array([[0.5], [1.5], [0.5], [1.5]])
     cell = study_module.Cell(
         name="OLS",
+        names=("x",),
         widths=np.median(widths, axis=0),
         fit_widths=widths,
         error=0.0,
-        identified=1.0,
+        identified=np.ones(1),
         fits=4,
         reason="",
     )

@@ -145,8 +145,9 @@ def test_a_weak_fit_and_one_without_intervals_say_so():
     result = weak()
     assert result.estimate.cov is None
     page = page_of(result)
-    assert "NoStandardErrors." in page
-    assert "score [0.025" in page
+    assert "WeakIdentification." in page
+    assert all(f"{name} (weak)" in page for name in result.weakly_identified.index)
+    assert len(result.weakly_identified)
     quick = page_of(fitted(epsilon=0.01, delta=1e-6, intervals="optional", rng=0))
     assert "No plot:" in quick or "NoStandardErrors" not in quick
 

@@ -126,8 +126,8 @@ class TargetInference(Inference):
         return MissedColumnTest.from_dict(self.settings["missed"])
 
     @property
-    def interval_warnings(self) -> list[tuple[type[Warning], str]]:
-        """Cautions about intervals and tests: the category of a warning, and its text."""
+    def other_warnings(self) -> list[tuple[type[Warning], str]]:
+        """Warnings about intervals and tests: categories and texts."""
         settings = self.settings
         warnings: list[tuple[type[Warning], str]] = []
         if "tail" in settings and (ratio := self.score_tail.ratio) > HEAVY:
