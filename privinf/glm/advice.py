@@ -256,7 +256,8 @@ def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorD
 
 def _slopes(rows: GlmRows, flags: Flags) -> Flags:
     """Return flags of coefficients without that of the constant."""
-    return flags & (np.arange(rows.p) != (-1 if rows.design.constant is None else rows.design.constant))
+    constant = -1 if rows.design.constant is None else rows.design.constant
+    return np.asarray(flags & (np.arange(rows.p) != constant))
 
 
 def _weakest(rows: GlmRows, step: OneStepRelease, among: Flags) -> tuple[Column, str]:

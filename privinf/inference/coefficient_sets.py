@@ -133,7 +133,7 @@ def contrast_scores(system: LinearScores, contrasts: Floats) -> tuple[Coefficien
             "collinear column"
         ) from None
     root = solved[:, 0]
-    directions = solved[:, 1:].T
+    directions: Floats = np.asarray(solved[:, 1:].T, dtype=np.float64)
     curvatures = np.sum(contrasts * directions, axis=1)
     if not curvatures.all():
         raise NotPositiveDefiniteError("the scores do not depend on this contrast of the coefficients")

@@ -81,7 +81,7 @@ class CorrectedLeastSquares(LargeSample):
     array([ 1., -1.])
     """
 
-    least_strength = LEAST_MOMENT_STRENGTH
+    least_strength: float | None = LEAST_MOMENT_STRENGTH
     variance_equation = """\
 cov = A^-1 [ sampling + s2 S + q A + (q S + d d' + K) + t2 (A + S) ] A^-T / n
 A is the mean of x x' minus S: the second moments of the columns without noise; b are the coefficients

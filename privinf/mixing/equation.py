@@ -117,7 +117,7 @@ class MixedLeastSquares:
     cov_type = "mixed rows"
     linear_noise = False
     variance_equation = EQUATION
-    least_strength = None
+    least_strength: float | None = None
 
     def __init__(
         self,

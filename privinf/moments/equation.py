@@ -245,7 +245,7 @@ class NoisyTotals(LargeSample):
 
     linear_noise = True
     variance_equation = TOTALS_EQUATION
-    least_strength = LEAST_MOMENT_STRENGTH
+    least_strength: float | None = LEAST_MOMENT_STRENGTH
 
     def __init__(
         self,

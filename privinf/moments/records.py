@@ -78,7 +78,7 @@ class NoisyRecordMoments(LargeSample):
 
     linear_noise = True
     variance_equation = TOTALS_EQUATION
-    least_strength = LEAST_MOMENT_STRENGTH
+    least_strength: float | None = LEAST_MOMENT_STRENGTH
 
     def __init__(
         self,

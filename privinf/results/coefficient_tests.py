@@ -8,13 +8,14 @@ is called weakly identified if the slope of its score is below `least_strength` 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from privinf.errors import NotPositiveDefiniteError
 from privinf.inference.coefficient_sets import CoefficientScores, contrast_scores
 from privinf.inference.estimate import Estimate
-from privinf.inference.linear_scores import CHI_SQUARE, LinearScores, ScoreDistribution
+from privinf.inference.linear_scores import CHI_SQUARE, ScoreDistribution
 from privinf.inference.one_step import OneStepScores
 from privinf.inference.solution import WEAK_GRAM
 from privinf.results.context import Context
@@ -91,14 +92,13 @@ def coefficient_tests(estimate: Estimate, context: Context) -> CoefficientTests 
     return tests_of(system, design, [names.index(name) for name in context.reported])
 
 
-def tests_of(system: LinearScores, design: Design, places: list[int]) -> CoefficientTests | None:
+def tests_of(system: Any, design: Design, places: list[int]) -> CoefficientTests | None:
     """Return the tests of the coefficients at these places of a design; None where A is singular."""
     transform, shift = design.to_user
     try:
         scores = contrast_scores(system, transform)
     except NotPositiveDefiniteError:
         return None
-    assert system.least_strength is not None
     hidden = np.array([score.strength < system.least_strength for score in scores])
     hidden = with_constant(hidden, design)
     moved = isinstance(system, OneStepScores)
