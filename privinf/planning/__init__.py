@@ -109,7 +109,8 @@ class Study:
 
         Notes
         -----
-        The mean over fits of ``Phi(e/s - z) + Phi(-e/s - z)``, s a fit's own; nan where fits are weak.
+        The mean over fits of ``Phi(e/s - z) + Phi(-e/s - z)``, s a fit's own, and 0 of a fit that identifies
+        the coefficient too weakly; nan where most fits do.
         """
         import pandas as pd
 

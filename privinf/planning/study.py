@@ -159,11 +159,12 @@ class Cell:
     reason: str
 
     def power(self, effects: Floats, alpha: float, places: Sequence[int]) -> Floats:
-        r"""Return the power of two-sided tests of these effects; nan where fits are weak.
+        r"""Return the power of two-sided tests of these effects; nan where most fits are weak.
 
         Given its standard error s an estimate is about normal, and s varies between fits where noise is
         most of it: the power is the mean over fits of ``Phi(e/s - z) + Phi(-e/s - z)``, which is less than
-        at the median s, since Phi is concave where powers are large.
+        at the median s, since Phi is concave where powers are large. A fit that identifies the coefficient
+        too weakly counts as one that does not detect its effect.
         """
         z = float(norm.isf(alpha / 2.0))
         powers = np.full(len(places), np.nan)
@@ -171,7 +172,8 @@ class Cell:
             widths = self.fit_widths[:, place]
             if math.isfinite(self.widths[place]):
                 ratios = effects[j] / (widths[np.isfinite(widths)] / (2.0 * z))
-                powers[j] = np.mean(norm.cdf(ratios - z) + norm.cdf(-ratios - z))
+                found = norm.cdf(ratios - z) + norm.cdf(-ratios - z)
+                powers[j] = np.sum(found) / len(widths)
         return powers
 
     @property

@@ -497,14 +497,10 @@ def test_a_skewness_that_cannot_be_is_refused(book):
 
 def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_any():
     class Partial:
-        cov_type = "HC0"
+        weakly_identified = pd.Series(dtype=float)
 
         def conf_int(self, alpha):
             return pd.DataFrame([[0.0, 1.0]], index=["a"])
-
-        @property
-        def identification(self):
-            raise NotAvailableError("this model has no such statistic")
 
     class Wanted:
         alpha, which = 0.05, ("a",)
