@@ -53,9 +53,10 @@ class Release(Released):
     kind : str
         The mechanism's name ("modulation", "moments").
     arrays : mapping of str to ndarray
-        The messages as sent, scaled units, read-only. Modulation: ``features`` (n, d), or (T, n, d) for T
-        rounds, private columns only; ``response`` (n,); ``public`` (n, q); ``directions``. Moments:
-        ``moments``, per record or in total. ``groups`` (n,) where a unit has several rows.
+        The messages as sent, in scaled units, read-only. A modulation has ``features`` of the private
+        columns, (n, d) or (T, n, d) for T rounds, ``response`` (n,), ``public`` (n, q) and ``directions``.
+        Second moments have ``moments``, per record or in total. ``groups`` (n,) is included where a unit has
+        several rows.
     noise_model : mapping
         JSON-able public description of the noise (scales, contraction, ...): never a seed or a draw.
     design : Design
@@ -125,10 +126,10 @@ class Release(Released):
         Parameters
         ----------
         formula : str or sequence of str, optional
-            A formula, as in ``release.regress("y ~ a + b")``, whose response is any released number:
-            releases of second moments, of modulated rows and joined releases of several parties take it.
-            ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Without a formula the
-            regression that the release was made for.
+            Formula whose response is any released number, as in ``release.regress("y ~ a + b")``. Releases of
+            second moments, of modulated rows, and joined releases of several parties accept a formula. A
+            formula ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Default: the regression
+            that the release was made for.
         **options
             Options of the model's ``regress``, or of the ``fit`` of `IWPGLM` for a release of examples, such
             as `cov_type`: each kind of release has its own.

@@ -143,8 +143,9 @@ class OLS(OneFamily):
     Notes
     -----
     **Privacy.** The guarantee is for replacing one record, features and response together. Every release
-    reads every row: second moments, counts, a Hessian, two parts of scores and a meat. Each release depends
-    on those before it. Their squared prices add up to mu^2 at most (`privinf.glm.least_squares`).
+    reads every row. The releases are second moments, counts, a Hessian, two parts of the scores, and the meat
+    of the sandwich covariance. Each release depends on the earlier ones, and the squares of the mu of all
+    releases add up to at most mu^2 (`privinf.glm.least_squares`).
 
     Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and
     its variance.
@@ -206,8 +207,8 @@ class OLS(OneFamily):
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
             bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
-            fitted, and left out of the results, with the constant. Where the schema declares their levels
-            public, these cost no noise in `MomentOLS`.
+            fitted, and left out of the results, with the constant. If the schema declares the factors public,
+            `MomentOLS` adds no noise for their effects.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -348,9 +349,9 @@ class OLS(OneFamily):
             private; the results are marked as such.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. "HC0" (default) is valid under heteroskedasticity, and "HC1"
-            multiplies its sampling part by n/(n - p). "nonrobust" assumes equal error variance. "cluster", by
-            the unit of the schema, is "HC0": sums over rows have one row per unit (`MomentOLS`
-            allows several).
+            multiplies its sampling part by n/(n - p). "nonrobust" assumes equal error variance. "cluster"
+            clusters by the unit of the schema. It equals "HC0", because `OLS` accepts only one row per unit
+            (`MomentOLS` accepts several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
             their typical length. A few large errors cannot move it. Both targets are the same where errors
@@ -358,8 +359,8 @@ class OLS(OneFamily):
         adapt_bounds : bool
             Whether to weight rows by min(1, 1/max_j x_j^2), with x in units of narrower bounds that noisy
             counts suggest. It costs a twenty-fifth of the budget and reduces the noise where bounds are far
-            too wide. The target is least squares with these weights, which is the same where the mean is
-            linear in x.
+            too wide. The target is weighted least squares with these weights. It equals unweighted least
+            squares if the mean is linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.

@@ -40,7 +40,7 @@ class Newton:
 
     Notes
     -----
-    **Privacy.** The settings are public. Every round reads every row, and its price adds up.
+    **Privacy.** The settings are public. Every round reads every row, and the costs of all rounds add up.
     """
 
     rounds: int = 3

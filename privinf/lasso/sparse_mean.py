@@ -362,8 +362,8 @@ def sparse_mean(
     Warns
     -----
     WeakIdentificationWarning
-        In some coordinate the sign saturates (sqrt(n) abs(mu) above 2 sd, or noise that does not exclude
-        it), or no machine answered for it.
+        The signs of a coordinate saturate, because sqrt(n) abs(mu) is above 2 sd or the noise does not
+        exclude this. Or no machine answered for a coordinate.
 
     Notes
     -----
@@ -371,14 +371,15 @@ def sparse_mean(
     model); machines hold different units, so that epsilon is the total cost. See
     `privinf.mechanisms.local.signs`.
 
-    Rows are N(mu, scale^2 I), with a known scale: the sign depends only on mu sqrt(n)/scale. The estimate is
-    ``scale Phi^-1(share of positive signs)/sqrt(n)``, and the error is linear in p, sparse or not: the price
-    of a server that is not trusted. Each coordinate has the same number of answers, which a random choice
-    would not ensure.
+    Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of a sign depends only on
+    mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``, and its error is
+    linear in p even if mu is sparse. This is the cost of not trusting the server. Each coordinate has the
+    same number of answers, which a random choice would not ensure.
 
     References
     ----------
-    Paper 2, theorems 1 and 2.
+    "Differentially private federated learning: servers trustworthiness, estimation, and statistical
+    inference" (docs/papers.md), Theorems 1 and 2.
 
     Examples
     --------

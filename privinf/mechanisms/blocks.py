@@ -49,9 +49,9 @@ IdReader: TypeAlias = Callable[[], Iterator[Ids]]
 class RowBlocks(Protocol):
     """Rows in blocks, for the `rows` of a party's release.
 
-    ``len()`` is the number n of rows. Each block has a position: an int, the position of the first row, if
-    its rows are consecutive, else the int64 position of each row. Every position from 0 to n - 1 occurs
-    exactly once.
+    ``len()`` is the number n of rows. Each block has a position. If its rows are consecutive, this is an int,
+    the position of the first row. Otherwise it is an int64 array with the position of each row. Every
+    position from 0 to n - 1 occurs exactly once.
     """
 
     def __len__(self) -> int:
@@ -179,8 +179,8 @@ def open_table(
 
     Notes
     -----
-    **Privacy.** Reads ids and numbers of rows, at their holder. Who is in the table is public in every
-    guarantee about a release of several parties.
+    **Privacy.** The function runs at the holder of the table, and reads the ids and the number of the rows.
+    Who is in the table is public in every guarantee about a release of several parties.
 
     Examples
     --------

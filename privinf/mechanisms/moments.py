@@ -88,7 +88,7 @@ class Moments:
         c, the public weight of the response in the sensitivity; by default it balances the response against
         the features. With `columns` there is no response, and every column has weight 1.
     radius : float, optional
-        Project each (scaled) row into this ball; the replace-one diameter is 2 * radius.
+        Project each scaled row onto the ball of this radius. The replace-one diameter is then 2 * radius.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
@@ -218,11 +218,11 @@ class Moments:
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "cluster"}, optional
-            With trust "central": "nonrobust" (default), or "HC0", which spends `robust_share` of mu^2 on
-            ``sum clip(e, E)^2 x x'``, where e are the residuals from the first release. "cluster" spends it
-            on ``sum s s'`` over the units of the schema, where s is the sum of e x over the rows of a unit,
-            shrunk to a norm C; the l2 sensitivity is sqrt 2 C^2, however many rows a unit has. Local moments
-            always support both, at no cost.
+            With trust "central", "nonrobust" (default) releases no residual moments. "HC0" spends
+            `robust_share` of mu^2 on ``sum clip(e, E)^2 x x'``, where e are the residuals from the first
+            release. "cluster" spends it on ``sum s s'`` over the units of the schema. Here s is the sum of e
+            x over the rows of a unit, shrunk to a norm of at most C, so the l2 sensitivity is sqrt 2 C^2 for
+            any number of rows per unit. Local moments always support "HC0" and "cluster", at no cost.
         robust_share : float, optional
             Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
             0.25.

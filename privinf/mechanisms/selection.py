@@ -184,11 +184,13 @@ class NoisyTopK:
     sensitivity : float
         Sensitivity: the largest change of any entry when one record is replaced (lambda of the paper).
     epsilon, delta, mu, rho : float
-        Total budget of selections and values: ``rho``, or ``mu`` (which is rho = mu^2/2), in zCDP;
-        ``epsilon`` with ``delta``: for "gumbel" the rho that gives it, for "laplace" the paper's formula;
-        ``delta=0``: pure epsilon, for "laplace", or for "gumbel" without values. Infinity: no noise.
+        Total budget of selections and values: ``rho`` or ``mu`` (rho = mu^2/2) in zCDP, or ``epsilon`` with
+        ``delta``. For ``epsilon`` and ``delta``, "gumbel" uses the rho that implies this guarantee, and
+        "laplace" the formula of the paper. ``delta=0`` requests pure epsilon, which needs "laplace", or
+        "gumbel" without values. Infinity adds no noise.
     method : {"gumbel", "laplace"}
-        "laplace" is the paper's peeling, for reproduction: more noise for the same privacy.
+        Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
+        results: it adds more noise for the same privacy.
     values : bool
         Whether to release the values in addition to the positions.
     values_share : float
@@ -203,10 +205,10 @@ class NoisyTopK:
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record. The selection is one ledger line, known in
-    zCDP only (`ConcentratedLoss`; pure where delta is 0 or there is one Laplace selection), and the values
-    are another. Positions in their order are public afterward. Ties at the k-th place are broken by the noise
-    alone.
+    **Privacy.** Neighbors differ by the replacement of one record. The ledger has one line for the selection
+    and one for the values. The loss of the selection is stated in zCDP (`ConcentratedLoss`), or in pure
+    epsilon if delta is 0 or there is only one selection, with Laplace noise. Positions in their order are
+    public afterward. Ties at the k-th place are broken by the noise alone.
 
     References
     ----------
@@ -260,7 +262,7 @@ class NoisyTopK:
         derivation: str = Derivations.ANY_ENTRY,
         times: int = 1,
     ) -> Peeling:
-        """Return the noise scales on a source, and the ledger lines.
+        """Return the noise scales for a noise source, and the ledger lines.
 
         Parameters
         ----------

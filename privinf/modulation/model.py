@@ -133,9 +133,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Project the private part of each row onto the ball of this radius, after scaling where there are
         `bounds`.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside are clipped. They, `radius`
-        or both are needed, unless ``adjacency="unit"``. "data" takes them from the rows, with a warning; the
-        guarantee does not cover this leak.
+        Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
+        `radius` or both, unless ``adjacency="unit"``. "data" takes the bounds from the rows, with a warning;
+        the guarantee does not cover this leak.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
         them from the rows, with a warning; the guarantee does not cover this leak.
@@ -155,8 +155,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         m of the paper: number of orthonormal directions of the modulation, at most the number of private
         columns.
     sensitivity : {"exact", "lipschitz"}
-        "exact" (default) uses that the modulation is independent of x; "lipschitz" is Theorem 7.2 of the
-        paper.
+        "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the larger
+        bound of the paper (Theorem 7.2).
     adjacency : {"bounded", "unit"}
         Pairs of records that are neighbors: any two inside the bounds (default), or, as in the paper, two at
         a distance of at most one.
@@ -177,8 +177,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
 
     Notes
     -----
-    **Privacy.** Local; each `fit` or `release` reads every row once (once a round) and adds its lines to
-    the ledger; replace-one of one record.
+    **Privacy.** The model is local: each record adds its own noise. Each `fit` or `release` reads every row
+    once, in the iterative protocol once per round, and adds its lines to the ledger. Neighbors differ by the
+    replacement of one record.
 
     Solves ``mean x~ (y - x~'b) + S b = 0`` with x~ = g/(1-alpha) and S the known covariance of the noise in
     it; covariance ``A^-1 Cov(psi) A^-T / n`` with A = mean x~x~' - S (errors in variables, Fuller 1987).
@@ -299,8 +300,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             m of the paper: number of orthonormal directions of the modulation, at most the number of private
             columns.
         sensitivity : {"exact", "lipschitz"}
-            "exact" (default) uses that the modulation is independent of x; "lipschitz" is Theorem 7.2 of the
-            paper.
+            "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the
+            larger bound of the paper (Theorem 7.2).
         adjacency : {"bounded", "unit"}
             Pairs of records that are neighbors: any two inside the bounds (default), or, as in the paper, two
             at a distance of at most one.
@@ -525,7 +526,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Radius to which the iterates of the iterative protocol are projected; default: none.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names it.
+            `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
         ridge : float
             Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
             and tests come from the unpenalized moments unless ``target="penalized"``.
@@ -553,7 +554,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
 
         Notes
         -----
-        **Privacy.** Reads the rows once a round; charges the model's ledger before that.
+        **Privacy.** The model's ledger is charged first. Then the rows are read, once per round.
         """
         options = ModulationFitOptions(
             epsilon=epsilon,
@@ -631,14 +632,15 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Regression to fit, of any released number; ``"a + b ~ c"``, or a list, gives a dict of results.
-            Default: the regression that the release was made for, by `fit`.
+            Regression to fit, whose response may be any released number. ``"a + b ~ c"``, or a list of
+            formulas, gives a dict of results. Default: the regression that the release was made for, by
+            `fit`.
         estimator : {"client-average", "pooled", "last"}, optional
             Estimator of the regression that the release was made for, without `formula`; see `fit`. With a
             formula the messages of a client in several rounds are averaged.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names it.
+            `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
         ridge : float
             Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
             and tests come from the unpenalized moments unless ``target="penalized"``.
@@ -651,7 +653,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Returns
         -------
         Results, or dict of str to Results
-            By response for a formula of several; by formula for a list.
+            A dict by response if a formula has several responses, and a dict by formula for a list of
+            formulas.
 
         Raises
         ------

@@ -144,17 +144,17 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record (features and response together). There is one
-    Gaussian release of the isometric entries of zz', z = (public, x, c y); see
+    **Privacy.** The guarantee is for replacing one record, features and response together. There is one
+    Gaussian release of the isometric entries of zz', where z = (public, x, c y); see
     `privinf.mechanisms.statistics.moments`. `privinf.federation.SecureServer` states the trust assumptions of
     secure sums.
 
     The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. For totals the covariance is ``A^-1
-    (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p. It assumes equal error variances unless
-    ``cov_type="HC0"`` pays for residual moments. Their residuals are clipped at 20 standard deviations, or
-    fewer where noise would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). For local moments it
-    is the sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to the regression
-    on clipped values.
+    (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p. This covariance assumes equal error variances.
+    ``cov_type="HC0"`` does not assume them, but spends a part of the budget on residual moments. For these
+    moments residuals are clipped at 20 standard deviations, or at fewer if noise would dominate
+    (`privinf.mechanisms.residual_plan.ResidualPlan`). For local moments the covariance is the sandwich of the
+    per-record scores ``g_i - A_i b``. Clipping y changes the target to the regression on clipped values.
 
     Examples
     --------
@@ -222,7 +222,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping, optional
             Public bounds of every column but the constant, in order or by name; values outside are clipped.
-            They, `radius` or both are needed.
+            Pass `bounds`, `radius` or both.
         radius : float, optional
             Project the private part of each row onto the ball of this radius, after scaling where there are
             `bounds`.
@@ -303,10 +303,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         trust : {"central", "local", "secure-sum", "server"}, optional
-            Who is trusted with the rows. Of a table "central" (default): a trusted curator adds one noise
-            matrix to the total; or "local": each record adds its own noise. Over a federation "secure-sum"
-            (default): the sites add the noise themselves, under masks; or "server": they send un-noised sums
-            to a server that they trust.
+            Who is trusted with the rows. For a table: "central" (default), a trusted curator adds one noise
+            matrix to the total; or "local", each record adds its own noise. For a federation: "secure-sum"
+            (default), the sites add the noise themselves, under masks; or "server", the sites send un-noised
+            sums to a server that they trust.
         response_weight : float, optional
             Public weight of the response relative to the features in the release. Default: one that balances
             the response against the features.
@@ -440,10 +440,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. For totals "nonrobust" (default) assumes equal error variance, in
-            intervals and score tests alike. "HC0" does not, and spends `robust_share` of mu^2 on residual
-            moments, in a second round. "HC1" is "HC0" with its sampling part multiplied by n/(n - p). With
-            "cluster" the clusters are the units of the schema, where several rows belong to one unit; in one
-            table it costs the same as "HC0". Local moments always have the sandwich covariance.
+            intervals and score tests alike. "HC0" does not assume it, and spends `robust_share` of mu^2 on
+            residual moments, in a second release. "HC1" is "HC0" with its sampling part multiplied by n/(n -
+            p). With "cluster" the clusters are the units of the schema, where several rows belong to one
+            unit; in one table it costs the same as "HC0". Local moments always have the sandwich covariance.
         robust_share : float, optional
             Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
             0.25.
@@ -550,17 +550,17 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. For totals "nonrobust" (default) assumes equal error variance, in
-            intervals and score tests alike. "HC0" does not, and spends `robust_share` of mu^2 on residual
-            moments, in a second round. "HC1" is "HC0" with its sampling part multiplied by n/(n - p). With
-            "cluster" the clusters are the units of the schema, where several rows belong to one unit; in one
-            table it costs the same as "HC0". Local moments always have the sandwich covariance.
+            intervals and score tests alike. "HC0" does not assume it, and spends `robust_share` of mu^2 on
+            residual moments, in a second release. "HC1" is "HC0" with its sampling part multiplied by n/(n -
+            p). With "cluster" the clusters are the units of the schema, where several rows belong to one
+            unit; in one table it costs the same as "HC0". Local moments always have the sandwich covariance.
         robust_share : float, optional
             Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
             0.25.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names it. "fuller" is for `ModulatedOLS` and
-            is refused here.
+            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. "fuller" is for
+            `ModulatedOLS` and is refused here.
         ridge : float
             Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
             and tests come from the unpenalized moments unless ``target="penalized"``.

@@ -60,10 +60,11 @@ class Study:
     def frame(self) -> pd.DataFrame:
         """One row per estimator and coefficient.
 
-        ``width`` (median; nan where the coefficient will be weakly identified), ``se`` and
-        ``se_without_noise`` (widths over twice the normal quantile), ``times`` (width over that without
-        privacy), ``identified`` (share of fits that do not mark the coefficient as weak), ``verdict`` on the
-        coefficient, ``error`` (of the simulation, relative), ``fits``, ``reason``.
+        ``width`` is the median width, nan where the coefficient will be weakly identified. ``se`` and
+        ``se_without_noise`` are widths divided by twice the normal quantile, and ``times`` is the width
+        divided by the width without privacy. ``identified`` is the share of fits that do not mark the
+        coefficient as weak, ``error`` the relative error of the simulation, and ``fits`` the number of
+        simulated fits. ``verdict`` is the verdict on the coefficient, and ``reason`` a text.
         """
         import pandas as pd
 
@@ -109,8 +110,9 @@ class Study:
 
         Notes
         -----
-        The mean over fits of ``Phi(e/s - z) + Phi(-e/s - z)``, s a fit's own, and 0 of a fit that identifies
-        the coefficient too weakly; nan where most fits do.
+        The power is the mean of ``Phi(e/s - z) + Phi(-e/s - z)`` over simulated fits, where e is the effect,
+        s the standard error in a fit and z the normal quantile. A fit that identifies the coefficient too
+        weakly counts as 0. The power is nan if most fits do so.
         """
         import pandas as pd
 
@@ -263,10 +265,11 @@ class Study:
         Returns
         -------
         DataFrame
-            Columns ``change``, ``width`` (the largest of the requested coefficients) and ``does``. Changes
-            are more people, a larger budget, bounds within four guessed sds of the means, and the formula
-            without each other term. Where a power is requested, ``width`` is the common width of intervals
-            with this power.
+            Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). The rows are the
+            plan itself, more people, a larger budget, bounds within four guessed sds of the means, and the
+            formula without one of its other terms. ``width`` is the largest predicted width of the requested
+            coefficients. If a power is requested, it is the width that equally wide intervals with the
+            smallest predicted power have.
 
         Notes
         -----
@@ -460,10 +463,11 @@ def plan_study(
     A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit: the
     residuals after a noisy clip, the number of mixed rows, and the columns that the noise hides. Widths are
     therefore simulated. The estimator is fitted to simulated rows (`privinf.planning.people.Population`) with
-    simulated noise 16 to 48 times (up to 96 times with at most 20,000 people). Fits end when the relative
-    standard error of the medians is below 2.5%, and the median width is reported. Weak fits have no width;
-    where they are the majority, no width is predicted. Totals of sites have the noise of one curator and are
-    simulated as such; only secure sums of `DebiasedLasso` are simulated as secure sums.
+    simulated noise 16 to 48 times (up to 96 times with at most 20,000 people). The simulation stops early if
+    the relative standard error of the medians is below 2.5%. The median width is reported. Weak fits have no
+    width; where they are the majority, no width is predicted. Sums over sites have the same noise as sums of
+    one curator, and are simulated in the same way. Only secure sums of `DebiasedLasso` are simulated as
+    secure sums.
 
     Examples
     --------

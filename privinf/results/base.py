@@ -39,7 +39,7 @@ class Results(FittedResult, UnavailableAttributes):
     Parameters
     ----------
     estimate : `privinf.inference.estimate` object
-        Of p coefficients, in the user's units.
+        Estimate of p coefficients, in the user's units.
     context : Context
         Cost of the fit, its design, release, estimating equation, options and notes.
 
@@ -225,7 +225,7 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         object
-            With the hooks of maketables: coefficients, and facts of the fit.
+            Table entry with the hooks of maketables, which return the coefficients and facts of the fit.
         """
         return TableEntry(self.tidy(), dict(zip(GLANCE, self.glance().iloc[0], strict=True)))
 

@@ -80,8 +80,9 @@ class Export:
         DataFrame
             Columns ``term``, ``estimate``, ``std_error`` (sampling and privacy noise), ``std_error_sampling``
             (an estimate for the same data without privacy noise), ``statistic``, ``p_value``, ``conf_low``,
-            ``conf_high``, ``weak``: whether the coefficient is weakly identified (`weakly_identified`), and
-            ``cautions``: the kinds of warnings about the intervals. Missing entries are nan.
+            ``conf_high``, ``weak`` and ``cautions``. ``weak`` states whether the coefficient is weakly
+            identified (`weakly_identified`), and ``cautions`` has the kinds of warnings about the intervals.
+            Missing entries are nan.
 
         Warns
         -----
@@ -164,10 +165,10 @@ class Export:
 
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
         each), ``weakly_identified`` (names and strengths, see `Results.weakly_identified`), ``covariance``
-        (None where the noise leaves none), ``cautions`` (``kind`` and ``text``),
-        ``privacy`` (totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry a release),
-        ``facts``: the summary's labels and values, and ``notes``, its warnings and footnotes. Missing entries
-        are None, and infinite ends are ``"inf"`` and ``"-inf"``.
+        (None where the noise leaves none), ``cautions`` (``kind`` and ``text``), ``privacy``, ``facts`` and
+        ``notes``. ``privacy`` has the totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry
+        per release. ``facts`` has the labels and values of the summary, and ``notes`` its warnings and
+        footnotes. Missing entries are None, and infinite ends are ``"inf"`` and ``"-inf"``.
 
         Parameters
         ----------

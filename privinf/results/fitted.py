@@ -57,7 +57,7 @@ class FittedResult(Cautious):
     Parameters
     ----------
     estimate : Estimate
-        Of p coefficients, in the user's units.
+        Estimate of p coefficients, in the user's units.
     context : Context
         Where the estimate came from, and what it cost.
     """

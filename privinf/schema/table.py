@@ -231,7 +231,7 @@ class Schema:
             raise SchemaError(f"column {name!r}: {error}") from None
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the notes of results on the bounds of these columns; declared bounds have none.
+        """Return the notes of a fit about the bounds of these columns; declared bounds have none.
 
         Parameters
         ----------

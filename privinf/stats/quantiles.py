@@ -257,8 +257,8 @@ def quantile(
     spent on a second one, at about 64 edges around the first estimate (`privinf.inference.quantiles`). With
     Laplace noise the first release would have 28 times the variance, and intervals would be an eighth wider
     (docs/tests.md). Near an end of the data, where n mu is below 250, an interval may end at a bound. Several
-    quantiles and the ends of their intervals are in the order of q: estimates by isotonic regression,
-    intervals by widening those that are out of order.
+    quantiles and the ends of their intervals are put in the order of q: the estimates by isotonic regression,
+    and the intervals by widening those that are out of order.
 
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
     record is read. There are two Gaussian releases or more; the edges of the second follow from the first.

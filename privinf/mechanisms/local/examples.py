@@ -63,8 +63,8 @@ class LocalExamples:
     label : {"auto", "response", "gaussian", "clear"}
         How the label is sent: by (k-ary) randomized response on its levels, with Gaussian noise inside its
         public bounds, or unprotected. "auto" sends a factor (or `levels`) by randomized response, and a
-        number with bounds with Gaussian noise. It sends a response that is declared public, or has no bounds,
-        unprotected.
+        number with bounds with Gaussian noise. "auto" also sends a response unprotected if it is declared
+        public or has no bounds.
     levels : sequence, optional
         Levels of the label where no schema declares them (arrays). Without them ``label="response"`` takes
         labels 0 and 1, or -1 and +1: y > 0 is the second level.
@@ -77,7 +77,8 @@ class LocalExamples:
         Relative shares of epsilon_x by feature under randomized response (factors by their column's name); a
         Gaussian column, and a feature that is not named, has share 1.
     radius : float, optional
-        Project the (scaled) Gaussian columns of a row into this ball; a Design brings its own.
+        Project the scaled Gaussian columns of a row onto the ball of this radius. A `Design` has its own
+        radius.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
@@ -95,9 +96,9 @@ class LocalExamples:
     **Privacy.** The model is local: each record adds its own noise, once, and later models cost nothing more.
     Neighbors differ by the replacement of one record. Gaussian columns are released together; they are
     exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Each feature
-    under randomized response, and such a label, is pure epsilon-DP. For a unit with at most `max_rows` rows
-    the diameter is multiplied by sqrt(max_rows), and the epsilon of each randomized response is divided by
-    max_rows.
+    that is sent by randomized response is pure epsilon-DP, and so is a label that is sent in this way. For a
+    unit with at most `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each
+    randomized response is divided by max_rows.
 
     Differences from the paper: sensitivity is the diameter of the bounded set; totals are by exact
     composition instead of eps_x + eps_y; binary features are Gaussian only on request.
@@ -210,18 +211,18 @@ class LocalExamples:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released. A limit in (epsilon, delta) is held in mu^2, in which
-            responses cost more than in the exact total.
+            it is charged before anything is released. A limit in (epsilon, delta) is enforced in mu^2, where
+            randomized responses cost more than in the exact total.
 
         Returns
         -------
         Release
-            Of kind "local-examples".
-            Arrays ``features`` (n, d), private columns in design order: noisy scaled numbers, and 0/1
-            indicators of the levels as sent; ``labels`` (n,): level codes as sent, noisy scaled numbers, or
-            the clear response; ``public`` (n, q); ``groups`` (n,) where a unit has several rows. The
-            noise model has ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns),
-            ``responses``, ``label``, and ``units``: center and scale of the design columns as they were sent.
+            Of kind "local-examples". The array ``features`` (n, d) has the private columns in design order:
+            noisy scaled numbers, and 0/1 indicators of the levels as sent. ``labels`` (n,) has level codes as
+            sent, noisy scaled numbers, or the unprotected response. ``public`` (n, q) has the public columns,
+            and ``groups`` (n,) is included where a unit has several rows. The noise model has ``scale`` and
+            ``gaussian`` (sd and positions of the Gaussian columns), ``responses``, ``label`` and ``units``.
+            The ``units`` are the center and scale of the design columns as they were sent.
 
         Raises
         ------

@@ -75,7 +75,7 @@ class Modulation:
     response : {"protected", "public"}
         Whether the response is noised too (default) or sent unprotected.
     radius : float, optional
-        Project each (scaled) row into this ball; the replace-one diameter is 2 * radius.
+        Project each scaled row onto the ball of this radius. The replace-one diameter is then 2 * radius.
     response_share : float, optional
         Share of mu^2 spent on a protected response; default `planned_response_share`.
     missing : {"raise", "impute-public"}
@@ -373,7 +373,7 @@ class Modulation:
         Returns
         -------
         float
-            Distance before the map and the noise.
+            Distance before the modulation and the noise.
         """
         distance = 1.0 if self.map.adjacency == "unit" else self.design.diameter
         return math.sqrt(max_rows(self.design)) * distance

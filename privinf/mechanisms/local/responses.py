@@ -93,9 +93,10 @@ class RandomizedResponse:
         codes : ndarray of int, shape (n,)
             The true codes, 0 to k - 1.
         source : NoiseSource
-            Noise that decides which answers are false, and how.
+            Noise source that decides which answers are false and, without `lies`, draws the false answers.
         lies : NoiseSource, optional
-            Noise of the second choice, where blocks of codes come one after the other.
+            Noise source of the false answers. A call per block of codes needs this second source, so that the
+            answers do not depend on the size of the blocks.
 
         Returns
         -------
@@ -119,7 +120,7 @@ class RandomizedResponse:
 
     @property
     def draws(self) -> tuple[Draw, Draw]:
-        """How `respond` draws for some rows, from each of its sources."""
+        """The draws of `respond` for a number of rows, one for each of its two noise sources."""
         lie = self.lie
         other_levels = self.levels - 1
         return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(

@@ -80,7 +80,9 @@ class SignChannel:
 
     References
     ----------
-    Paper 2, section 3; Acharya, Canonne and Tyagi (2020), "Inference under information constraints II".
+    "Differentially private federated learning: servers trustworthiness, estimation, and statistical
+    inference" (docs/papers.md), section 3. Acharya, Canonne and Tyagi (2020), "Inference under information
+    constraints II".
 
     Examples
     --------

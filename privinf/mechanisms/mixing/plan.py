@@ -72,7 +72,8 @@ class MixingPlan:
     ids_sha256 : str or None
         Digest of the sorted ids, where the parties agreed on a roster.
     diameter : {"own", "largest"}
-        Noise by each party's own diameter, or by the largest (the paper's d_max).
+        Diameter that determines the noise: each party's own, or the largest of all parties (d_max of the
+        paper).
     calibration : {"exact", "classic"}
         How `epsilon` and `delta` of a party determine its noise; "classic" is the textbook formula.
 
@@ -292,7 +293,7 @@ class MixingPlan:
         Returns
         -------
         RandomMixing or GaussianRows
-            By the method of the plan.
+            The mechanism for the method of the plan.
 
         Raises
         ------
@@ -392,7 +393,7 @@ class MixingPlan:
         Returns
         -------
         Release
-            Of the kind that the method of the plan makes.
+            Release of the mechanism of the plan.
 
         Notes
         -----

@@ -208,7 +208,8 @@ class RandomMixing(PartyMechanism):
     -----
     **Privacy.** Reads every row once, clipped to the public bounds; mu = diameter / tau for replacing one
     person's row of this party. B is public: another party, or the analyst, knows it, and the guarantee holds
-    given B and given all other columns. A person's total adds all parties (`PrivacyReport.parties`).
+    given B and given all other columns. The total for a person composes the releases of all parties
+    (`PrivacyReport.parties`).
 
     References
     ----------
