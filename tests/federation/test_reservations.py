@@ -31,6 +31,7 @@ from privinf.federation.rounds import FitReservation
 from privinf.federation.server_noise import NoiseFile
 from privinf.federation.sessions import LASTING, MOST_OPEN, Journal
 from privinf.federation.site_ledger import read_site_ledger
+from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.storage.containers import read_container
 
@@ -328,6 +329,7 @@ def squares(mu, reservation=""):
         design=DESIGN.digest,
         session=f"s{next(AT)}",
         sequence=1,
+        version=SITE_OPS["squared_residuals"].version,
         charges=(entry.to_dict(),),
         reservation=reservation,
     )

@@ -189,9 +189,9 @@ def test_a_regression_that_did_not_get_there_is_said():
     )
     told = marks.warning(["a", "b"])
     assert told is not None
-    assert "for b: the nodewise regression probably needs more columns" in told
-    assert "for a: the nodewise regression did not converge" in told
-    assert "for b: the long tail of this column" in told
+    assert "for b, because the nodewise regression probably needs more columns" in told
+    assert "for a, because the nodewise regression did not converge" in told
+    assert "for b, because the long tail of this column" in told
     none = ~flags & flags
     assert replace(marks, exhausted=none, not_converged=none, heavy=none).warning(["a", "b"]) is None
 

@@ -158,7 +158,7 @@ def test_resampling_needs_records(results, ols):
         results.bootstrap(method="wild")
     finite = rebuilt(results, target="sample")
     for call in (finite.bootstrap, finite.simultaneous):
-        with pytest.raises(NotAvailableError, match="finite population"):
+        with pytest.raises(NotAvailableError, match="a fit with target='sample' has no sampling error"):
             call(method="multiplier")
     assert len(finite.bootstrap(50, "parametric").draws) == 50
 

@@ -58,7 +58,7 @@ RATE_ALONE = (
     "estimated, and the sparse fit has only a constant"
 )
 DOUBTFUL = (
-    "The intervals are not reliable, because in the sparse logistic fit, {}. Keep fewer columns, pass fewer "
+    "The intervals are not reliable, because in the sparse logistic fit, {}; keep fewer columns, pass fewer "
     "targets, or increase the budget."
 )
 WEIGHTED_NOTE = (
