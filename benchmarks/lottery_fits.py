@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from gauntlet_cells import Cell
-from gauntlet_estimators import Outcome, outcome_and_result
+from gauntlet_estimators import outcome_and_result
 from gauntlet_truth import Reference
 from lottery_lot import covers_without_privacy
 
 import privinf.glm.results
 import privinf.glm.running
-from privinf.results.fitted import FittedResult
 from privinf.results.summary import weak_for
 
-FLAG = "weakly_identified"  # attribute of a result: its flagged coefficients
 Values = list[float | None]
 
 
@@ -33,10 +31,7 @@ class ObservedFit:
     covered, width, flagged, warned, refused, posterior
         As in `gauntlet_estimators.Outcome`.
     weak : list of int
-        Whether the coefficient is flagged: ``weakly_identified`` lists it, or the fit as a whole is flagged where
-        the result has no such list.
-    flags : {"coefficient", "fit"}
-        Whether the result has a flag for each coefficient.
+        Whether the coefficient is flagged: ``weakly_identified`` lists it, or the fit has no interval.
     named : list of int
         Whether the summary's row "Weak for" names the coefficient, or names all.
     plain : list
@@ -65,7 +60,6 @@ class ObservedFit:
     refused: str
     posterior: int
     weak: list[int]
-    flags: str
     named: list[int]
     plain: list[int | None]
     reach: Values
@@ -94,8 +88,7 @@ def observe(
         warned=outcome.warned,
         refused=outcome.refused,
         posterior=outcome.posterior,
-        weak=[1] * p if result is None else flagged_coefficients(result, outcome, reference.names),
-        flags="coefficient" if hasattr(FittedResult, FLAG) else "fit",
+        weak=[1] * p if result is None else flagged_coefficients(result, reference.names),
         named=[1] * p if result is None else named_coefficients(result, reference.names),
         plain=covers_without_privacy(cell, frame, reference.target),
         **{name: of_release.get(name, empty) for name in ("reach", "allowed", "shift", "noise")},
@@ -103,10 +96,10 @@ def observe(
     )
 
 
-def flagged_coefficients(result: Any, outcome: Outcome, names: tuple[str, ...]) -> list[int]:
-    """Return which coefficients are flagged; all of a flagged fit where the result has no flag for each."""
-    weak = getattr(result, FLAG, None)
-    return [int(bool(outcome.flagged) if weak is None else name in weak.index) for name in names]
+def flagged_coefficients(result: Any, names: tuple[str, ...]) -> list[int]:
+    """Return which coefficients are flagged."""
+    weak = result.weakly_identified.index
+    return [int(name in weak) for name in names]
 
 
 def named_coefficients(result: Any, names: tuple[str, ...]) -> list[int]:

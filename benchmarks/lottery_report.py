@@ -82,7 +82,6 @@ def _cell_rows(regression: Regression, epsilon: float, fits: Sequence[Fit]) -> l
     plain = counted([{"covered": fit["plain"]} for fit in good], len(names))
     widths = medians([fit["width"] for fit in shown], len(names))
     fit_counts = {
-        "flags": next((fit["flags"] for fit in good), "fit"),
         "fits": len(fits),
         "failed": len(fits) - len(good),
         "refused": len(good) - len(shown),
@@ -186,10 +185,6 @@ def class_counts(count: Counted) -> tuple[np.ndarray, np.ndarray]:
     return observed, expected
 
 
-FLAGS = {
-    "coefficient": "A coefficient is *flagged* in a fit if `weakly_identified` of the result lists it.",
-    "fit": "All coefficients of a fit with `WeakIdentificationWarning` are *flagged*; results had no flag for each coefficient.",
-}
 TITLE = """# Lottery: regressions drawn from tables of R packages
 
 Made by `python benchmarks/lottery.py --report` from {fits:,} fits of {regressions} regressions in {tables} tables; seed {seed},
@@ -215,7 +210,7 @@ the formula, bounds and levels of every regression.
 statsmodels to the whole table, as for real tables of the [gauntlet](gauntlet.md). Bounds contain all values, so nothing is clipped.
 *Without privacy* is the HC0 interval on the same drawn rows. *Width* is relative to the interval without privacy.
 
-**Flags.** {flags}
+**Flags.** A coefficient is *flagged* in a fit if `weakly_identified` of the result lists it.
 *Neither flagged nor warned* counts intervals of coefficients that are not flagged, in fits without another warning. A fit is *marked*
 if it has a flag or a warning of any kind, or no interval. All coefficients of a fit without an interval are flagged.
 
@@ -256,7 +251,6 @@ def page_of(cells: pd.DataFrame, lot: Lot) -> str:
         ),
         converged=CONVERGED,
         few=LEAST_FITS,
-        flags=FLAGS[cells["flags"].iloc[0]],
     )
     text += _shares(cells) + _limits(cells)
     for epsilon, part in cells.groupby("epsilon"):

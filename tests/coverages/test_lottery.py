@@ -17,8 +17,6 @@ import lottery_lot
 import lottery_report
 from gauntlet_truth import reference_of
 
-from privinf.results.fitted import FittedResult
-
 NAMES = [("invented", "wages"), ("invented", "visits")]
 
 
@@ -126,7 +124,6 @@ def test_a_fit_is_stored_with_its_flags_and_facts(estimator, tmp_path):
     p = len(regression.coefficients)
     for name in ("covered", "width", "weak", "named", "plain", "reach", "allowed", "shift", "noise"):
         assert len(one[name]) == p
-    assert one["flags"] == ("coefficient" if hasattr(FittedResult, "weakly_identified") else "fit")
     assert one["plain"].count(None) == 0
     (tmp_path / "fits.jsonl").write_text(gauntlet.line(one))
     assert list(gauntlet.stored(tmp_path / "fits.jsonl")) == [one]
@@ -138,7 +135,7 @@ def stored_fit(regression, number, covered, **more):
     one = {name: [None] * p for name in ("reach", "allowed", "shift", "noise")}
     one |= {"cell": f"{regression.name}, epsilon 2", "estimator": regression.estimator, "fit": number}
     one |= {"covered": covered, "width": [2.0] * p, "plain": [1] * p, "weak": [0] * p, "named": [0] * p}
-    one |= {"flags": "fit", "flagged": "", "warned": "", "refused": "", "posterior": 0}
+    one |= {"flagged": "", "warned": "", "refused": "", "posterior": 0}
     return one | {"step": None, "far": None, "dispersion": None} | more
 
 
