@@ -193,8 +193,9 @@ class Curator:
 
     Notes
     -----
-    **Privacy.** The curator holds the rows and returns noisy sums. It checks the limits, then reads and sums
-    the rows, then charges all releases, and then adds noise, so that a table with an error costs nothing. It
+    **Privacy.** The curator holds the rows and returns noisy sums. Rows in memory are checked already: it
+    charges all releases and then sums. A table that is read by passes is summed first, after a check of the
+    limits, so that a table with an error costs nothing. Noise is always added after the charge. A curator
     lives for one fit, makes each query once, and keeps no key: its secure noise is fresh.
     """
 
