@@ -211,6 +211,7 @@ gauntlet: $(VENV)/.installed         ## every estimator with intervals on 60 cel
 	$(BIN)/python benchmarks/gauntlet.py --named $(FRESH)
 	$(BIN)/python benchmarks/gauntlet.py --report
 	$(BIN)/python benchmarks/gauntlet.py --growth
+	$(BIN)/python benchmarks/flags.py 300
 
 lottery: $(VENV)/.installed          ## 300 regressions drawn by lot from tables of R packages: some five hours on one core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
