@@ -443,8 +443,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Initial centers of columns: the middles of their bounds, or released means of all columns, which
             take a share of the budget (``means``, 0.04) and help to find columns with a distant mean, such as
             rare levels. With ``targets="all"`` or ``heterogeneous=True`` the columns are not centered again
-            later: "released" is the default, and "declared" gives the regression through the middle of all
-            bounds, as a note states.
+            later: "released" is the default, and "declared" gives the regression that passes through the
+            point in the middle of all bounds, as a note states.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
             clipping threshold. Coefficients are then those of the mean for any distribution of errors
