@@ -61,8 +61,8 @@ class Total:
 
     If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
     `rho_to_epsilon`. Of m releases of labels (`ThresholdLoss`), any k may cost their delta instead of half of
-    their mu^2. The total is the largest loss over k = 0, ..., m. Case k has the k largest deltas, and only
-    half of the k smallest mu^2.
+    their mu^2. The total is the largest loss over k = 0, ..., m. For each k, the k largest deltas are
+    counted, and only half of the k smallest mu^2.
     """
 
     mu2: float = 0.0
@@ -82,8 +82,8 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded up. Infinite if a release has no noise, or if the deltas of the events alone have
-            probability `delta` or more.
+            Epsilon, rounded up. Infinite if a release has no noise, or if an (epsilon, delta) event leaks
+            with probability `delta` or more.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Total:
         )
 
     def dominates(self, other: Total) -> bool:
-        """Return whether each part of this total covers the same part of another one.
+        """Return whether each part of this total is at least as large as the same part of another total.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class Total:
         Returns
         -------
         bool
-            True is sufficient for a larger loss, but not necessary.
+            If True, the loss of this total is at least that of `other`. If False, it can still be larger.
         """
         return upper_bound(self, other) == self
 
@@ -233,7 +233,7 @@ class ParallelTotal:
     Parameters
     ----------
     worlds : tuple of Total
-        One total for each group that a unit can be in, without totals that another one dominates.
+        The totals of the groups that a unit can be in. A total that another total dominates is left out.
 
     Notes
     -----

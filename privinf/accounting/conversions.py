@@ -266,9 +266,10 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
 
     Notes
     -----
-    The minimum over a > 1 of ``rho a + log((a-1)/a) - (log delta + log a)/(a-1)``. Its derivative vanishes
-    where ``rho (a-1)^2 + log a = log(1/delta)``, whose left side increases: one root, no search grid. Every
-    a gives a valid epsilon, so the error of the root can only be on the safe side.
+    Epsilon is the minimum over a > 1 of ``rho a + log((a-1)/a) - (log delta + log a)/(a-1)``. Its derivative
+    vanishes where ``rho (a-1)^2 + log a = log(1/delta)``, whose left side increases in a. The equation
+    therefore has one root and needs no search grid. Every a gives a valid epsilon, so the error of the root
+    can only be on the safe side.
 
     References
     ----------
@@ -315,8 +316,9 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
 
     Notes
     -----
-    The minimum over a > 1 of ``exp((a-1)(a rho - eps)) (1 - 1/a)^a / (a-1)``; with x = a - 1 the derivative
-    of its logarithm is ``rho (1 + 2x) - eps + log(x/(1+x))``, which increases: one root.
+    Delta is the minimum over a > 1 of ``exp((a-1)(a rho - eps)) (1 - 1/a)^a / (a-1)``. With x = a - 1 the
+    derivative of its logarithm is ``rho (1 + 2x) - eps + log(x/(1+x))``, which increases in x and therefore
+    has one root.
 
     References
     ----------

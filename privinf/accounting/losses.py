@@ -204,7 +204,8 @@ class ThresholdLoss:
     both occur in both tables, two counts differ by 1, which is mu-GDP. If one label occurs in only one table,
     it is shown with probability `delta`; the count of the other label differs by 1, which is (mu/sqrt 2)-GDP.
     If each label occurs in only one table, no other count differs. A total is the largest loss over the
-    possible numbers of releases of the second kind, not the sum of both kinds.
+    possible numbers of releases in the second or third case. It never counts the mu^2 of the first case and a
+    delta for the same release.
     """
 
     mu: float

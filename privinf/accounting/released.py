@@ -27,13 +27,13 @@ class Released:
     Raises
     ------
     UnchargedError
-        It has no ledger line: its cost would be reported as zero.
+        The object has no ledger line, so its cost would be reported as zero.
 
     Notes
     -----
-    **Privacy.** The content is public: functions of the ledger lines. Every output of a mechanism is such an
-    object, so that no noisy number exists without its ledger line. A release without noise has a line of
-    infinite loss.
+    **Privacy.** The members of this mixin are functions of the ledger lines, which are public. Every output
+    of a mechanism is such an object, so that no noisy number exists without its ledger line. A release
+    without noise has a line of infinite loss.
     """
 
     __slots__ = ()

@@ -97,7 +97,7 @@ class PrivacyReport:
         Subject of the totals: the releases of a fit, an earlier release that a fit reads without spending
         anything itself, a release, the releases of one party, or all releases in a ledger.
     elsewhere : int
-        Number of `entries` that were charged to another ledger than the one that was reported on.
+        Number of `entries` that were charged to another ledger than the ledger of this report.
 
     Notes
     -----
@@ -139,8 +139,8 @@ class PrivacyReport:
         entries : iterable of LedgerEntry
             As returned by ``ledger.spend``.
         ledger : Ledger, optional
-            Ledger that they were charged to, in any scope. Its present state is kept for :attr:`cumulative`,
-            which also counts entries that were charged elsewhere.
+            Ledger that the entries were charged to, in any scope. Its present state is kept for
+            :attr:`cumulative`, which also counts entries that were charged elsewhere.
         delta : float, optional
             The requested delta; by default that of the ledger's limit, else 1e-6.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
@@ -154,8 +154,8 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with others, or
-            `subject` is not one of the choices.
+            If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with lines of
+            another neighboring relation, or `subject` is not one of the choices.
         """
         lines = tuple(entries)
         check_choice(subject, ReportSubject, "subject")
@@ -256,7 +256,7 @@ class PrivacyReport:
 
     @property
     def stamp_of_others(self) -> str:
-        """Stamp of the ledger's total, after a comma, if only other releases lack private noise."""
+        """Comma and stamp of the ledger's total if only other releases lack private noise; else empty."""
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
 
@@ -316,8 +316,9 @@ class PrivacyReport:
     def parties(self) -> pd.DataFrame:
         """Table of the parties that made releases about the same units, with the loss of each alone.
 
-        Columns: columns and noise_scale of its releases, epsilon at the default delta, mu, rho. Empty where
-        no release names its party. The totals of the report itself are per unit: all parties together.
+        The columns are ``label`` (descriptions of the party's releases), ``noise_scale``, ``epsilon`` (at the
+        default delta), ``mu`` and ``rho``. The table is empty if no release names its party. The totals of
+        the report itself are per unit: all parties together.
         """
         import pandas as pd
 

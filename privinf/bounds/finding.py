@@ -81,8 +81,8 @@ def find_bounds(
         Names and kinds of columns are assumed to be public.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is for all columns together, each with an
-        equal share of mu^2.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is for all columns together, each
+        with an equal share of mu^2.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. Levels need it too.
@@ -123,10 +123,11 @@ def find_bounds(
         rows, or the rows are a stream, which can be read only once. Nothing was spent, and no row was
         counted.
     SchemaError, ArgumentError
-        A column is absent, has missing or infinite values, or numbers among texts; levels without `delta`.
+        A column is absent, has missing or infinite values, or has numbers among texts. Or levels are
+        requested without `delta`.
     BudgetExceededError
-        The request exceeds the ledger's limit. Levels are also refused by any ledger with a limit, because
-        the limit cannot include their delta.
+        The request exceeds the ledger's limit. A ledger with a limit also refuses a release of levels,
+        because the limit cannot include its delta.
 
     Warns
     -----

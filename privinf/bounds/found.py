@@ -183,8 +183,8 @@ class FoundSchema(Schema):
 def load_schema(path: AnyPath) -> Schema:
     """Read a schema from a TOML file that `Schema.save` or a person wrote.
 
-    For released bounds that were not changed since, the result is a `FoundSchema`, with their possible
-    effects.
+    If the file has released bounds that nobody has changed after the release, the result is a `FoundSchema`,
+    which states their possible effects.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def load_schema(path: AnyPath) -> Schema:
     Returns
     -------
     Schema
-        A `FoundSchema` where the file has released bounds that were not changed since.
+        A `FoundSchema` if the file has released bounds that nobody has changed after the release.
 
     Raises
     ------

@@ -185,7 +185,7 @@ class Curator:
     name : str
         Name of the place of the rows, for releases.
     ledger : Ledger, optional
-        Account of the releases; a new one by default.
+        Budget ledger of the releases; a new one by default.
     rng : int or Generator, optional
         Seeds simulation noise: the same numbers as those of a `TrustedServer` of one site with this seed.
     relation : {"replace-one", "zero-out"}

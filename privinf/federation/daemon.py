@@ -78,10 +78,11 @@ class SiteDaemon:
     path : path
         Path of the socket, at most 100 bytes long; its folder must exist.
     group : str, optional
-        Group of the operating system whose members may query; by default only the account itself.
+        Group of the operating system whose members may query; by default only the account that runs the
+        daemon.
     allow_uids : collection of int, optional
-        Accounts, by number, that may query; by default all that can open the socket. The list only restricts
-        access; it does not change the rights of the socket.
+        Numeric ids of the accounts that may query; by default all accounts that can open the socket. The list
+        only restricts access; it does not change the rights of the socket.
     timeout : float
         Largest number of seconds for a query to arrive, and for a reply to be received.
     largest : int
@@ -101,11 +102,12 @@ class SiteDaemon:
     policy of the site lists analysts, queries that none of them signed are refused by their header. Replies
     are signed where the site has a key and a roster with verifying keys (`envelope`).
 
-    **Limits.** 64 connections at the same time, 48 from one account; beyond these the connection that has
-    waited longest is closed. A header has at most 64 KiB and must arrive within 5 seconds. A query has at
-    most 8 MiB, with a text of 4 MiB and 131,072 values. Queries and replies in transit have at most 16 MiB
-    together. Accounts are answered in turn, however many queries one of them has. Log lines are JSON in
-    ASCII, with at most 100 characters from a client, and at most 100 refusals per minute.
+    **Limits.** The daemon keeps at most 64 connections at the same time, 48 of them from one account. If
+    there are more, it closes the connection that has waited longest. A header has at most 64 KiB and must
+    arrive within 5 seconds. A query has at most 8 MiB, with a text of 4 MiB and 131,072 values. Queries and
+    replies in transit have at most 16 MiB together. Accounts are answered in turn, however many queries one
+    of them has. Log lines are JSON in ASCII, with at most 100 characters from a client, and at most 100
+    refusals per minute.
 
     Examples
     --------

@@ -83,14 +83,14 @@ class FlowerFederation(ReplyVerifier):
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default these are kept in this object, and in
-        the folder of a fit's checkpoints.
+        File that stores the last line of each site's ledger. By default the last lines are kept in this
+        object, and in the folder of a fit's checkpoints.
 
     Raises
     ------
     AlignmentError
         A site is not connected in time, two nodes have its name, or sites have different columns or bounds;
-        the message names one.
+        the message names one of the sites.
     ArgumentError
         A name is not a text or occurs twice, or a time is not positive.
 
@@ -327,8 +327,8 @@ def server_app(
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default these are kept in this object, and in
-        the folder of a fit's checkpoints.
+        File that stores the last line of each site's ledger. By default the last lines are kept in this
+        object, and in the folder of a fit's checkpoints.
 
     Returns
     -------

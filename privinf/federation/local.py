@@ -38,7 +38,7 @@ class InProcessFederation:
     ArgumentError
         There is no site, one has two names, or a name is not a text.
     AlignmentError
-        Sites have different columns or bounds; the message names one.
+        Sites have different columns or bounds; the message names one of the sites.
 
     Notes
     -----

@@ -75,8 +75,8 @@ class Query:
     sequence : int
         Position in the session; a site refuses another query at a position that has passed.
     charges : tuple of mapping
-        Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer; for
-        "reserve" losses (``Loss.to_dict``).
+        Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer. A
+        "reserve" query has losses instead (``Loss.to_dict``).
     masking : mapping
         Public JSON of secure sums: the participating sites and the grid; empty for other queries.
     reservation : str

@@ -67,8 +67,8 @@ class SitePolicy:
     simulation : bool
         Whether releases without noise or with seeded noise are allowed: for simulated data.
     operations : tuple of str, optional
-        Statistics that may be queried; by default all of the package, and none of the repository's studies,
-        which must be named.
+        Statistics that may be queried. By default these are all statistics of the package; those of the
+        repository's studies must be named.
     largest_rho : float
         Largest cost of one release, in zCDP, as the site computes it from the noise.
     secure_sums : bool
@@ -79,13 +79,14 @@ class SitePolicy:
         Number of the other sites that may collude with the server; their noise does not count.
     zero_out : bool
         Whether charges may be stated for a record that is replaced by one that contributes nothing. If the
-        record is replaced by any other one, the loss is up to twice the mu of such a ledger line.
+        record is replaced by any other record, the loss is up to twice the mu that the charge states.
     designs : tuple of str
         Digests (``Design.digest``) of designs that may be queried; the design that a site was made with is
         always allowed.
     new_designs : int, optional
-        Number of other designs that are accepted in total: each digest is counted once, in the site's ledger.
-        By default 16 where the policy allows `trusted_server` or `secure_sums`, 0 where it allows neither.
+        Number of designs that are accepted in total in addition to `designs` and the site's own. Each digest
+        is counted once, in the site's ledger. By default 16 where the policy allows `trusted_server` or
+        `secure_sums`, 0 where it allows neither.
     analysts : list of mapping
         Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
         public Ed25519 key (``IdentityKey.verifying``), and the total cost of the queries under the name, if
@@ -102,7 +103,8 @@ class SitePolicy:
     -----
     **Privacy.** The default allows only a description of the columns. A query for a secure sum may require
     more sites, and protect against more colluding sites, than the policy states, but never fewer. A design is
-    public and reads no row; the limit on new ones bounds the storage and computing time that others can use.
+    public and reads no row; the limit on new designs bounds the storage and computing time that servers can
+    use.
     """
 
     trusted_server: bool = False
@@ -159,7 +161,7 @@ class SitePolicy:
         return NEW_DESIGNS if self.trusted_server or self.secure_sums else 0
 
     def allow_designs(self) -> None:
-        """Raise NotAvailableError if the policy allows no design of others at all."""
+        """Raise NotAvailableError if the policy allows no design but the site's own."""
         if self.most_designs or self.designs:
             return
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
@@ -244,7 +246,7 @@ class SitePolicy:
         Parameters
         ----------
         charges : iterable of mapping
-            Ledger lines as the server states them; their scopes are the server's.
+            Ledger lines as the server states them, with scopes in the server's ledger.
         record_sensitivity : sensitivity of the statistic
             Sensitivity of the sum to one record, as the site computes it.
         scope : tuple of str

@@ -423,7 +423,7 @@ class Site:
     def description(self) -> dict[str, Any]:
         """Return the public facts of the site: version, columns, bounds, digest of the design, trust.
 
-        `missing` is part of them if missing values are imputed, whether or not rows have any.
+        The facts include `missing` if missing values are imputed, whether or not any row has missing values.
 
         Returns
         -------

@@ -64,10 +64,11 @@ class SiteLedger(Ledger):
     incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
     secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
     order, the schema and the policy of its first site. Other rows, schemas or policies are refused until
-    `Site(..., rebase=True)` or ``privinf site rebase`` records the change. Whether the first rows are
-    complete cannot be checked. Before every answer the file is checked. If it was deleted, replaced or
-    changed while the site was running, the site stops answering. If ledger and anchor are both restored to
-    the same earlier state while no site has them open, only holders of a later head detect it.
+    `Site(..., rebase=True)` or ``privinf site rebase`` records the change. The site cannot check whether the
+    first rows are complete. Before every answer the file is checked. If it was deleted, replaced or changed
+    while the site was running, the site stops answering. If the ledger and its anchor are both restored to
+    the same earlier state while no site has them open, only a server or a site that stored a later `head`
+    detects it.
 
     Examples
     --------
@@ -144,7 +145,7 @@ class SiteLedger(Ledger):
         Parameters
         ----------
         head : head of a ledger
-            Its number of lines and the tag of the last one, as `head` returns them.
+            Number of lines of a ledger and the tag of its last line, as `head` returns them.
 
         Returns
         -------

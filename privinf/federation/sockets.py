@@ -173,14 +173,14 @@ class SocketFederation(ReplyVerifier):
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default these are kept in this object, and in
-        the folder of a fit's checkpoints.
+        File that stores the last line of each site's ledger. By default the last lines are kept in this
+        object, and in the folder of a fit's checkpoints.
 
     Raises
     ------
     AlignmentError
         A site does not answer in time, another site answers at its socket, or sites have different columns or
-        bounds; the message names one.
+        bounds; the message names one of the sites.
     ArgumentError
         There is no site, a name is not a string, or a time is not positive; the roster has no verifying keys,
         or lacks a site.

@@ -71,7 +71,7 @@ class TrustedServer:
     federation : Federation
         The sites.
     ledger : Ledger, optional
-        Account of the releases; a new one by default.
+        Budget ledger of the releases; a new one by default.
     noise : NoiseSource, optional
         Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's noise
         cannot be keyed, so such a release cannot be repeated.
@@ -100,10 +100,10 @@ class TrustedServer:
     Notes
     -----
     **Privacy.** The server is trusted: it sees un-noised sums and forgets them. A release is charged before
-    any site is queried, and the charge is kept if its round fails. Releases of some sites only are charged in
-    the parallel scopes of those sites, whose rows are disjoint; the rows of the others are not charged. This
-    holds within one session: releases of different servers add up in a ledger, since two servers may use one
-    name for different sites.
+    any site is queried, and the charge is kept if its round fails. A release of some sites only is charged in
+    the parallel scopes of these sites, whose rows are disjoint; the rows of the other sites are not charged.
+    Parallel composition holds within one session: releases of different servers add up in a ledger, since two
+    servers may use one name for different sites.
 
     Noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
     release is identical (`privinf.noise.NoiseKey` states the assumption). The key is kept by the server, or
@@ -348,7 +348,7 @@ class TrustedServer:
         rho : float, optional
             Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
 
         Returns
         -------
@@ -358,7 +358,7 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            For a secure sum: the total is impossible for any rows, or more attempts failed than `retries`
+            The total of a secure sum is impossible for any rows, or more attempts failed than `retries`
             allows. The charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
@@ -400,7 +400,7 @@ class TrustedServer:
         rho : float, optional
             Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
 
         Returns
         -------
@@ -537,7 +537,7 @@ class TrustedServer:
         rho : float, optional
             Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
 
         Returns
         -------
@@ -551,7 +551,7 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** One release, charged before any site is queried.
+        **Privacy.** The result is one release, which is charged before any site is queried.
         """
         if self._rounds.check(op, args, sites)[1].size != 1:
             raise ArgumentError(
@@ -587,7 +587,7 @@ class TrustedServer:
         rho : float, optional
             Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
 
         Returns
         -------
@@ -596,7 +596,7 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** One release, charged before any site is queried.
+        **Privacy.** The result is one release, which is charged before any site is queried.
         """
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -629,7 +629,7 @@ class TrustedServer:
         rho : float, optional
             Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
 
         Returns
         -------
@@ -687,15 +687,15 @@ class TrustedServer:
         factor : float
             Public factor of the sum, such as 1/n.
         candidates : ndarray of bool, broadcastable to the sum, optional
-            False for positions that must not be selected: a public choice.
+            False for positions that must not be selected. This mask is public.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for each row of the statistic. Give exactly one of
             `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, for each row. With `mu` or `rho` it is the delta at which epsilon is
-            reported.
+            Delta of the (epsilon, delta) guarantee for each row of the statistic. With `mu` or `rho` it is
+            the delta at which epsilon is reported.
         mu : float, optional
             Budget for each row in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional

@@ -109,8 +109,9 @@ class GLM(Model[GLMOptions]):
     residual_clip : {"auto", "bounds"} or float, optional
         Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts choose
         the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow for a bias
-        of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range
-        of the response. A number: residuals are clipped there, in units of y, which changes the target.
+        from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the noise is for the
+        whole range of the response. A number: residuals are clipped there, in units of y, which changes the
+        target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
@@ -236,9 +237,9 @@ class GLM(Model[GLMOptions]):
         residual_clip : {"auto", "bounds"} or float, optional
             Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts
             choose the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow
-            for a bias of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for
-            the whole range of the response. A number: residuals are clipped there, in units of y, which
-            changes the target.
+            for a bias from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the
+            noise is for the whole range of the response. A number: residuals are clipped there, in units of
+            y, which changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -311,9 +312,9 @@ class GLM(Model[GLMOptions]):
         residual_clip : {"auto", "bounds"} or float, optional
             Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts
             choose the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow
-            for a bias of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for
-            the whole range of the response. A number: residuals are clipped there, in units of y, which
-            changes the target.
+            for a bias from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the
+            noise is for the whole range of the response. A number: residuals are clipped there, in units of
+            y, which changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -543,8 +544,9 @@ class FederatedGLM(GLM):
     residual_clip : {"auto", "bounds"} or float, optional
         Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts choose
         the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow for a bias
-        of that size. "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range
-        of the response. A number: residuals are clipped there, in units of y, which changes the target.
+        from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the noise is for the
+        whole range of the response. A number: residuals are clipped there, in units of y, which changes the
+        target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.

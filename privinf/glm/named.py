@@ -121,10 +121,10 @@ class OLS(OneFamily):
     y_bounds : (low, high)
         Public bounds of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
-        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-        beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds": nothing is
-        clipped and nothing assumed, and the noise is for the whole range of the response. A number: residuals
-        are clipped there, in units of y, which changes the target.
+        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
+        it is extrapolated from them, and intervals allow for a bias from this extrapolation. "bounds":
+        nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
+        number: residuals are clipped there, in units of y, which changes the target.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
@@ -215,10 +215,10 @@ class OLS(OneFamily):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
-            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
-            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
-            number: residuals are clipped there, in units of y, which changes the target.
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
+            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
+            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
+            response. A number: residuals are clipped there, in units of y, which changes the target.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
             a federation each site decides, by its `Rows`.
@@ -276,10 +276,10 @@ class OLS(OneFamily):
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
-            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
-            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
-            number: residuals are clipped there, in units of y, which changes the target.
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
+            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
+            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
+            response. A number: residuals are clipped there, in units of y, which changes the target.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
@@ -335,8 +335,8 @@ class OLS(OneFamily):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With it the fit is ordinary least
-            squares.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise the fit is ordinary
+            least squares.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
             is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
@@ -614,10 +614,10 @@ class Poisson(OneFamily):
     y_bounds : (low, high)
         Public bounds of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
-        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-        beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds": nothing is
-        clipped and nothing assumed, and the noise is for the whole range of the response. A number: residuals
-        are clipped there, in units of y, which changes the target.
+        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
+        it is extrapolated from them, and intervals allow for a bias from this extrapolation. "bounds":
+        nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
+        number: residuals are clipped there, in units of y, which changes the target.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     exposure : str, optional
@@ -718,10 +718,10 @@ class Poisson(OneFamily):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
-            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
-            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
-            number: residuals are clipped there, in units of y, which changes the target.
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
+            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
+            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
+            response. A number: residuals are clipped there, in units of y, which changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -793,10 +793,10 @@ class Poisson(OneFamily):
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the
-            tail beyond it is extrapolated from them, and intervals allow for a bias of that size. "bounds":
-            nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
-            number: residuals are clipped there, in units of y, which changes the target.
+            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
+            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
+            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
+            response. A number: residuals are clipped there, in units of y, which changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.

@@ -350,8 +350,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema does not declare what the formula needs, or has several rows a unit; the loss does not
-            accept the label; the data are a federation.
+            The schema lacks a declaration that the formula needs, or has several rows per unit. The loss does
+            not accept the label, or the data are a federation.
         """
         options = ExampleModelOptions(
             loss=loss,

@@ -49,9 +49,9 @@ IdReader: TypeAlias = Callable[[], Iterator[Ids]]
 class RowBlocks(Protocol):
     """Rows in blocks, for the `rows` of a party's release.
 
-    ``len()`` is the number n of rows. Each block has a position. If its rows are consecutive, this is an int,
-    the position of the first row. Otherwise it is an int64 array with the position of each row. Every
-    position from 0 to n - 1 occurs exactly once.
+    ``len()`` is the number n of rows. Each block has a position. For consecutive rows the position is an int,
+    that of the first row. Otherwise it is an int64 array with the position of each row. Every position from 0
+    to n - 1 occurs exactly once.
     """
 
     def __len__(self) -> int:
@@ -143,8 +143,8 @@ def open_table(
     Parameters
     ----------
     data : path, DataFrame or another table
-        CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow), a file or a folder;
-        a table in memory, of polars or Arrow too; a pyarrow dataset. Only the columns needed are read, in
+        A file or folder of CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow), a
+        table in memory (also of polars or Arrow), or a pyarrow dataset. Only the columns needed are read, in
         blocks. Queries and streams have no fixed order, and are refused.
     schema : Schema
         The party's columns.
@@ -180,7 +180,7 @@ def open_table(
     Notes
     -----
     **Privacy.** The function runs at the holder of the table, and reads the ids and the number of the rows.
-    Who is in the table is public in every guarantee about a release of several parties.
+    The set of people in the table is public in every guarantee about a release of several parties.
 
     Examples
     --------

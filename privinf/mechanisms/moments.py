@@ -198,7 +198,7 @@ class Moments:
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release the second moments once; with "HC0" or "cluster" (central) the residual moments too.
+        """Release the second moments once, and residual moments if `cov_type` needs them.
 
         Parameters
         ----------
@@ -224,8 +224,8 @@ class Moments:
             x over the rows of a unit, shrunk to a norm of at most C, so the l2 sensitivity is sqrt 2 C^2 for
             any number of rows per unit. Local moments always support "HC0" and "cluster", at no cost.
         robust_share : float, optional
-            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
-            0.25.
+            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
+            ``trust="local"``; default 0.25.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
             ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is

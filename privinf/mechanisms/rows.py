@@ -127,8 +127,8 @@ class Rows:
     def copied(self, columns: Sequence[str]) -> Rows:
         """Return the rows with a copy of some columns of a data frame; other tables as they are.
 
-        This is for tables with a unit. Later writes into the frame then cannot give a person more rows than
-        were counted.
+        The copy is for tables with a unit: later writes into the frame then cannot give a person more rows
+        than were counted.
 
         Parameters
         ----------

@@ -127,7 +127,7 @@ class Peeling:
         Parameters
         ----------
         candidates : ndarray of bool, broadcastable to v, optional
-            False for positions that must not be selected: a public choice.
+            False for positions that must not be selected. This mask is public.
 
         Raises
         ------
@@ -207,8 +207,8 @@ class NoisyTopK:
     -----
     **Privacy.** Neighbors differ by the replacement of one record. The ledger has one line for the selection
     and one for the values. The loss of the selection is stated in zCDP (`ConcentratedLoss`), or in pure
-    epsilon if delta is 0 or there is only one selection, with Laplace noise. Positions in their order are
-    public afterward. Ties at the k-th place are broken by the noise alone.
+    epsilon if delta is 0 or there is only one selection, with Laplace noise. The selected positions and their
+    order are public afterward. Ties at the k-th place are broken by the noise alone.
 
     References
     ----------
@@ -282,7 +282,7 @@ class NoisyTopK:
         Returns
         -------
         peeling
-            Its `draw` selects from one vector; `entries` are the ledger lines.
+            Its method `draw` selects from one vector, and its `entries` are the ledger lines.
 
         Raises
         ------
@@ -330,7 +330,7 @@ class NoisyTopK:
             infinities. Sizes above 2^24 times the noise are clipped there. No value stops a release that was
             charged.
         candidates : ndarray of bool, shape (p,), optional
-            False for positions that must not be selected: a public choice.
+            False for positions that must not be selected. This mask is public.
         label : str
             Description of the release for the ledger.
         ledger : Ledger, optional
@@ -357,7 +357,7 @@ class NoisyTopK:
 
         Notes
         -----
-        **Privacy.** Charged before any entry is read.
+        **Privacy.** The release is charged before any entry is read.
         """
         vector = plain_array(v, "v")
         if vector.ndim != 1 or vector.shape[0] < self.k:
@@ -421,7 +421,7 @@ def private_max(
     absolute : bool
         Whether the entry of the largest size is selected (default) or the largest entry.
     candidates : ndarray of bool, shape (p,), optional
-        False for positions that must not be selected: a public choice.
+        False for positions that must not be selected. This mask is public.
     label : str
         Description of the release in the ledger.
     ledger : Ledger, optional

@@ -61,8 +61,9 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     Returns
     -------
     Release
-        Of kind "joined random-mixing" or "joined gaussian-rows": ``arrays["rows"]`` has the columns of all
-        parties in the order given, its design names them, and its ledger lines are those of all parties.
+        A release of kind "joined random-mixing" or "joined gaussian-rows". Its ``arrays["rows"]`` and its
+        design have the columns of all parties, in the order of the releases. Its ledger lines are those of
+        all parties.
 
     Raises
     ------

@@ -173,7 +173,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        Before any budget is spent; no message holds a value of a row.
+        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
+        argument is invalid. No budget was spent, and no message contains a value of a row.
 
     Notes
     -----
@@ -327,7 +328,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema does not declare what the formula needs; the data are a federation.
+            The schema lacks a declaration that the formula needs, or the data are a federation.
         """
         options = ModulationModelOptions(
             response=response,

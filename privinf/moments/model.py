@@ -149,12 +149,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     `privinf.mechanisms.statistics.moments`. `privinf.federation.SecureServer` states the trust assumptions of
     secure sums.
 
-    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. For totals the covariance is ``A^-1
-    (s^2 A/n + V_noise) A^-1``, s^2 with divisor n - p. This covariance assumes equal error variances.
-    ``cov_type="HC0"`` does not assume them, but spends a part of the budget on residual moments. For these
-    moments residuals are clipped at 20 standard deviations, or at fewer if noise would dominate
-    (`privinf.mechanisms.residual_plan.ResidualPlan`). For local moments the covariance is the sandwich of the
-    per-record scores ``g_i - A_i b``. Clipping y changes the target to the regression on clipped values.
+    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Unless ``trust="local"``, the
+    covariance is ``A^-1 (s^2 A/n + V_noise) A^-1``, where s^2 has the divisor n - p. This covariance assumes
+    equal error variances. ``cov_type="HC0"`` does not assume them, but spends a part of the budget on
+    residual moments. For these moments residuals are clipped at 20 standard deviations, or at fewer if noise
+    would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). With ``trust="local"`` the covariance is
+    the sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to the regression on
+    clipped values.
 
     Examples
     --------
@@ -334,8 +335,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema does not declare what the formula needs; observation weights over a federation, where
-            columns that the schema declares public are protected like the others.
+            The schema lacks a declaration that the formula needs. Or observation weights were requested over
+            a federation, where columns that the schema declares public are protected like all other columns.
         """
         options = MomentModelOptions(
             trust=trust,
@@ -439,14 +440,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. For totals "nonrobust" (default) assumes equal error variance, in
-            intervals and score tests alike. "HC0" does not assume it, and spends `robust_share` of mu^2 on
-            residual moments, in a second release. "HC1" is "HC0" with its sampling part multiplied by n/(n -
-            p). With "cluster" the clusters are the units of the schema, where several rows belong to one
-            unit; in one table it costs the same as "HC0". Local moments always have the sandwich covariance.
+            Covariance of the coefficients. Unless ``trust="local"``, "nonrobust" (default) assumes equal
+            error variance, in intervals and score tests alike. "HC0" does not assume it, and spends
+            `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its sampling
+            part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one table costs
+            the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
         robust_share : float, optional
-            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
-            0.25.
+            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
+            ``trust="local"``; default 0.25.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
@@ -536,8 +537,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With it the fit is ordinary least
-            squares.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise the fit is ordinary
+            least squares.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
             is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
@@ -549,14 +550,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. For totals "nonrobust" (default) assumes equal error variance, in
-            intervals and score tests alike. "HC0" does not assume it, and spends `robust_share` of mu^2 on
-            residual moments, in a second release. "HC1" is "HC0" with its sampling part multiplied by n/(n -
-            p). With "cluster" the clusters are the units of the schema, where several rows belong to one
-            unit; in one table it costs the same as "HC0". Local moments always have the sandwich covariance.
+            Covariance of the coefficients. Unless ``trust="local"``, "nonrobust" (default) assumes equal
+            error variance, in intervals and score tests alike. "HC0" does not assume it, and spends
+            `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its sampling
+            part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one table costs
+            the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
         robust_share : float, optional
-            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" of totals; default
-            0.25.
+            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
+            ``trust="local"``; default 0.25.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names the correction. "fuller" is for

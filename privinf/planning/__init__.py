@@ -88,7 +88,7 @@ class Study:
 
     @property
     def best(self) -> str | None:
-        """Name of the estimator with the narrowest intervals (geometric mean); None where all are weak.
+        """Name of the estimator with the narrowest intervals (geometric mean); None if none has a width.
 
         Estimators that identify more of the coefficients come first.
         """
@@ -112,7 +112,7 @@ class Study:
         -----
         The power is the mean of ``Phi(e/s - z) + Phi(-e/s - z)`` over simulated fits, where e is the effect,
         s the standard error in a fit and z the normal quantile. A fit that identifies the coefficient too
-        weakly counts as 0. The power is nan if most fits do so.
+        weakly counts as 0. If most fits identify the coefficient too weakly, its power is nan.
         """
         import pandas as pd
 
@@ -146,8 +146,8 @@ class Study:
         coefficient : str, optional
             Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
-            Name of the estimator; by default the one with the narrowest intervals, or the first one where the
-            intervals of all are weak.
+            Name of the estimator; by default the one with the narrowest intervals, or the first one if no
+            estimator has a predicted width.
 
         Returns
         -------
@@ -198,8 +198,8 @@ class Study:
         coefficient : str, optional
             Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
-            Name of the estimator; by default the one with the narrowest intervals, or the first one where the
-            intervals of all are weak.
+            Name of the estimator; by default the one with the narrowest intervals, or the first one if no
+            estimator has a predicted width.
 
         Returns
         -------
@@ -259,8 +259,8 @@ class Study:
         coefficient : str, optional
             Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
-            Name of the estimator; by default the one with the narrowest intervals, or the first one where the
-            intervals of all are weak.
+            Name of the estimator; by default the one with the narrowest intervals, or the first one if no
+            estimator has a predicted width.
 
         Returns
         -------
@@ -268,8 +268,8 @@ class Study:
             Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). The rows are the
             plan itself, more people, a larger budget, bounds within four guessed sds of the means, and the
             formula without one of its other terms. ``width`` is the largest predicted width of the requested
-            coefficients. If a power is requested, it is the width that equally wide intervals with the
-            smallest predicted power have.
+            coefficients. If a power is requested, ``width`` is the width of an interval whose test has the
+            smallest predicted power.
 
         Notes
         -----
@@ -333,7 +333,7 @@ class Study:
         return ax
 
     def summary(self) -> str:
-        """Return the plan as text: widths, verdicts of the fits, assumptions.
+        """Return the plan as text: predicted widths, a verdict on each estimator, and the assumptions.
 
         Returns
         -------
@@ -418,7 +418,7 @@ def plan_study(
         the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the budget that the fit will spend.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. This is the budget of the planned fit.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
@@ -438,7 +438,7 @@ def plan_study(
     estimators : sequence of str, optional
         Names of the estimators; default: all that support family and trust.
     which : sequence of str, optional
-        Coefficients to plan for; default: all slopes, or the first 20 of more.
+        Coefficients to plan for; default: all slopes, but only the first 20 if there are more.
     alpha : float
         1 minus the level of the intervals.
     progress : bool, optional
@@ -563,7 +563,7 @@ def advise(
         the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the budget that the fit will spend.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. This is the budget of the planned fit.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
         Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
@@ -577,14 +577,14 @@ def advise(
         Family of the response; "binomial" is logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
-        of the same people. Default: every one that has an estimator, and "per-party" where `parties` are
-        named.
+        of the same people. Default: every trust model that has an estimator, and "per-party" where `parties`
+        are named.
     parties : mapping of str to sequence of str, optional
         For ``trust="per-party"``: the columns of each party.
     estimators : sequence of str, optional
         Names of the estimators; default: all that support family and trust.
     which : sequence of str, optional
-        Coefficients to plan for; default: all slopes, or the first 20 of more.
+        Coefficients to plan for; default: all slopes, but only the first 20 if there are more.
     alpha : float
         1 minus the level of the intervals.
     progress : bool, optional

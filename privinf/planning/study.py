@@ -330,7 +330,7 @@ class Goal:
     coefficient : str or None
         Name of a coefficient; None: all that are planned for.
     estimator : str or None
-        None: the best, or the first one where all are weak.
+        None: the best, or the first one if no estimator has a predicted width.
     """
 
     width: float | None = None

@@ -182,8 +182,8 @@ class Schema:
         """Return a schema of a table's columns with blank bounds and levels, to be filled by `fill`.
 
         Names and types of columns are read and assumed to be public; values are not read. Boolean columns
-        count as numbers. The schema cannot be used for a column that is `blank`. The column of `unit` is left
-        out.
+        count as numbers. A column in `blank` cannot be used before `fill` has declared it. The column of
+        `unit` is left out.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class Schema:
         Returns
         -------
         Schema
-            A schema that cannot be used for a column that is `blank`.
+            The schema, with all its columns in `blank`.
         """
         kinds = {name: kind for name, kind in kinds_of(table).items() if name != unit}
         blank = {name: Blank(kind) for name, kind in kinds.items()}

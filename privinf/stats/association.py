@@ -453,7 +453,7 @@ def pearsonr(
     alternative : {"two-sided", "less", "greater"}
         Direction of the test: the correlation relative to 0.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The interval of the correlation has two sides.
+        Level of the intervals, between 0 and 1. The interval of the correlation is always two-sided.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
@@ -479,8 +479,8 @@ def pearsonr(
     -----
     The interval assumes normal pairs, as scipy's does: it is too short where correlated columns are skewed.
 
-    **Privacy.** Neighbors differ by the replacement of one record, both values; the number of records is
-    public. Five sums are released together.
+    **Privacy.** Neighbors differ by the replacement of one record, that is, of both its values; the number of
+    records is public. Five sums are released together.
 
     Examples
     --------

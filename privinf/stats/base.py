@@ -259,7 +259,7 @@ class StatResult(PortableTest):
     ranked_notes : tuple
         Notes of the summary, in the order of their importance.
     cautions : tuple of (category, text)
-        Warnings of the test, and that missing values were imputed where that was requested.
+        Warnings of the test, and a caution about imputed values if imputation was requested.
     confidence_level : float
         Level of the intervals in `rows`.
 

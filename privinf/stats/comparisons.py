@@ -223,7 +223,7 @@ def ttest_ind(
         The first sample. Or a formula, "income ~ sex", about columns of a table, which is `b` or `data`;
         `sex` has two levels.
     b : array_like or table, optional
-        The second sample; or the table of the formula.
+        The second sample or, if `a` is a formula, the table of its columns.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -356,7 +356,7 @@ def anova_oneway(
     values : array_like or str
         The values. Or a formula, "income ~ carrier", about columns of the table in `groups` or `data`.
     groups : array_like or table, optional
-        The group of each value; or the table of the formula.
+        The group of each value or, if `values` is a formula, the table of its columns.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.

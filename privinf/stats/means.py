@@ -253,8 +253,8 @@ class MeanResult(base.StatResult):
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release.
 
-        If noisy counts determined the clip, the test is for the likeliest mean within the possible clipping
-        bias.
+        If noisy counts determined the clipping thresholds, the p-value is the largest one that the null
+        hypothesis allows for under the possible clipping bias.
 
         Parameters
         ----------

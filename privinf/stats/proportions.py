@@ -250,7 +250,7 @@ def proportions_ztest(
         Group of each record, one of two, or the name of a column of `data`. Two groups are compared by the
         method of `chi2_contingency`.
     value : float, optional
-        Share under the null hypothesis, without `groups`.
+        Share under the null hypothesis, if `groups` is not given.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -276,8 +276,8 @@ def proportions_ztest(
         Direction of the test: the share relative to `value`, or that of the first group relative to the
         second.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The interval of the share, or of the difference, has two
-        sides.
+        Level of the intervals, between 0 and 1. The interval of the share, or of the difference, is always
+        two-sided.
     method : {"score", "exact"}
         "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
         with Laplace noise it is always used.

@@ -158,8 +158,8 @@ class QuantileResult(StatResult):
         Parameters
         ----------
         confidence_level : float
-            Level of the interval, between 0 and 1. Above the level that was requested, an end may be that of
-            the range in which the second release counted, or a bound.
+            Level of the interval, between 0 and 1. At a higher level than the one that was requested, an end
+            of the interval may be an end of the range of the second release, or a public bound.
         which : int
             Position of the quantile.
 

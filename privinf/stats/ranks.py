@@ -203,8 +203,8 @@ def mannwhitneyu(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record, its value and its sample; the number of
-    records is public. The sum of ranks and the size of the first sample are released together, with the
-    noise of the sum alone.
+    records is public. The sum of ranks and the size of the first sample are released together, and the sum
+    has no more noise than it would have alone.
 
     Examples
     --------
@@ -308,7 +308,7 @@ def kruskal(
     values : array_like or str
         The values. Or a formula, "income ~ carrier", about columns of the table in `groups` or `data`.
     groups : array_like or table, optional
-        The group of each value; or the table of the formula.
+        The group of each value or, if `values` is a formula, the table of its columns.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.

@@ -198,8 +198,9 @@ class IdentityKey:
         Parameters
         ----------
         path : path
-            A file of the calling account, with mode 0600, one name, and no symbolic link; others may not
-            write to its folder. For a secret that is mounted differently use `from_bytes`.
+            The file must belong to the calling account, have mode 0600 and one name, and not be a symbolic
+            link. Other accounts may not write to its folder. For a secret that is mounted differently use
+            `from_bytes`.
 
         Returns
         -------
@@ -209,8 +210,8 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            It is not such a file, or is damaged; or another account could have read, changed or replaced it.
-            The message has the command to use.
+            The file is not one that `save` wrote, or it is damaged; or another account could have read,
+            changed or replaced it. The message has the command to use.
 
         Notes
         -----
@@ -239,7 +240,7 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            It is not the content of such a file, or is damaged.
+            The content is not that of a file that `save` wrote, or it is damaged.
 
         Notes
         -----
@@ -299,8 +300,8 @@ class Roster:
     keys : mapping of str to str
         Public X25519 key (64 hexadecimal digits) by site; at least two, all different.
     verifying : mapping of str to str, optional
-        Public Ed25519 key by site, of the same sites: with them replies are signed and checked (version 2
-        of the file). Without them secure sums work as well, and nothing is signed (version 1).
+        Public Ed25519 key of every site in `keys`. With these keys replies are signed and checked (version 2
+        of the file). Without them secure sums are available too, but replies are not signed (version 1).
 
     Attributes
     ----------

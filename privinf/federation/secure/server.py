@@ -190,8 +190,8 @@ class SecureServer(TrustedServer):
     ledger : Ledger, optional
         Budget ledger of the releases; a new one by default.
     rng : int or Generator, optional
-        Seeds simulation noise, which is not private: the sites draw it from seeds in the query, and their
-        policy must allow it. None (default): secure noise.
+        Seed of simulation noise, which is not private. The sites draw this noise from seeds in the query, and
+        their policy must allow it. None (default): secure noise.
     design : Design, optional
         Columns and bounds, for sites that hold a table and a schema. The design is sent to the sites first.
     relation : {"replace-one", "zero-out"}
@@ -305,7 +305,7 @@ class SecureServer(TrustedServer):
         rho : float, optional
             Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed, and which alone are charged; by default all.
+            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
 
         Returns
         -------

@@ -87,7 +87,7 @@ class Modulation:
     public_seed : int
         Seed of the public directions.
     data_bounds : bool
-        The bounds were taken from the rows (stated in every ledger line).
+        Whether the bounds were taken from the rows; every ledger line then states it.
     contraction : float in [0, 1)
         Contraction of a record toward the center, alpha of the paper.
     amplitude : float >= 0
@@ -106,7 +106,8 @@ class Modulation:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        See `Design.from_formula`; `response_share` outside (0, 1).
+        The columns do not fit the formula or the schema, a bound of the sensitivity is missing or invalid, or
+        an argument such as `response_share` is out of range.
 
     Notes
     -----

@@ -415,7 +415,7 @@ class MixingPlan:
         Returns
         -------
         plan check
-            Printed as a table: the cost of each party, and whether a regression can be identified.
+            It prints the cost of each party as a table, and whether a regression can be identified.
 
         Notes
         -----

@@ -213,8 +213,8 @@ class RandomMixing(PartyMechanism):
 
     References
     ----------
-    Wu et al. (2022), "Differentially private multi-party data release for linear regression", algorithm
-    RMGM. The all-ones row, fast matrices and exact calibration are ours.
+    Wu et al. (2022), "Differentially private multi-party data release for linear regression", algorithm RMGM.
+    privinf adds the all-ones row, fast matrices and exact calibration.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class RandomMixing(PartyMechanism):
         Returns
         -------
         mixing matrix
-            Its public rows, made by blocks.
+            The matrix, which makes its public rows by blocks.
         """
         return MixingMatrix(self.mixing, n=n, k=self.k, seed=self.seed)
 
