@@ -85,7 +85,8 @@ class Budget:
     Notes
     -----
     **Privacy.** A limit in one of these three currencies is valid when the parameters of later releases
-    depend on earlier ones. An (epsilon, delta) total is not, so it is converted.
+    depend on earlier ones. A limit on an (epsilon, delta) total is not valid then, so such a limit is
+    converted to mu^2.
 
     References
     ----------

@@ -30,7 +30,8 @@ class LedgerFile(Ledger):
     Parameters
     ----------
     path : path
-        File on a local disk. The first charge creates it, unless its anchor shows that there was one.
+        File on a local disk. The first charge creates the file, unless the anchor shows that an earlier
+        ledger was there.
     budget : Budget, optional
         Limit of a new ledger. For an existing ledger it may be repeated, not changed.
     name : str
@@ -58,9 +59,9 @@ class LedgerFile(Ledger):
     refused. Lines are chained under a secret in the first line, so only the owner may read the file. The
     anchor shows that a ledger was truncated, changed or replaced by an older copy, and such a ledger is
     refused. A running process also remembers the last line that it read. If ledger and anchor are both
-    replaced by older copies, only such a process detects it: protect both as you protect the rows. Where a
-    `Site` has such a ledger, the reservation of a fit is checked against the limit but not held: other
-    processes may charge it.
+    replaced by older copies, only such a process detects it: protect both as you protect the rows. If a
+    `Site` has such a ledger, the reservation of a fit is checked against the limit but not held, so other
+    processes may spend the reserved budget.
 
     Examples
     --------

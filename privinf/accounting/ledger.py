@@ -54,7 +54,8 @@ class Ledger:
     handle of the same ledger; a pickle or JSON text contains all charges. If it is loaded into a process
     where the ledger still exists, it joins that ledger. Elsewhere it can only be read, because other copies
     may be charged as well (see `from_json`); the same holds for a ledger with a limit in a forked process. A
-    limit does not apply to other processes: give it to one of them, split it, or keep it in a `LedgerFile`.
+    limit does not apply to other processes: give the ledger to one process, split its budget over the
+    processes, or keep the ledger in a `LedgerFile`.
 
     Examples
     --------
@@ -107,7 +108,8 @@ class Ledger:
         Raises
         ------
         BudgetExceededError
-            The limit would be exceeded. Nothing is recorded, and no data need to be read before.
+            The limit would be exceeded. Nothing is recorded then. `spend` reads no data, so call it before
+            rows are read.
         ArgumentError
             An entry is not a LedgerEntry, was recorded before, mixes zero-out and replace-one relations, or
             is about other units than the limit; or the ledger was loaded and can only be read (`from_json`).
@@ -138,7 +140,7 @@ class Ledger:
         return placed if self._account.holds(placed) else None
 
     def number_fit(self, entries: Iterable[LedgerEntry]) -> int | None:
-        """Return the number of a fit among the fits of this ledger, by its releases.
+        """Return the number of a fit among the fits of this ledger, counted from 1.
 
         Parameters
         ----------
@@ -148,7 +150,8 @@ class Ledger:
         Returns
         -------
         int or None
-            None where it is not known, because some earlier lines belong to no fit of this process.
+            None if the ledger has no line of this fit, or has earlier lines that belong to no fit of this
+            process.
         """
         return self._account.number_fit([entry.id for entry in entries])
 
@@ -260,7 +263,8 @@ class Ledger:
         Raises
         ------
         StorageError
-            If the text is not a ledger, of another version, or does not add up.
+            If the text is not a ledger, is a ledger of another version, or states a total that its entries do
+            not have.
 
         Examples
         --------

@@ -40,16 +40,17 @@ class FoundSchema(Schema):
     """Schema whose bounds and levels are private releases, with their cost and possible effects.
 
     `clips` has one row per column. For numbers, ``low`` and ``high`` are the bounds, and ``wanted`` is the
-    requested share of rows outside them. ``at_most`` is the share that may be outside: the noisy count and
-    two standard deviations of the noise on each side. ``moves`` is the largest relative change by clipping of
-    a slope on the column, or of every slope if the column is the response
-    (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows below which a level is
-    pooled, ``at_most`` the share of rows that may be pooled in total, and ``threshold`` the noisy count above
-    which a level was shown. If levels are pooled with a shown level, ``moves`` is the largest possible share
-    of pooled rows in that level. A difference between that level and another level shrinks by this share if
-    the pooled levels do not differ from the other level. If pooled levels get a level ``other`` of their own,
-    no other difference changes, but slopes of columns that are correlated with the pooled levels may.
-    `privacy` is the report on all releases, with the state of the ledger after them.
+    requested share of rows outside them. ``at_most`` is the largest plausible share outside the bounds: the
+    noisy count, plus two standard deviations of its noise on each side, over the number of rows. ``moves`` is
+    the largest relative change that clipping may cause in a slope on the column. For the response, ``moves``
+    holds for every slope (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows
+    below which a level is pooled, and ``at_most`` is the share of rows that may be pooled in total. A level
+    was shown if its noisy count is above ``threshold``. If levels are pooled with a shown level, ``moves`` is
+    the largest possible share of pooled rows in that level. If the pooled levels have the same effect as a
+    level B, the difference between the shown level and B shrinks by this share. If the pooled levels get a
+    level ``other`` of their own, differences between the shown levels do not change. Slopes of columns that
+    are correlated with the pooled levels may still change. `privacy` is the report on all releases, with the
+    state of the ledger after them.
 
     A fit warns (`ChangedTargetWarning`) if the possible changes of a slope and of the response add up to half
     of the standard error of the slope.
@@ -60,13 +61,13 @@ class FoundSchema(Schema):
     Parameters
     ----------
     columns : mapping
-        Declarations by name of the column, as of a `Schema`.
+        Declarations by the name of the column, as in a `Schema`.
     unit : str, optional
         Column that names the unit of each row.
     max_rows : int
         The most rows that one unit has.
     clips : DataFrame
-        One row per column; see above.
+        One row per column; the columns of this table are described above.
     privacy : PrivacyReport
         Report on all releases of the bounds.
     """

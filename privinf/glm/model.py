@@ -92,7 +92,7 @@ class GLM(Model[GLMOptions]):
     Parameters
     ----------
     y : array_like, shape (n,)
-        Response. Values outside `y_bounds` are clipped; a binomial one is clipped to [0, 1].
+        Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
         `offset` are among them.
@@ -104,22 +104,22 @@ class GLM(Model[GLMOptions]):
         Public bounds of the response, which the linear and the Poisson model need; values outside are
         clipped.
     radius : float, optional
-        R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
-        allow. A smaller one means less noise, and less weight for longer rows.
+        R, the length above which a row gets less weight, in units in which every bounded column is in
+        [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
     residual_clip : {"auto", "bounds"} or float, optional
-        Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts choose
-        the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow for a bias
-        from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the noise is for the
-        whole range of the response. A number: residuals are clipped there, in units of y, which changes the
-        target.
+        Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
+        clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
+        allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is assumed, and
+        the noise is for the total range of the response. A number is a clipping threshold in units of y,
+        which changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
-        which they are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -151,8 +151,8 @@ class GLM(Model[GLMOptions]):
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
-    Residuals are clipped at a public E, by default so wide that no residual inside the response's bounds is
-    clipped. Where the clip binds, the target is that of a clipped score.
+    Residuals are clipped at a public threshold E. The default E is so large that no residual of a response
+    within its bounds is clipped. If residuals are clipped, the fit estimates the root of the clipped score.
 
     References
     ----------
@@ -232,20 +232,20 @@ class GLM(Model[GLMOptions]):
         family : {"gaussian", "binomial", "poisson"}
             Distribution of the response: linear, logistic or Poisson regression.
         radius : float, optional
-            R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
-            allow. A smaller one means less noise, and less weight for longer rows.
+            R, the length above which a row gets less weight, in units in which every bounded column is in
+            [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
         residual_clip : {"auto", "bounds"} or float, optional
-            Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts
-            choose the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow
-            for a bias from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the
-            noise is for the whole range of the response. A number: residuals are clipped there, in units of
-            y, which changes the target.
+            Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose
+            the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
+            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is
+            assumed, and the noise is for the total range of the response. A number is a clipping threshold in
+            units of y, which changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
-            a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
+            federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -307,22 +307,22 @@ class GLM(Model[GLMOptions]):
             Public bounds of the response, which the linear and the Poisson model need; values outside are
             clipped.
         radius : float, optional
-            R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
-            allow. A smaller one means less noise, and less weight for longer rows.
+            R, the length above which a row gets less weight, in units in which every bounded column is in
+            [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
         residual_clip : {"auto", "bounds"} or float, optional
-            Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts
-            choose the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow
-            for a bias from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the
-            noise is for the whole range of the response. A number: residuals are clipped there, in units of
-            y, which changes the target.
+            Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose
+            the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
+            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is
+            assumed, and the noise is for the total range of the response. A number is a clipping threshold in
+            units of y, which changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
@@ -416,24 +416,25 @@ class GLM(Model[GLMOptions]):
             the sites must use the same relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site together. With "client", every site is in
-            every batch and every round, and each costs budget. Without `client_clip`, each site is protected
-            like a group of as many records as the largest site has.
+            every batch, so every round costs budget. Without `client_clip`, each site is protected like a
+            group of as many records as the largest site has.
         client_clip : float, optional
-            C of ``unit="client"``: the summed score of a site is shrunk to this norm, and moves a sum by 2C
-            at most. First-order optimizers need it. Sums over a batch of n_i/B records are about sqrt(n_i/B)
-            times as long as the score of one record near the solution.
+            C, the largest norm of the summed score of a site for ``unit="client"``; longer scores are shrunk
+            to it. A replaced site then moves a sum by at most 2C. First-order optimizers need `client_clip`.
+            Sums over a batch of n_i/B records are about sqrt(n_i/B) times as long as the score of one record
+            near the solution.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
-            its sampling part by n/(n - p). "nonrobust", for the logistic and the Poisson model, uses the
-            Hessian as the meat of the sandwich. This is valid if the variance function of the model is
-            correct, and saves the release of a meat (a tenth of the final budget). "cluster" clusters by the
-            unit of the schema. It equals "HC0", because these models accept only one row per unit
-            (`MomentOLS` accepts several).
+            the sampling part of the covariance by n/(n - p). "nonrobust", for the logistic and the Poisson
+            model, uses the Hessian as the meat of the sandwich. "nonrobust" is valid if the variance function
+            of the model is correct, and needs no release of a meat (a tenth of the final budget). "cluster"
+            clusters by the unit of the schema. "cluster" equals "HC0", because these models accept only one
+            row per unit (`MomentOLS` accepts several).
         targets : sequence of str, optional
             Names of the only coefficients to report, also where the columns are too many for a Hessian. The
-            final step uses only their columns, those of `nuisance` and the constant, and p in the rule for
-            intervals counts these columns. The step assumes that, given these columns, the column of a target
-            is uncorrelated with every other column, weighted by the curvature.
+            final step uses only the columns of `targets`, the columns of `nuisance` and the constant, and p
+            in the rule for intervals counts these columns. The step assumes that, given these columns and
+            weighted by the curvature, no other column is correlated with the column of a target.
         nuisance : sequence of str
             Names of coefficients whose columns may be correlated with those of `targets`.
         margins : bool
@@ -478,16 +479,17 @@ class GLM(Model[GLMOptions]):
 
         Intervals of logistic and Poisson models are quantiles of draws that account for the noise. If the
         Hessian is weak, they are quantiles of a posterior with a named prior
-        (benchmarks/results/logistic.md). The rest of these notes applies to named optimizers. Intervals need
-        ``p^1.5 <= 0.1 n mu_H``, where mu_H is the budget of the final Hessian. If sites are the units, n is
-        the number of rows divided by that of the largest site. If p is larger, the total budget goes to the
-        fit, which has coefficients only. The same applies if `client_clip` may shrink a score, because the
-        bias of that is not known. Standard errors treat rows as independent, also those of the same site.
+        (benchmarks/results/logistic.md). The rest of these notes applies to fits with ``optimizer=``, not to
+        the default. Intervals need ``p^1.5 <= 0.1 n mu_H``, where mu_H is the budget of the final Hessian. If
+        sites are the units, n is the number of all rows divided by the number of rows of the largest site. If
+        p is larger, the total budget goes to the fit, which has coefficients only. The same applies if
+        `client_clip` may shrink a score, because the bias from shrinking is not known. Standard errors treat
+        rows as independent, also those of the same site.
 
         A fit whose last step is longer than 1.5 of its own standard errors has not converged. It has
         coefficients only, unless the remaining error is negligible (`privinf.glm.convergence`;
-        benchmarks/results/settled.md). Causes are rare events, strong signals, and a clip that is small
-        relative to the response.
+        benchmarks/results/settled.md). Reasons for a lack of convergence are rare events, strong signals, and
+        a clip that is small relative to the response.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -527,7 +529,7 @@ class FederatedGLM(GLM):
     Parameters
     ----------
     y : array_like, shape (n,)
-        Response. Values outside `y_bounds` are clipped; a binomial one is clipped to [0, 1].
+        Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
         `offset` are among them.
@@ -539,22 +541,22 @@ class FederatedGLM(GLM):
         Public bounds of the response, which the linear and the Poisson model need; values outside are
         clipped.
     radius : float, optional
-        R, in units in which every bounded column is in [-1, 1]. Default: the longest row that the bounds
-        allow. A smaller one means less noise, and less weight for longer rows.
+        R, the length above which a row gets less weight, in units in which every bounded column is in
+        [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
     residual_clip : {"auto", "bounds"} or float, optional
-        Where residuals of the linear and the Poisson model are clipped. "auto" (default): noisy counts choose
-        the clipping threshold, the tail beyond it is extrapolated from them, and intervals allow for a bias
-        from this extrapolation. "bounds": nothing is clipped and nothing assumed, and the noise is for the
-        whole range of the response. A number: residuals are clipped there, in units of y, which changes the
-        target.
+        Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
+        clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
+        allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is assumed, and
+        the noise is for the total range of the response. A number is a clipping threshold in units of y,
+        which changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
-        which they are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.

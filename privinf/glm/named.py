@@ -122,14 +122,14 @@ class OLS(OneFamily):
         Public bounds of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
-        it is extrapolated from them, and intervals allow for a bias from this extrapolation. "bounds":
-        nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
-        number: residuals are clipped there, in units of y, which changes the target.
+        the threshold is extrapolated from these counts, and intervals allow for a bias from this
+        extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the total
+        range of the response. A number is a clipping threshold in units of y, which changes the target.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
-        which they are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -216,12 +216,13 @@ class OLS(OneFamily):
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
-            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
-            response. A number: residuals are clipped there, in units of y, which changes the target.
+            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
+            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
+            total range of the response. A number is a clipping threshold in units of y, which changes the
+            target.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
-            a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
+            federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -277,14 +278,15 @@ class OLS(OneFamily):
             Public bounds of the response; values outside are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
-            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
-            response. A number: residuals are clipped there, in units of y, which changes the target.
+            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
+            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
+            total range of the response. A number is a clipping threshold in units of y, which changes the
+            target.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
@@ -349,9 +351,9 @@ class OLS(OneFamily):
             private; the results are marked as such.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. "HC0" (default) is valid under heteroskedasticity, and "HC1"
-            multiplies its sampling part by n/(n - p). "nonrobust" assumes equal error variance. "cluster"
-            clusters by the unit of the schema. It equals "HC0", because `OLS` accepts only one row per unit
-            (`MomentOLS` accepts several).
+            multiplies the sampling part of the covariance by n/(n - p). "nonrobust" assumes equal error
+            variance. "cluster" clusters by the unit of the schema. "cluster" equals "HC0", because `OLS`
+            accepts only one row per unit (`MomentOLS` accepts several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
             their typical length. A few large errors cannot move it. Both targets are the same where errors
@@ -412,13 +414,13 @@ class Logit(OneFamily):
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     weights : str, optional
-        Name of a column with bounds from 0 with the weight of each row. Robust standard errors take rows,
-        not weights, as independent.
+        Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each row
+        as one independent observation, whatever its weight.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
-        which they are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -503,11 +505,11 @@ class Logit(OneFamily):
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
-            rows, not weights, as independent.
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
+            row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
-            a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
+            federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -564,13 +566,13 @@ class Logit(OneFamily):
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
-            rows, not weights, as independent.
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
+            row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
@@ -615,22 +617,22 @@ class Poisson(OneFamily):
         Public bounds of the response; values outside are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
-        it is extrapolated from them, and intervals allow for a bias from this extrapolation. "bounds":
-        nothing is clipped and nothing assumed, and the noise is for the whole range of the response. A
-        number: residuals are clipped there, in units of y, which changes the target.
+        the threshold is extrapolated from these counts, and intervals allow for a bias from this
+        extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the total
+        range of the response. A number is a clipping threshold in units of y, which changes the target.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     exposure : str, optional
         Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
         coefficient.
     weights : str, optional
-        Name of a column with bounds from 0 with the weight of each row. Robust standard errors take rows,
-        not weights, as independent.
+        Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each row
+        as one independent observation, whatever its weight.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds them. "server": a server to
-        which they are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -719,9 +721,10 @@ class Poisson(OneFamily):
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
-            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
-            response. A number: residuals are clipped there, in units of y, which changes the target.
+            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
+            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
+            total range of the response. A number is a clipping threshold in units of y, which changes the
+            target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -729,11 +732,11 @@ class Poisson(OneFamily):
             Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
-            rows, not weights, as independent.
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
+            row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
-            a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
+            federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -794,9 +797,10 @@ class Poisson(OneFamily):
             Public bounds of the response; values outside are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond it is extrapolated from them, and intervals allow for a bias from this extrapolation.
-            "bounds": nothing is clipped and nothing assumed, and the noise is for the whole range of the
-            response. A number: residuals are clipped there, in units of y, which changes the target.
+            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
+            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
+            total range of the response. A number is a clipping threshold in units of y, which changes the
+            target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -804,13 +808,13 @@ class Poisson(OneFamily):
             Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors take
-            rows, not weights, as independent.
+            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
+            row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would

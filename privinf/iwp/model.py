@@ -217,8 +217,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Notes
     -----
     **Privacy.** Each record adds its own noise, and the guarantee is for replacing one record. Features are
-    sent by one Gaussian release and randomized responses, the label by randomized response or with Gaussian
-    noise; see `LocalExamples`. One release serves any number of models.
+    sent by one Gaussian release and randomized responses. The label is sent by randomized response or with
+    Gaussian noise (see `LocalExamples`). One release serves any number of models.
 
     Each record's score is replaced by one whose mean over the noise is the clean score: by inverse
     Weierstrass and Bernoulli transforms where they exist (squared, quadratic, exponential, Poisson), by the
@@ -560,8 +560,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         method : {"newton", "sgd"}
-            "newton" (default) solves the corrected estimating equation. "sgd" is the single pass of projected
-            stochastic gradient descent of the paper over it.
+            "newton" (default) solves the corrected estimating equation. "sgd" solves the same equation by the
+            method of the paper, a single pass of projected stochastic gradient descent over the records.
         correction : {"exact", "conditional", "series", "none"}, optional
             Correction for the noise. Default: "exact" if the loss has an exact inverse transform, otherwise
             "conditional", the conditional score. "series" is the correction of the paper for the logistic
@@ -577,7 +577,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             a single pass without averaging.
         cov_type : {"HC0", "HC1"}, optional
             Covariance of the coefficients: the sandwich of the corrected scores of the records. "HC1", for
-            the squared loss, multiplies its sampling part by n/(n - p).
+            the squared loss, multiplies the sampling part of the covariance by n/(n - p).
         theta_radius : float, optional
             For ``method="sgd"``, which needs it: radius of the ball of coefficients, in scaled units.
         batch : int, optional
@@ -587,10 +587,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         decay : float, optional
             For ``method="sgd"``: decay of the steps.
         average : bool, optional
-            For ``method="sgd"``: whether to average the iterates, which gives intervals: those of the
-            average, by Polyak and Juditsky.
+            For ``method="sgd"``: whether to average the iterates. Only an average has intervals, by the
+            theory of Polyak and Juditsky.
         burn_in : float, optional
-            For ``method="sgd"``: share of the pass that the average leaves out.
+            For ``method="sgd"``: share of the batches, from the first batch on, that the average leaves out.
         public_seed : int, optional
             For ``method="sgd"``: seed of a public order of the records.
         calibration : {"exact", "classic"}, optional

@@ -71,8 +71,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
     X : array_like or DataFrame, shape (n, p)
         Features. They are not copied: do not change them before the fit, which checks again that they are
         finite. A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected or
-        debiased. Without one, columns in the fit and the response are centered at released means, which has
-        the effect of a constant.
+        debiased. Without such a column, the response and the columns of the fit are centered at released
+        means, which has the same effect as a constant.
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
@@ -83,8 +83,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
         releases the scale of the residuals. The response is clipped only at 16 times the width of the bounds.
     family : {"gaussian", "binomial"}
         "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-        `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It always
-        has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
+        `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A binomial
+        fit always has an intercept, which is fitted and not debiased, and its `trust` is "central" or
+        "server".
     x_scale : float or array_like, shape (p,), optional
         Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of the
         half-width of the bounds. The fit releases the scales of the selected columns and of the targets.
@@ -94,10 +95,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server", "secure-sum"}, optional
-        Who is trusted with the rows. "central": one curator, who holds them (the default without `sites`).
+        Who is trusted with the rows. "central": one curator holds the rows (the default without `sites`).
         "server" (the default with `sites`): the sites send un-noised sums to a server that they trust.
-        "secure-sum": they add the noise themselves, under masks, so only the noisy total is revealed;
-        for two sites or more, with named targets.
+        "secure-sum": the sites add the noise themselves, under masks, so only the noisy total is revealed.
+        Secure sums need two sites or more, and named targets.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -114,8 +115,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     and with ``trust="server"`` sites send un-noised sums to a server that they trust. Everything that leaves
     the curator or the server is noised. With ``trust="secure-sum"`` the sites add noise to their sums and
     mask them (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything
-    that a fit released. The response is not cut at `y_bounds` but at 16 times their width: every sum clips
-    its own residuals, so its sensitivity does not depend on them, and cutting y would bias the coefficients.
+    that a fit released. The response is clipped at 16 times the width of `y_bounds` and not at `y_bounds`,
+    because clipping at `y_bounds` would bias the coefficients. Every sum clips its own residuals, so its
+    sensitivity does not depend on `y_bounds`.
 
     With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
     ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design
@@ -123,18 +125,19 @@ class DebiasedLasso(Model[LassoModelOptions]):
     preconditioned refit, and released slopes. Its intervals are a fifth as long as those of the paper's
     algorithms.
 
-    Fits by secure sums differ from other fits only in the selection of columns. Peeling needs un-noised sums,
-    so one Gaussian release of the products with all p columns replaces it, and its largest entries are
-    selected (`privinf.lasso.selection`). Each record's vector is shrunk to a length of C = R sigma sqrt(p),
-    so the l2 sensitivity is 2C. The cost is a higher detection limit: the noise of the selection grows as
-    sqrt(p), `LassoResults.picks_from` reports this limit, and results warn if a signal may be missed.
+    Fits by secure sums differ from other fits only in the selection of columns. Other fits select by peeling,
+    which needs un-noised sums. Secure sums instead make one Gaussian release of the products with all p
+    columns, and the columns with the largest products are selected (`privinf.lasso.selection`). Each record's
+    vector of products is shrunk to a length of C = R sigma sqrt(p), so the l2 sensitivity is 2C. The cost is
+    a higher detection limit: the noise of the selection grows as sqrt(p), `LassoResults.picks_from` reports
+    this limit, and results warn if a signal may be missed.
 
-    With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one score of the targets,
-    which is orthogonal to the constant and the other columns in the Gram matrix of the curvature. This score
-    is divided by its released secant matrix. `privinf.lasso.binomial.debiasing` has the equation and the
-    variance. No residual is clipped, because abs(y - p) <= 1. Instead rows are weighted by x alone, with the
-    same weights in score and curvature, so a correctly specified mean keeps its coefficients. Omitting a
-    relevant column attenuates the others, as in every logistic regression.
+    With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one vector, the score of
+    the targets. In the curvature-weighted Gram matrix, its directions are orthogonal to the constant and the
+    other columns. The vector is divided by its released secant matrix. `privinf.lasso.binomial.debiasing` has
+    the equation and the variance. No residual is clipped, because abs(y - p) <= 1. Instead rows are weighted
+    by x alone, with the same weights in score and curvature, so a correctly specified mean keeps its
+    coefficients. Omitting a relevant column attenuates the others, as in every logistic regression.
 
     References
     ----------
@@ -206,8 +209,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ----------
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. Its constant is fitted without being selected or debiased; without
-            one the columns are centered.
+            bounds follow from the schema. The constant of the formula is fitted without being selected or
+            debiased. Without a constant, the columns are centered.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -216,8 +219,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             response is clipped to its bounds.
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It
-            always has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
+            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
+            binomial fit always has an intercept, which is fitted and not debiased, and its `trust` is
+            "central" or "server".
         sites : str, optional
             Name of the column of the table that holds the site of every row. Default: one curator.
         x_scale : float or array_like, shape (p,), optional
@@ -225,13 +229,13 @@ class DebiasedLasso(Model[LassoModelOptions]):
             the half-width of the bounds. The fit releases the scales of the selected columns and of the
             targets.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
-            a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
+            federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. "central": one curator, who holds them (the default of a table
-            without `sites`). "server" (the default of sites): they send un-noised sums to a server that they
-            trust. "secure-sum": they add the noise themselves, under masks, so only the noisy total
-            is revealed; for two sites or more, with named targets.
+            Who is trusted with the rows. "central": one curator holds the rows (the default of a table
+            without `sites`). "server" (the default of several sites): the sites send un-noised sums to a
+            server that they trust. "secure-sum": the sites add the noise themselves, under masks, so only the
+            noisy total is revealed. Secure sums need two sites or more, and named targets.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -289,8 +293,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             bounds.
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. It
-            always has an intercept, which is fitted and not debiased; `trust` is "central" or "server".
+            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
+            binomial fit always has an intercept, which is fitted and not debiased, and its `trust` is
+            "central" or "server".
         x_scale : float or array_like, shape (p,), optional
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
             the half-width of the bounds. The fit releases the scales of the selected columns and of the
@@ -298,9 +303,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": they
-            add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``. It is for two sites or more, with named targets.
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            extra ``federation``. Secure sums need two sites or more, and named targets.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -313,7 +318,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         ArgumentError
-            There is no site, one has no rows, or they differ in columns.
+            There is no site, a site has no rows, or the sites have different columns.
         """
         options = LassoModelOptions(
             x_bound=x_bound,
@@ -381,25 +386,25 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
             is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
         mu : float, optional
-            Budget in Gaussian differential privacy, instead of `epsilon`. Only on secure sums, where all
-            noise is Gaussian.
+            Budget in Gaussian differential privacy, instead of `epsilon`. It is available only for secure
+            sums, where all noise is Gaussian.
         rho : float, optional
-            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`. Not for the paper's
-            variant.
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`. It is not for the
+            paper's variant.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         sparsity : int or "auto"
-            Number of columns to keep. "auto" (default) selects columns in blocks of five and fits them
-            cheaply, until fewer than three of a block are large relative to their errors, or until
-            `max_sparsity`. The full fit then uses the rest of the budget. It keeps the columns whose
-            coefficients differ from zero at 5%, by Bonferroni's rule over all p (`privinf.lasso.fit`). "auto"
-            is not for heterogeneous fits and the paper's variant. At small n name one target: its interval is
-            far narrower.
+            Number of columns to keep. "auto" (default) selects columns in blocks of five and fits each block
+            at a low cost. Selection ends when fewer than three coefficients of a block are large relative to
+            their errors, or at `max_sparsity` columns. The full fit then uses the rest of the budget. It
+            keeps the columns whose coefficients differ from zero at 5%, by Bonferroni's rule over all p
+            (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. At small n
+            name one target: its interval is far narrower.
         targets : sequence of names or positions, "selected", or "all"
-            Coefficients whose intervals are wanted. All of them share a joint budget: name few. "selected"
-            (default): the columns that the fit keeps (not heterogeneous). "all": every column. On secure sums
-            pass a list of names or positions.
+            Coefficients whose intervals are wanted. All targets share a joint budget: name few. "selected"
+            (default): the columns that the fit keeps; not for heterogeneous fits. "all": every column. On
+            secure sums pass a list of names or positions.
         variant : {"default", "paper"}
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
@@ -418,24 +423,26 @@ class DebiasedLasso(Model[LassoModelOptions]):
             fits and the paper's variant, gives every interval the total budget for its own releases, as in
             the paper. That is not a joint guarantee: ledgers, limits and reports always have the joint cost.
         precision : {"pooled", "machine"}
-            Nodewise regressions of heterogeneous fits: from all rows, or from those of each site where the
-            columns of sites have different distributions.
+            For heterogeneous fits: "pooled" (default) fits the nodewise regressions to the rows of all sites.
+            "machine" fits them to the rows of each site, for sites whose columns have different
+            distributions.
         precision_sparsity : int, optional
             Number of neighbors in each nodewise regression, in addition to the selected columns (double
             selection). Default: 4 to 40, the largest number that budget, rows and the number of targets allow
-            (`privinf.lasso.nodewise.neighbor_count`). The default is 4 with ``heterogeneous=True``, and 0
-            with ``targets="all"`` otherwise. `LassoResults.explained_shares` reports the shares that they
-            explain, and results warn if more are needed. For the paper's variant it is the number of nonzero
-            entries of a column of the precision matrix, 5 by default.
+            (`privinf.lasso.nodewise.neighbor_count`). Heterogeneous fits have 4 neighbors by default, and
+            other fits with ``targets="all"`` have none. `LassoResults.explained_shares` reports the shares
+            that the neighbors explain, and results warn if more neighbors are needed. For the paper's variant
+            `precision_sparsity` is the number of nonzero entries of a column of the precision matrix, 5 by
+            default.
         iterations : int, optional
             Number of blocks in which columns are selected, each on the residuals of the last fit; default 3.
-            For the paper's variant this is its T, by default log N. On secure sums every block is a separate
-            release with its share of the budget. One block detects more with few rows and many columns, and
-            several blocks detect more if all columns are correlated.
+            For the paper's variant `iterations` is the T of the paper, by default log N. On secure sums every
+            block is a separate release with its share of the budget. One block detects more with few rows and
+            many columns, and several blocks detect more if all columns are correlated.
         clip : float, optional
             Clip of residuals and products in selection and refit, in multiples of the released scale of the
-            residuals; default 1.5. The paper's variant clips at its R, in units of y. On secure sums,
-            products are not clipped one by one: each record's vector of products is shrunk to a norm.
+            residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure
+            sums, products are not clipped one by one: each record's vector of products is shrunk to a norm.
         refit : bool, optional
             For the paper's variant: whether it ends with least squares on the support. The default variant
             always does.
@@ -447,10 +454,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             point in the middle of all bounds, as a note states.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
-            clipping threshold. Coefficients are then those of the mean for any distribution of errors
-            (`privinf.lasso.scores`). "robust": the threshold is optimal for normal errors. Intervals are then
-            narrower, and the target is not the mean if errors are skewed. Fits with ``targets="all"``,
-            heterogeneous fits and the paper's variant are always "robust".
+            clipping threshold. The coefficients are then those of the mean of the response, for any
+            distribution of errors (`privinf.lasso.scores`). "robust": the clipping threshold is optimal for
+            normal errors. Intervals are then narrower, but with skewed errors the coefficients are not those
+            of the mean. Fits with ``targets="all"``, heterogeneous fits and the paper's variant are always
+            "robust".
         bootstrap_draws : int, optional
             Number of draws of the private bootstrap (Algorithm 7), for
             ``simultaneous(method="private-bootstrap")``. ``method="simulation"`` draws from the released
@@ -486,8 +494,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Returns
         -------
         LassoResults
-            Debiased coefficients of the targets and the sparse fit. With ``heterogeneous=True`` an
-            object whose ``results`` holds them by the label of the site.
+            Debiased coefficients of the targets and the sparse fit. With ``heterogeneous=True`` the call
+            returns an object whose ``results`` has the results of each site by the site's label.
 
         Raises
         ------
@@ -503,9 +511,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
 
         Notes
         -----
-        If the noise hides targets, the fit returns its other releases: see `LassoResults.hidden_targets`. If
-        no column stands out (``targets="selected"``), or the response of a logistic fit is too rare, the
-        result has no coefficients, and the rest of the budget is not spent.
+        If the noise is too large for the slopes of some targets, these targets have no intervals, and the fit
+        returns its other releases (`LassoResults.hidden_targets`). If no column stands out
+        (``targets="selected"``), or the response of a logistic fit is too rare, the result has no
+        coefficients, and the rest of the budget is not spent.
         """
         options = LassoOptions(
             epsilon=epsilon,

@@ -172,7 +172,7 @@ class RMGMOLS(PartyModel):
         Parameters
         ----------
         formula : str
-            Regression over released columns: numeric columns and factors, see `regress`.
+            Formula of a regression on released columns, which are numeric or factors (see `regress`).
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
@@ -331,7 +331,7 @@ class DGMOLS(PartyModel):
         Parameters
         ----------
         formula : str
-            Regression over released columns: numeric columns and factors, see `regress`.
+            Formula of a regression on released columns, which are numeric or factors (see `regress`).
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
@@ -374,8 +374,8 @@ class DGMOLS(PartyModel):
 class BGMOLS(DGMOLS):
     """Uncorrected least squares on all rows with Gaussian noise: the biased baseline of the paper.
 
-    The release is that of `DGMOLS`; `fit` has debias=False by default, so the result has no intervals. Its
-    ``bias`` estimates the effect of the noise.
+    The release is that of `DGMOLS`; `fit` has debias=False by default, so the result has no intervals. The
+    attribute ``bias`` of the result estimates the bias from the noise.
 
     Parameters
     ----------

@@ -318,8 +318,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Name of a column of observation weights, which the schema declares public with positive bounds;
             not over a federation.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. Over
-            a federation each site decides, by its `Rows`.
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
+            federation each site decides by the argument `missing` of its `Rows`.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.

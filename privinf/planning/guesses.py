@@ -46,16 +46,18 @@ class Guesses:
         response). Default: the middle of the bounds.
     sds : mapping of str to float
         Standard deviations of numeric columns, and of the response including the explained part. Default:
-        ``sqrt((mean - low)(high - mean)/3)``, which in the middle of the bounds is that of a uniform
-        distribution.
+        ``sqrt((mean - low)(high - mean)/3)``. For a mean in the middle of the bounds this is the standard
+        deviation of a uniform distribution.
     shares : mapping of str to mapping
         Shares of the levels of factors. Levels that are not named share the rest equally.
     correlations : mapping of str to mapping of str to float
         Correlations of numeric columns and of factors with two levels, such as ``{"age": {"income": 0.4}}``;
-        default 0. Correlations with a numeric response replace coefficients, which follow from them.
+        default 0. Correlations with a numeric response determine the coefficients: do not give `coefficients`
+        or `rsquared` as well.
     coefficients : mapping of str to float
-        Coefficients by the names of design columns, in user units (log odds for a 0/1 response); others are
-        0. Default: every column explains the same share, and all of them together `rsquared`.
+        Coefficients by the names of design columns, in user units (log odds for a 0/1 response); coefficients
+        that are not named are 0. Default: every column explains the same share of the variance, and all
+        columns together explain `rsquared`.
     rsquared : float
         Share of the response's variance that the columns explain, default 0.2. For this share, the residual
         variance of a 0/1 response counts as pi^2/3 (on the logit scale), and that of counts as 1 / rate (on
@@ -63,8 +65,8 @@ class Guesses:
     residual_sd : float
         Standard deviation of the residuals, instead of that of the response or of `rsquared`.
     kurtosis : float
-        Excess kurtosis of the residuals, at least 0; default 1, about the median of 14 regressions on three
-        public surveys, which had 0.1 to 3.2.
+        Excess kurtosis of the residuals, at least 0; default 1. In 14 regressions on three public surveys the
+        median was about 1, and the range was 0.1 to 3.2.
     spreads : mapping of str to float
         Heteroskedasticity: the residual sd changes by the factor ``exp(spread)`` for each sd of a column;
         default 0.

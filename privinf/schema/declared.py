@@ -120,7 +120,7 @@ class Factor:
         Unit of measurement, for display.
     other : level, optional
         One of the levels. Every value that is not a level counts as this one, so rare levels can be pooled.
-        Without it such values are refused.
+        Without `other`, such values are refused.
 
     Raises
     ------

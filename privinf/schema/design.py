@@ -112,8 +112,8 @@ class Design:
 
         Noise is added to the internal columns, in which products and powers are centered or orthogonal to the
         columns that they are made of. `basis` maps the coefficients back exactly
-        (`privinf.schema.conditioning`). Only columns whose span contains all that centering needs are
-        changed.
+        (`privinf.schema.conditioning`). A column is changed only if the columns together span its centered or
+        orthogonal version.
 
         Returns
         -------
@@ -153,10 +153,10 @@ class Design:
         Parameters
         ----------
         formula : str
-            A patsy formula. Allowed inside it: columns, ``C()`` with Treatment, Sum, Helmert and levels=,
+            A patsy formula. It may contain columns, ``C()`` with Treatment, Sum, Helmert and levels=,
             ``I()``, ``Q()``, arithmetic, fixed powers, comparisons, ``np.where``, ``np.clip``, ``np.log`` and
-            the like, ``center`` and ``standardize`` where the schema has their numbers, ``poly(x, degree)``,
-            ``bs`` and ``cr`` with knots and both bounds.
+            similar functions. It may also contain ``poly(x, degree)``, ``bs`` and ``cr`` with knots and both
+            bounds, and ``center`` and ``standardize`` of columns whose center and scale the schema declares.
         schema : Schema
             Public bounds and levels of the columns that the formula names.
         response : {"protected", "public"}
@@ -176,7 +176,8 @@ class Design:
             The formula names unknown columns, uses what the schema cannot bound, or has its response among
             the columns.
         ArgumentError
-            `schema` is not a Schema, `radius` is not positive, or `response` is another text.
+            `schema` is not a Schema, `radius` is not positive, or `response` is neither "protected" nor
+            "public".
 
         Notes
         -----
@@ -624,7 +625,8 @@ class Design:
         Raises
         ------
         SchemaError
-            The content does not describe a design, or one that does not follow from its own schema.
+            The content does not describe a design, or describes a design that does not follow from its own
+            schema.
         """
         try:
             design = _described(content)

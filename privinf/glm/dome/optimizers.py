@@ -88,13 +88,14 @@ class DPSGD:
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: a record's (sketched) score is shrunk to this norm. The noise grows with C. If C is smaller than
-        the norm of a typical row in these units, many scores are clipped, and the fit solves the equation of
-        clipped scores.
+        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
+        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
+        the fit solves the equation of clipped scores.
     average : float
-        Share of the last iterates that are averaged; 0 for the last one alone.
+        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
+        iterate alone.
     final_share : float
-        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
 
     Notes
     -----
@@ -132,13 +133,14 @@ class DPAdam(DPSGD):
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: the (sketched) score of a record is shrunk to this norm. The noise grows with C. If C is smaller
-        than the norm of a typical row in these units, many scores are clipped, and the fit solves the
-        equation of clipped scores.
+        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
+        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
+        the fit solves the equation of clipped scores.
     average : float
-        Share of the last iterates that are averaged; 0 for the last one alone.
+        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
+        iterate alone.
     final_share : float
-        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
 
     Notes
     -----
@@ -165,13 +167,14 @@ class RandomSketch(DPSGD):
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: the (sketched) score of a record is shrunk to this norm. The noise grows with C. If C is smaller
-        than the norm of a typical row in these units, many scores are clipped, and the fit solves the
-        equation of clipped scores.
+        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
+        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
+        the fit solves the equation of clipped scores.
     average : float
-        Share of the last iterates that are averaged; 0 for the last one alone.
+        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
+        iterate alone.
     final_share : float
-        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
 
     Notes
     -----
@@ -202,10 +205,10 @@ class DOME(DPSGD):
         Share of the spectrum of past gradients that the learned directions explain.
     variant : {"repaired", "paper"}
         "repaired" scales the probes so that the estimate of the gradient is unbiased, and steps along this
-        estimate without centering or preconditioning. "paper" centers and preconditions with Adam's moments,
-        projects, tracks the gradient itself, and takes Adam's steps without averaging. Its losses are far
-        worse. The "paper" variant needs the repository's studies (``studies.paper.dome``), which are not in
-        the wheel.
+        estimate without centering or preconditioning. "paper" centers and preconditions the scores with
+        Adam's moments and projects them. Its learned directions follow the gradient itself, and it takes
+        Adam's steps without averaging. Its losses are far worse. The "paper" variant needs the repository's
+        studies (``studies.paper.dome``), which are not in the wheel.
     centre, precondition : bool, optional
         Whether to subtract Adam's first moment, and to divide by the root of its second moment; default by
         the variant.
@@ -220,14 +223,14 @@ class DOME(DPSGD):
     step : float
         Size of a step, in units in which every bounded column is in [-1, 1].
     clip : float
-        C: the (sketched) score of a record is shrunk to this norm. The noise grows with C. If C is smaller
-        than the norm of a typical row in these units, many scores are clipped, and the fit solves the
-        equation of clipped scores.
+        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
+        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
+        the fit solves the equation of clipped scores.
     average : float
-        Share of the last iterates that are averaged; 0 for the last one alone. The paper variant averages
-        nothing.
+        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
+        iterate alone. The paper variant averages nothing.
     final_share : float
-        Share of the budget (mu^2) of the final release, where the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
 
     Notes
     -----

@@ -88,8 +88,8 @@ class LocalExamples:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        See `Design.from_formula`; a label without levels or bounds; an unknown binary column; nothing to
-        protect.
+        `Design.from_formula` refuses the formula, the label has neither levels nor bounds, a binary column is
+        unknown, or there is nothing to protect.
 
     Notes
     -----

@@ -75,7 +75,8 @@ class GaussianRows(PartyMechanism):
 
     Notes
     -----
-    **Privacy.** Reads every row once; mu = diameter / tau for replacing one person's row.
+    **Privacy.** Reads every row once. For replacing one person's row, mu is the diameter divided by the
+    standard deviation of the noise.
 
     Examples
     --------
@@ -111,8 +112,8 @@ class GaussianRows(PartyMechanism):
             schema, in order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the cost of the release of this
-            party.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. `epsilon` is the cost of the release
+            of this party alone.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
             is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
@@ -311,8 +312,8 @@ class RandomMixing(PartyMechanism):
             schema, in order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. It is the cost of the release of this
-            party.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. `epsilon` is the cost of the release
+            of this party alone.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
             is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
