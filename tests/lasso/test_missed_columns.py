@@ -188,7 +188,7 @@ def test_effects_that_fade_into_the_noise_mark_the_intervals():
     test = fit.missed_column_test
     assert not test.exhausted
     assert test.faint >= 3
-    with pytest.warns(WeakIdentificationWarning, match=f"{test.faint} of the .* probably missed"):
+    with pytest.warns(WeakIdentificationWarning, match=f"kept columns, {test.faint} have .* probably missed"):
         fit.conf_int()
     assert "may not be sparse enough" in " ".join(str(fit.summary()).split())
     assert graded([0.5, -0.5, 0.5]).missed_column_test.faint == 0

@@ -161,7 +161,7 @@ def test_more_confounders_than_can_be_picked_are_said():
         warnings.simplefilter("always")
         fit.conf_int()
     assert any(
-        "for x1: the nodewise regression probably needs more columns" in str(one.message) for one in said
+        "for x1, because the nodewise regression probably needs more columns" in str(one.message) for one in said
     )
     assert "larger precision_sparsity=" in " ".join(str(fit.summary()).split())
     assert fit.explained_shares().last_quarter["x1"] > 0.02 > fit.explained_shares().last_quarter["x51"]

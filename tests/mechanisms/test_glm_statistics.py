@@ -222,7 +222,7 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
         return cdist(values, values).max() / GLM_OPS[name].record_sensitivity(args, P).l2
 
     assert apart() <= 1.0 + 1e-12
-    monkeypatch.setattr(summands, "_room", lambda vectors: 9.0 * FULL_SCALE)
+    monkeypatch.setattr(summands, "_room", lambda vectors, steps: 9.0 * steps)
     assert apart() > 1.05
 
 
@@ -231,13 +231,13 @@ def test_terms_hold_what_is_left_too_long_and_the_search_sees_it_where_they_do_n
 def test_the_search_sees_integers_that_are_rounded_without_room(name, monkeypatch):
     """Integers are coarse here, so that rounding takes vectors of full length beyond their norm."""
     args, record_sensitivity = FAMILIES["gaussian"], GLM_OPS[name].record_sensitivity(FAMILIES["gaussian"], P)
-    monkeypatch.setattr(summands, "FULL_SCALE", 4.0)
+    monkeypatch.setitem(summands.Square.__init__.__kwdefaults__, "steps", 4.0)
 
     def longest():
         return np.linalg.norm(records(GLM_OPS[name], args, 40), axis=1).max() / record_sensitivity.norm
 
     assert longest() <= 1.0 + 1e-9
-    monkeypatch.setattr(summands, "_room", lambda vectors: 4.0)
+    monkeypatch.setattr(summands, "_room", lambda vectors, steps: 4.0)
     assert longest() > 1.01
 
 

@@ -95,7 +95,7 @@ MUTANTS = {
     ),
     "a matrix not shrunk": (
         (0, Mutant(TERMS, "Square.plain", "self.top / ", "99.0 / ")),
-        (36, Mutant(TERMS, "_nearest", "_room(vectors)", "9e7")),
+        (36, Mutant(TERMS, "_nearest", "_room(vectors, steps)", "9e7")),
         "curved.secant",
         {"clip": 0.1},
     ),

@@ -1008,7 +1008,7 @@ MUTANTS = {
         of_accounts,
     ),
     "the rounds of a regression spend what the end does": (
-        Mutant("glm.plan", "plan_fit", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
+        Mutant("glm.plan", "_plan_in_rounds", "mu * math.sqrt(1.0 - share)\n", "mu\n"),
         of_fit("FederatedGLM binomial, server, Newton"),
     ),
     "shares that were spent are spent again": (
