@@ -17,7 +17,6 @@ from privinf.mechanisms.statistics import summands
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
 from privinf.mechanisms.statistics.glm import GLM_OPS, batch_of, sketch_of
 from privinf.mechanisms.statistics.isometric import from_isometric
-from privinf.mechanisms.sums import FULL_SCALE
 
 P, EDGE = 3, 2.0
 THETA = np.array([0.8, -0.4, 0.3])
