@@ -409,8 +409,11 @@ class Release(Released):
             The release is of another kind.
         """
         if self.kind != kind:
+            remedy = ": use release.regress(formula)" if (self.kind, "regress") in TASKS else ""
+            if self.kind in ("random-mixing", "gaussian-rows"):
+                remedy = ": combine the releases of all parties with privinf.join(releases)"
             raise AlignmentError(
-                f"{model} needs a release of kind {kind!r}, but this release is of kind {self.kind!r}"
+                f"{model} needs a release of kind {kind!r}, but this release is of kind {self.kind!r}{remedy}"
             )
         return self
 

@@ -291,7 +291,7 @@ class Budget:
         except (KeyError, TypeError):
             raise ArgumentError(
                 "a stored budget must have the fields 'currency' ('epsilon', 'mu' or 'rho'), 'limit' and "
-                "'delta'"
+                "'delta'; restore a copy of the file"
             ) from None
         limit = _read_limit(limit)
         check_choice(currency, Currency, "currency")
@@ -317,7 +317,10 @@ def _read_limit(text: Any) -> Fraction:
         )
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
-        raise ArgumentError(f"the field 'limit' of a stored budget must be at most {float(_LARGEST_LIMIT):g}")
+        raise ArgumentError(
+            f"the field 'limit' of a stored budget must be at most {float(_LARGEST_LIMIT):g}; restore a copy "
+            "of the file"
+        )
     return limit
 
 

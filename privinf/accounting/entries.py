@@ -286,7 +286,9 @@ class LedgerEntry:
             }
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"an entry of the ledger is not valid ({error_text(error)})") from None
+            raise ArgumentError(
+                f"a stored ledger entry is not valid ({error_text(error)}); use an intact copy of its file"
+            ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record, since the read-only view of the noise model cannot be pickled."""

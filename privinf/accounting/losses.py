@@ -264,7 +264,8 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"a stored privacy loss ({kind}) is not valid, because {error_text(error)}"
+            f"a stored privacy loss ({kind}) is not valid, because {error_text(error)}; use an intact copy "
+            "of its file"
         ) from None
 
 

@@ -216,8 +216,8 @@ def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
         absent = [f"lacks {name!r}" for name in names if name not in fields]
         unknown = [f"has the unknown field {shown(name)}" for name in fields if name not in names]
         raise ArgumentError(
-            f"an item of releases= {' and '.join(absent + unknown)}; with its mechanism, an item has "
-            f"'mechanism' and {', '.join(map(repr, names))}, and may have 'times' and 'label'"
+            f"an item of releases= {' and '.join(absent + unknown)}; an item with this mechanism "
+            f"needs 'mechanism' and {', '.join(map(repr, names))}, and may have 'times' and 'label'"
         )
     return [fields[name] for name in names]
 

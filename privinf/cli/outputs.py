@@ -23,8 +23,9 @@ NO_LEDGER = (
 )
 # Below the table of estimators.
 ADVICE_COLUMNS = (
-    "width: of the intervals, median over coefficients; times: width over that without privacy, geometric "
-    "mean; best: whether the estimator has the narrowest intervals of its trust; verdict: on its fits"
+    "width: median width of the intervals over coefficients; times: width divided by the width without "
+    "privacy (geometric mean over coefficients); best: whether the estimator has the narrowest intervals for "
+    "its trust; verdict: whether its intervals can be used"
 )
 # Of --delta.
 DELTA_HELP = (

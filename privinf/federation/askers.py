@@ -156,8 +156,8 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
         head = SignedHead.from_text(entry["head"])
         if not head.belongs_to(site, key):
             raise StorageError(
-                "the file of the sites' latest ledger entries is damaged, because the entry of site "
-                f"{site!r} is not signed by that site"
+                "the file of the sites' latest ledger entries (heads=) is damaged, because the entry of site "
+                f"{site!r} is not signed by that site; restore an intact copy of the file"
             )
         heads[key] = site, head
     return heads

@@ -7,6 +7,7 @@ answer; answers are computed one at a time, in turn of the accounts (`Connection
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import logging
@@ -233,6 +234,8 @@ class _SiteServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         except (OSError, LookupError) as problem:
             self.socket.close()
             reason = getattr(problem, "strerror", None) or problem
+            if getattr(problem, "errno", None) == errno.EADDRINUSE:
+                reason = "there is already a file with this name; choose another path"
             raise ArgumentError(f"the socket {path} cannot be created ({reason})") from None
         self._inode = path.stat().st_ino
 

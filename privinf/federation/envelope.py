@@ -388,15 +388,15 @@ class SiteEnvelope:
             if name not in self._roster.verifying:
                 raise ArgumentError(
                     f"the query describes the ledger of site {name!r}, which is not in this site's list of "
-                    "public keys (roster)"
+                    "public keys (roster); use the same roster at all sites"
                 )
             if name != self._name and not head.after(peers.get(name)):
                 continue
             if not head.belongs_to(name, self._roster.verifying[name]):
                 raise ArgumentError(
-                    f"the query contains a description of the ledger of site {name!r}, but it is not signed "
-                    f"with the key of site {name!r} in this site's list of public keys (roster): check that "
-                    "the list has the current key of that site"
+                    f"the query describes the ledger of site {name!r}, but the signature of this description "
+                    f"does not match the key of site {name!r} in this site's list of public keys (roster); "
+                    "use the current roster at all sites"
                 )
             if name != self._name:
                 news[name] = head

@@ -189,7 +189,8 @@ def receive_header(connection: socket.socket, end: float, largest: int, most_tex
         raise StorageError(FOREIGN)
     if head > MOST_HEADER:
         raise StorageError(
-            f"the header of the message is larger than {MOST_HEADER} bytes, the largest size allowed"
+            f"the header of the message is larger than {MOST_HEADER} bytes, the largest size allowed: use "
+            "fewer arrays in the query"
         )
     if body > largest:
         raise StorageError(f"the message is larger than {largest} bytes, the largest size allowed")

@@ -167,8 +167,9 @@ class SitePolicy:
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
         remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
         raise NotAvailableError(
-            "the site's policy allows no regressions (designs); the person who runs the site must "
-            f"{', and '.join(remedies)}"
+            "the site's policy allows no regressions (designs); the person who runs the site must"
+            + (" " if len(remedies) == 1 else " first ")
+            + ", and then ".join(remedies)
         )
 
     def allow_reservations(self) -> None:
@@ -284,8 +285,9 @@ class SitePolicy:
                 )
             if check_entry(entry, record_sensitivity, masked=masked) > self.largest_rho:
                 raise NotAvailableError(
-                    "the privacy loss of this release, as rho of zCDP, is larger than the site's policy "
-                    "allows for one release (SitePolicy(largest_rho=...))"
+                    "the privacy loss of this release (rho of zCDP) is larger than the site's policy allows "
+                    "for one release; use a smaller budget, or the person who runs the site must raise "
+                    "SitePolicy(largest_rho=...)"
                 )
         return tuple(entry.filed(str(uuid4()), scope) for entry in entries)
 

@@ -32,9 +32,8 @@ from privinf.typing import Flags, Floats
 CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
 FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight: if the model of the mean is wrong, a "
-    "coefficient may differ from that of the unweighted regression by {:.1f} standard "
-    "errors; use more rows, more budget or tighter bounds"
+    "outlying rows have less weight: if the model of the mean is wrong, intervals may miss the coefficients "
+    "of the unweighted regression by {:.1f} standard errors; use more rows, more budget or tighter bounds"
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
@@ -54,8 +53,8 @@ STEP = (
     "many standard errors usually means that the initial estimate was poor."
 )
 STEP_UNKNOWN = (
-    "Convergence cannot be checked. The last Newton step should be compared with standard errors, but the "
-    "covariance of the coefficients is singular."
+    "Convergence cannot be checked, because the covariance of the coefficients is singular, so the last "
+    "Newton step has no standard errors to compare it with; use fewer columns or a larger budget."
 )
 FEW_RECORDS = (
     "few records (noisy estimate: {1:.0f}) have the rarer value of {0!r}. Clipping the scores of such "

@@ -76,8 +76,8 @@ FLOORED = (
     "intervals use that Hessian, and they can miss the true values of weakly identified coefficients."
 )
 NO_DISPERSION = (
-    "the fit uses weights, and its released dispersion, which is that of weighted scores, does not determine "
-    "the variance of a new count"
+    "a fit with weights= releases the dispersion of weighted scores, not that of counts: use conf_int(), the "
+    "interval of the mean, or fit without weights="
 )
 NO_MEANS = (
     "marginal effects need second moments of the columns, which this fit did not release: use the default "

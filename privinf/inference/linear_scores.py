@@ -232,8 +232,8 @@ def refuse_dependent_rows(units: Units) -> None:
     """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
     if units.count < units.n:
         raise NotAvailableError(
-            "the standard error without noise cannot be estimated: with noise of this size, its estimate "
-            "assumes independent rows, but several rows belong to one unit"
+            "the standard error without noise cannot be estimated, because this much noise requires "
+            "independent rows, and several rows belong to one unit: use a larger budget"
         )
 
 

@@ -186,6 +186,6 @@ class OneStepScores(LargeSample):
     def fuller_gram(self, a: float | None) -> Floats:
         """Raise NotAvailableError: nothing is subtracted from the Hessian."""
         raise NotAvailableError(
-            "Fuller's modification is available only for regressions with features corrected for "
-            "noise, not for the one-step estimator"
+            "Fuller's modification is not available for the one-step estimator, because no noise is "
+            "subtracted from its Hessian: fit without it"
         )

@@ -36,8 +36,8 @@ HEAVY_COLUMN = (
 )
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} times their typical size; this threshold was chosen "
-    "from noisy counts of large scores. About {:.2g}% of the records had larger scores. The part of the "
-    "scores beyond the threshold is extrapolated, and estimated at {:.2g} times the part just below it."
+    "from noisy counts of large scores. About {:.2g}% of the records had larger scores. The part "
+    "that was clipped is estimated by extrapolation, at {:.2g} times the part just below the threshold."
 )
 UNCLIPPED_NOTE = (
     "Target: the mean. Scores larger than {:.3g} times their typical size would have been "
@@ -63,8 +63,8 @@ EXHAUSTED_SEARCH = (
 )
 TESTED_COLUMNS = "The p-value is corrected for the {} columns outside the fit."
 NOT_SPARSE = (
-    "Other columns probably matter too; if columns still stand out with a larger sparsity=, the model is not "
-    "sparse, and no choice of columns makes the intervals valid."
+    "Further columns probably matter; if any are significant after you raise sparsity=, the model is not "
+    "sparse, and no choice of columns makes its intervals valid."
 )
 ADDED_COLUMNS = (
     "Outside the {} kept columns, {} (z = {:.2f}, p = {:.2g} over {} columns) and joined the fit, after "

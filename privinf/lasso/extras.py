@@ -295,7 +295,7 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
     if square >= SATURATED * clip**2:
         raise NotAvailableError(
             "nearly all values were clipped before they were squared, so their mean square cannot be "
-            "estimated: fit without this option"
+            "estimated: fit without this release (noise_variance= or restricted_eigenvalues=)"
         )
 
     def excess(log: float) -> float:
@@ -494,7 +494,7 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "noise_variance": plan.noise_variance,
         "bias_bound": plan.bias_bound,
     }
-    text = f"{reason}; the part of the budget that was reserved for such extra releases was not spent"
+    text = f"{reason}. The budget reserved for such extra releases was not spent"
     return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
 
 

@@ -90,8 +90,8 @@ def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     for column, chosen in enumerate(members):
         if len(chosen) == 0 or len(set(chosen)) < len(chosen):
             raise ArgumentError(
-                f"members= must give, for target {column}, column indices without repeats, of which the "
-                "first is the index of the target itself"
+                f"members= is not valid for target {column}: list the index of the target first, then other "
+                "column indices, and no index twice"
             )
         first = np.zeros(len(chosen))
         first[0] = 1.0

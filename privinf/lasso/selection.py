@@ -203,7 +203,8 @@ class VectorServer:
         """
         if op not in VECTORS or values or rho is None or candidates is None:
             raise NotAvailableError(
-                f"statistic {op!r} requires a trusted server, which selects columns from sums without noise"
+                f"statistic {op!r} requires a trusted server or curator, which selects columns from sums "
+                "without noise: pass trust='server' or trust='central'"
             )
         rows, residual = (len(candidates), False) if "targets" in args else (1, True)
         entries = rows * len(self.low)

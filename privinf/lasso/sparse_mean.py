@@ -447,13 +447,13 @@ def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
         parts.append(
-            f"in {saturated} coordinate(s), the noise hides whether these signs differ between sites"
+            f"in {saturated} coordinate(s), the noise hides whether the signs of the sites' means differ"
         )
     if unknown:
         parts.append(f"in {unknown} coordinate(s), no site released a sign")
     warn(
-        f"each site releases the sign of its mean in some coordinates; {'; '.join(parts)}. There, standard "
-        "errors may be infinite, estimates missing and exact intervals unbounded, because the estimate needs "
-        "sites whose signs differ: use more sites, or fewer rows per site",
+        "some standard errors may be infinite, some estimates missing and some exact intervals unbounded, "
+        f"because an estimate needs sites whose signs differ: {'; '.join(parts)}. Use more sites, or fewer "
+        "rows per site",
         WeakIdentificationWarning,
     )

@@ -611,9 +611,10 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             )
         unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
         if self._release is not None and unused and estimator != "last":
+            words = " and ".join(f"{name}=" for name in unused)
             raise ArgumentError(
-                f"{', '.join(f'{name}=' for name in unused)} can be used with an earlier release only "
-                "together with estimator='last': pass estimator='last', or omit the argument"
+                f"{words} can be used with an earlier release only if estimator='last': pass "
+                f"estimator='last', or leave {words} out"
             )
         results = self._solve(release, chosen if iterative else None, options.rule(), corrections)
         return with_covariance(results, covariance)

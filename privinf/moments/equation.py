@@ -56,8 +56,8 @@ class MomentMap:
         check_count(public, "public", least=0)
         if public > size - 2:
             raise ArgumentError(
-                f"public={public} leaves no private column: z, which holds all columns and y, has length "
-                f"{size}, and must have length {public + 2} or more"
+                f"public={public} leaves no private column among the {size - 1} columns of z (its last entry "
+                f"is y): pass at most {max(size - 2, 0)}, or add columns"
             )
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):

@@ -56,8 +56,8 @@ NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without a
 WEAK_LABEL = "Weak for:"
 NO_ERRORS = ("Standard errors:", "none (see notes)")
 ALL = "all coefficients"
-ALL_WEAK = "all coefficients (joint check)"
-MAINLY_WEAK = "all coefficients (joint check), mainly {}"
+ALL_WEAK = "intervals of all coefficients (see notes)"
+MAINLY_WEAK = "intervals of all coefficients, mainly {} (see notes)"
 # Warnings about normal intervals that flag a fit.
 WEAK_WARNINGS = (WeakIdentificationWarning, SteepDirectionWarning, HeavyTailWarning, MisfitWarning)
 # A row at the head of fits in which the place of a row was used.

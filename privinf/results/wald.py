@@ -386,8 +386,8 @@ class Inference:
                 return function(Coefficients(values, list(self.names)))
             except (KeyError, IndexError):
                 raise ArgumentError(
-                    f"function= uses an unknown coefficient; the names are {', '.join(self.names)}, the "
-                    f"indices 0 to {len(self.names) - 1}"
+                    "function= uses an unknown coefficient; use an index from 0 to "
+                    f"{len(self.names) - 1}, or one of the names {', '.join(self.names)}"
                 ) from None
 
         smooth = delta_method(labelled, self.estimate.params, self.estimate.covariance)

@@ -388,8 +388,8 @@ class Response:
         """Bounds of a protected response; SensitivityError for a public one, which has no sensitivity."""
         if self.bounds is None:
             raise SensitivityError(
-                f"the sensitivity of the response, {self.column.name!r}, is not bounded, because it is "
-                "released without protection: declare its bounds, and omit response='public'"
+                f"the response {self.column.name!r} has no sensitivity, because response='public' releases "
+                "it without protection: omit response='public', and declare bounds of the response"
             )
         return self.bounds
 

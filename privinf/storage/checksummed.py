@@ -208,6 +208,12 @@ def unreadable(path: str | PathLike[str], problem: OSError) -> StorageError:
     """Return the error for a file that the system does not give."""
     if isinstance(problem, FileNotFoundError):
         return FileMissingError(f"the file {Path(path)} does not exist")
+    if isinstance(problem, IsADirectoryError):
+        return StorageError(f"{Path(path)} is a folder; pass the path of a file")
+    if isinstance(problem, PermissionError):
+        return StorageError(
+            f"this account is not allowed to read {Path(path)}; use an account that may read it"
+        )
     return StorageError(f"{Path(path)} cannot be read ({problem.strerror or type(problem).__name__})")
 
 

@@ -107,7 +107,7 @@ def test_a_question_asked_anew_gets_other_masks_and_other_noise():
         ({"roster": ["north"]}, "at least 2"),
         ({"roster": []}, "less than the number of sites"),
         ({"roster": ["mallory", "north", "south"]}, "not in this site's list of public keys"),
-        ({"roster": ["south", "west"]}, "this site is not in the list of public keys"),
+        ({"roster": ["south", "west"]}, "the secure sum does not include site 'north'"),
         ({"roster": ["north", "north", "south"]}, "every site occurs once"),
         ({"roster": ["west", "south", "north"]}, "sorted"),
         ({"roster": "north"}, "list of site names"),

@@ -92,7 +92,7 @@ def test_precision_columns_are_those_of_the_inverse(size):
     assert np.allclose(full[:, 0], inverse[:, 2])
     near = precision_columns(sigma, [[2, 1, 3]])  # the Markov blanket is enough
     assert np.allclose(near[:, 0], inverse[:, 2])
-    with pytest.raises(ArgumentError, match="without repeats"):
+    with pytest.raises(ArgumentError, match="no index twice"):
         precision_columns(sigma, [[2, 2]])
 
 

@@ -166,7 +166,7 @@ def test_flagged_wald_intervals_are_shown_with_a_warning(report):
     assert "Weak identification" in text
     assert "std err" in text
     facts = made(report, identification=found).summary().plain_facts
-    assert facts["Weak for"] == "all coefficients (joint check)"
+    assert facts["Weak for"] == "intervals of all coefficients (see notes)"
     assert facts["Wald intervals"] == "flagged as weak"
 
 
@@ -177,7 +177,7 @@ def test_a_steep_direction_is_a_note_and_a_named_warning(report):
     result = made(report, identification=found)
     text = " ".join(str(result.summary()).split())
     assert "together with its standard error (ratio 0.2)" in text
-    assert "Weak for: all coefficients (joint check)" in text
+    assert "intervals of all coefficients (see notes)" in str(result.summary().plain_facts["Weak for"])
     assert "not flagged" not in text
     for asked in (result.conf_int, lambda: result.t_test("x = 0"), lambda: result.wald_test("x = 0")):
         with pytest.warns(SteepDirectionWarning, match="one side"):

@@ -184,9 +184,9 @@ def check_terms(
         )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
         raise ArgumentError(
-            f"the query states noise of one site with a standard deviation of {terms.sigma:.3g} steps of the "
-            f"grid to which a site rounds its numbers, but it must be {LEAST_SIGMA:g} to 2^50 steps: change "
-            "the budget, or 'grid' in the query"
+            f"the standard deviation of one site's noise is {terms.sigma:.3g} grid steps, but it must be "
+            f"{LEAST_SIGMA:g} to 2^50 steps (sites round their numbers to a grid): change the budget, or "
+            "'grid' in the query"
         )
     check_price(terms, entry, record_sensitivity)
 
@@ -255,7 +255,10 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
             "secure sum; use the same roster at all sites"
         )
     if name not in terms.roster:
-        raise NotAvailableError("this site is not in the list of public keys (roster) of the secure sum")
+        raise NotAvailableError(
+            f"the secure sum does not include site {name!r}, to which its query was sent; use the same list "
+            "of public keys (roster) at all sites, and send the query to the sites of the sum only"
+        )
     if not set(terms.roster) <= set(pairs.roster.keys):
         raise NotAvailableError(
             "the secure sum includes a site that is not in this site's list of public keys (roster); use "

@@ -250,7 +250,7 @@ def _check_shared(shared_sparsity: int | None, sparsity: int, p: int) -> int:
         remedy = "a smaller shared_sparsity= or more columns" if largest is None else f"at most {largest}"
         raise ArgumentError(
             f"sparsity={sparsity} is too large for {p} columns, because this fit selects {sum(extra)} "
-            f"columns more than sparsity= (fewer for a smaller sparsity=): pass {remedy}"
+            f"further columns, {sparsity + sum(extra)} in total: pass {remedy}"
         )
     return shared
 

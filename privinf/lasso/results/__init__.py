@@ -110,8 +110,8 @@ class TargetInference(Inference):
         """Tail of the scores beyond their clip, by noisy counts; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:
             raise NotAvailableError(
-                "this fit did not count large scores: only debiased linear fits with target='mean' "
-                "choose a clipping threshold from such counts"
+                "score_tail is not available, because this fit did not count large scores: fit a debiased "
+                "linear model with target='mean'"
             )
         return ScoreTail(*self.settings["tail"])
 
@@ -215,7 +215,7 @@ class LassoResults(JointResults):
         if marks is None:
             raise NotAvailableError(
                 "explained_shares() is not available, because this fit has no nodewise regressions (of each "
-                "target on the other columns)"
+                "target on the other columns): pass targets=, with family='gaussian' and heterogeneous=False"
             )
         return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
 

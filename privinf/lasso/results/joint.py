@@ -282,7 +282,8 @@ class JointResults(SparseResults):
     def _extra(self, name: str, option: str) -> Any:
         extras = self._settings.get("extras", {})
         if name in (reasons := extras.get("reasons", {})):
-            raise NotAvailableError(f"{name} is not available, because {reasons[name]}")
+            reason = reasons[name]
+            raise NotAvailableError(f"{name} is not available. {reason[:1].upper()}{reason[1:]}")
         if name not in extras:
             raise NotAvailableError(
                 f"this fit did not release the {name.replace('_', ' ')}: pass {option} to fit(), which "
