@@ -346,7 +346,7 @@ def _finite(value: float) -> Fraction:
     if math.isinf(value):
         raise BudgetExceededError(
             "a release without noise has infinite privacy loss and exceeds every limit; nothing "
-            "was recorded or released"
+            "was recorded or released. Pass a finite budget, or a ledger without a limit"
         )
     return exact(value)
 

@@ -146,13 +146,12 @@ def show_command(path: Path, as_json: bool) -> None:
     pins = facts.get("bound", ())
     for pin in pins:
         event = (
-            f"'privinf site rebase' recorded a change of the site's {' and '.join(pin['changed'])}; it bound "
-            "the ledger to"
+            f"'privinf site rebase' recorded a change of the site's {' and '.join(pin['changed'])}, and"
             if pin["changed"]
-            else "the first start of the site bound the ledger to"
+            else "the first start of the site recorded"
         )
-        end = "; it refuses to start with other rows" if pin is pins[-1] else ""
-        click.echo(f"{event} the site's {pin['rows']} rows{end}")
+        end = "; the site refuses to start with other rows" if pin is pins[-1] else ""
+        click.echo(f"{event} a checksum of the site's {pin['rows']} rows{end}")
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:

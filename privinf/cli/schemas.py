@@ -99,7 +99,8 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
     bounds and levels from prior knowledge, such as a code book, before you use it. With --epsilon, the
     bounds of numeric columns are found by noisy releases, which are charged to the ledger if --ledger is
     passed. Common levels of a text column are found, at a part of the budget, only if --column names the
-    column and --ledger is not passed: the limit of a ledger cannot hold the delta of noisy counts of levels.
+    column and --ledger is not passed: noisy counts can reveal a level that only one person has, with
+    probability delta, and the limit of a ledger does not allow this.
 
     \b
     Example without a budget:

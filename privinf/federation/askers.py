@@ -116,7 +116,7 @@ class HeadMemory:
                 reason = problem.strerror or type(problem).__name__
                 raise StorageError(
                     f"the file of the sites' latest ledger entries (heads=), {self._path}, cannot be written "
-                    f"({reason})"
+                    f"({reason}); check its folder, the permissions and the disk's free space"
                 ) from None
             self._changed = False
 

@@ -233,10 +233,7 @@ class _SiteServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self.server_activate()
         except (OSError, LookupError) as problem:
             self.socket.close()
-            reason = getattr(problem, "strerror", None) or problem
-            if getattr(problem, "errno", None) == errno.EADDRINUSE:
-                reason = "there is already a file with this name; choose another path"
-            raise ArgumentError(f"the socket {path} cannot be created ({reason})") from None
+            raise ArgumentError(f"the socket {path} cannot be created{_obstacle(problem, group)}") from None
         self._inode = path.stat().st_ino
 
     def server_bind(self) -> None:
@@ -547,6 +544,17 @@ def _accounts(uids: Collection[int]) -> frozenset[int]:
     return frozenset(map(int, uids))
 
 
+def _obstacle(problem: OSError | LookupError, group: str | None) -> str:
+    """Return why a socket cannot be created and what to do: the end of a sentence."""
+    if isinstance(problem, FileExistsError):
+        return ", because another daemon uses it; stop that daemon, or pass another path"
+    if isinstance(problem, LookupError):
+        return f", because this computer has no group {group!r}; pass an existing group, or omit it"
+    if problem.errno == errno.EADDRINUSE:
+        return ", because a file has this path; pass another path"
+    return f" ({problem.strerror}); check its folder and the permissions"
+
+
 def _clear(path: Path) -> None:
     """Remove the socket of a daemon that is gone."""
     if not path.is_socket():
@@ -559,4 +567,4 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-    raise FileExistsError("another daemon uses this socket; stop that daemon first")
+    raise FileExistsError

@@ -332,7 +332,10 @@ class SiteEnvelope:
                 "sign the query with the secret key that belongs to this public key"
             )
         if envelope.site not in ("", self._name):
-            raise ArgumentError("the query is addressed to another site")
+            raise ArgumentError(
+                f"the query is addressed to another site, not to {self._name!r}; check which socket or "
+                "address the federation has for each site"
+            )
         if not analysts:
             return ""
         named = [
@@ -349,7 +352,7 @@ class SiteEnvelope:
             if envelope.nonce and not envelope.fits(query):
                 raise ArgumentError(
                     "the query does not match the checksum that was sent with it, so one of them was "
-                    "changed on the way"
+                    "changed on the way; send the query again"
                 )
             self._take(envelope.heads)
         except PrivinfError as problem:

@@ -39,7 +39,9 @@ from privinf.wire import Requests
 
 MissingSites = Literal["raise", "continue"]
 SAME_VERSION = "check that all sites have the same version of privinf"
-OWN_NAMES = "check that every site has its own name, and that the federation does not change it"
+OWN_NAMES = "check that every site has its own name, and that the federation does not change the sites' names"
+CHECK_SITES = "check that the sites run and can be reached"
+CHECK_TLS = "check the TLS certificates of the server and the sites"
 
 # Reasons of failed connections for which the system gives no number.
 READABLE: Mapping[type[BaseException], str] = {
@@ -288,18 +290,19 @@ def replies_of(federation: Federation, query: Query, sites: Sequence[str] | None
         raise
     except (OSError, EOFError) as problem:
         failed = problem if isinstance(problem, OSError) else ConnectionResetError()
+        remedy = CHECK_TLS if isinstance(failed, ssl.SSLError) else CHECK_SITES
         reason = reason_of(failed)
         cause = bare(failed)
     raise SiteConnectionError(
-        f"the connection to {_sites_named(federation, names)} failed ({reason}); check that the sites "
-        "run and can be reached"
+        f"the connection to {_sites_named(federation, names)} failed ({reason}); {remedy}"
     ) from cause
 
 
 def reason_of(problem: OSError) -> str:
     """Return why a connection failed, in the system's words; its own text is not quoted."""
     if isinstance(problem, ssl.SSLError):
-        return f"TLS: {(getattr(problem, 'reason', None) or 'unknown reason').replace('_', ' ').lower()}"
+        detail = getattr(problem, "reason", None)
+        return f"TLS: {detail.replace('_', ' ').lower()}" if detail else "TLS encryption could not be set up"
     if isinstance(problem, socket.gaierror):
         return "unknown host name"
     if isinstance(problem.errno, int):

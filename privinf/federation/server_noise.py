@@ -279,7 +279,8 @@ class NoiseFile(NoiseMemory):
                 SealedLines.create(self.path, header, key.seal())
             except OSError as problem:
                 raise StorageError(
-                    f"{THE_FILE.format(self.path)} cannot be created ({problem.strerror})"
+                    f"{THE_FILE.format(self.path)} cannot be created ({problem.strerror}); check its folder, "
+                    "the permissions and the disk's free space"
                 ) from None
             memory = self._load(secure)
         assert memory is not None

@@ -45,8 +45,8 @@ from privinf.typing import (
 
 # Why a word means nothing for some models.
 SITES_NOISE = (
-    "is only for models that release the rows of one table in a single release; the noise "
-    "of this model is set in another way, so leave the argument out"
+    "can be used only if the rows of one table are released in a single release, which is not so here: "
+    "leave the argument out"
 )
 ITERATIONS = (
     "is an option of iterative optimizers and is not supported: here the privacy budget "

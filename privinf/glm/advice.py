@@ -63,9 +63,9 @@ FEW_RECORDS = (
     'residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
-    "the initial estimate was far from the solution: without the clipping of scores, the coefficient of {!r} "
-    "would change by {:.0f} standard errors; use tighter bounds, logarithms of long-tailed columns, more "
-    'budget or residual_clip="bounds"'
+    "the initial estimate was far from the solution, so clipping of scores may shift the coefficient of {!r} "
+    "by about {:.0f} standard errors; use tighter bounds, logarithms of long-tailed columns, more budget or "
+    'residual_clip="bounds"'
 )
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget

@@ -249,7 +249,7 @@ def _check_plan(plan: FitPlan, request: FitRequest, rows: GlmRows, all_rows: Glm
 def _unlike_default(plan: FitPlan, request: FitRequest, rows: GlmRows) -> str:
     """Return why a fit differs from the default fits with noise, which have a database query; else ""."""
     if math.isinf(plan.mu):
-        return "the fit adds no noise"
+        return "a fit without noise sums floating-point numbers, and the database sums only integers"
     if plan.clients is not None:
         return "unit= of the fit is not a record"
     if plan.least_squares is not None and plan.least_squares.adapt_bounds:

@@ -41,7 +41,9 @@ FAR_VALUES = (
     "The interval does not allow for extreme values that the noise hides; if all values outside the clipping "
     "limits were at the public bounds, the mean would shift {}."
 )
-NO_FAR_VALUES = "The interval does not extrapolate tails, because both limits of clipping are public bounds."
+NO_FAR_VALUES = (
+    "The interval includes no shift from clipping, because both limits of clipping are public bounds."
+)
 CLIP_COUNTS = "Of {} values, {}, according to the noisy counts from which the limits of clipping were chosen."
 PUBLIC_LIMITS = (
     "Both limits of clipping are public bounds, because the noisy counts gave no reason for narrower limits."

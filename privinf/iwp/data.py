@@ -165,8 +165,8 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
     columns = [column for response in responses for column in response.columns]
     if len(set(columns)) != len(columns) or any(not 0 <= column < X.shape[1] for column in columns):
         raise ArgumentError(
-            f"the randomized responses must name columns of X by numbers from 0 to {X.shape[1] - 1}, "
-            "and no column twice"
+            "responses= (the columns sent by randomized response) must contain column numbers of X, from 0 "
+            f"to {X.shape[1] - 1}, and none of them twice"
         )
     if noise[columns].any():
         raise ArgumentError(

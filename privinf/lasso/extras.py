@@ -411,8 +411,8 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     value = (square - selections * fit.step_sd**2) / freedom
     if not value > 0.0:
         raise NotAvailableError(
-            "the noise hides the variance of the errors: give its release a larger share of the budget with "
-            "extra_shares="
+            "the noise hides the variance of the errors: pass a larger share of the budget for this "
+            "variance, extra_shares={'noise_variance': ...}"
         )
     return NoiseVariance(value, slope * float(noisy.mean_sd) / freedom, clip)
 

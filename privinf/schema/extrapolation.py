@@ -15,7 +15,7 @@ from privinf.typing import Flags, Floats
 HAIR = 1e-3
 # The exceeded bound, and the fit's treatment there: the end of a sentence about a column.
 FLAT_BEYOND = "has values beyond the boundary knots of its spline, where the curve is constant"
-BEYOND_BOUNDS = "has values outside its declared bounds, to which the fit clipped its values"
+BEYOND_BOUNDS = "has values outside its declared bounds, but the fit used values clipped to these bounds"
 
 
 def inputs_beyond(

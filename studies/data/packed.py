@@ -58,11 +58,18 @@ class Packed:
             if folder
             else f"the environment variable {VARIABLE} does not name a folder with the file {file}"
         )
-        if not RECIPES[self.name].members:
-            where += "; if you have this file, put it there"
+        recipe = RECIPES[self.name]
+        if not recipe.members:
+            place = (
+                "put it into this folder"
+                if folder
+                else f"set {VARIABLE} to the folder that contains {self.name}"
+            )
+            where += f". If you have this file, {place}"
+        how = recipe.how(self.name)
         raise NotAvailableError(
-            f"data set {self.name!r} is not part of the package, and {where}; "
-            f"{RECIPES[self.name].how(self.name)}. Source: {self.source}"
+            f"data set {self.name!r} is not part of the package, and {where}. "
+            f"{how[0].upper()}{how[1:]}. Source: {self.source}"
         )
 
 

@@ -47,9 +47,9 @@ SOLVED = [pi.ModulatedOLS, pi.MomentOLS, pi.IWPGLM, pi.FederatedGLM]
 NOTHING = {
     (pi.IWPGLM, "mu"): "randomized response",
     (pi.IWPGLM, "rho"): "randomized response",
-    (pi.FederatedGLM, "source"): "is set in another way",
+    (pi.FederatedGLM, "source"): "in a single release",
     (pi.DebiasedLasso, "mu"): "selection of columns",
-    (pi.DebiasedLasso, "source"): "is set in another way",
+    (pi.DebiasedLasso, "source"): "in a single release",
     (pi.DebiasedLasso, "calibration"): "exact",
 }
 UNTRUSTED = {

@@ -358,7 +358,7 @@ def test_digests_stay_in_the_file(table, tmp_path):
         str(problem.value),
         *(run.invoke(main, ["ledger", "show", str(path), *more]).output for more in ([], ["--json"])),
     ]
-    assert f"the first start of the site bound the ledger to the site's {ROWS} rows" in told[-2]
+    assert f"the first start of the site recorded a checksum of the site's {ROWS} rows" in told[-2]
     assert json.loads(told[-1])["bound"] == [{"rows": ROWS, "changed": []}]
     for text in told:
         assert not any(secret in text for secret in (pin.data, pin.schema, pin.policy, pin.salt))

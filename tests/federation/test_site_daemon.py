@@ -435,15 +435,15 @@ def test_only_the_account_itself_may_open_the_socket(daemon, tmp_path):
     shared = SiteDaemon(site_of(), "north", tmp_path / "s", group=grp.getgrgid(group).gr_name)
     with shared:
         assert shared.path.stat().st_mode & 0o777 == 0o660
-    with pytest.raises(ArgumentError, match="cannot be created"):
+    with pytest.raises(ArgumentError, match="no group 'no such group'; pass an existing group"):
         SiteDaemon(site_of(), "north", tmp_path / "t", group="no such group")
 
 
 def test_places_for_a_socket(daemon, tmp_path):
     (tmp_path / "file").write_text("rows")
-    with pytest.raises(ArgumentError, match="another daemon uses this socket"):
+    with pytest.raises(ArgumentError, match="because another daemon uses it"):
         SiteDaemon(site_of(), "north", daemon.path)
-    with pytest.raises(ArgumentError, match="cannot be created"):
+    with pytest.raises(ArgumentError, match="cannot be created, because a file has this path"):
         SiteDaemon(site_of(), "north", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "rows"
     with pytest.raises(ArgumentError, match="at most"):

@@ -322,7 +322,7 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
         return lambda: model.from_formula(formula, data, schema=schema, ledger=ledger, **options).fit(**spent)
 
     for model in (pi.OLS, pi.Poisson):
-        refused("no noise", fit("y ~ x", model=model, epsilon=np.inf))
+        refused("a fit without noise sums", fit("y ~ x", model=model, epsilon=np.inf))
         refused("leave push_down", fit("y ~ x + np.log(w + 10)", model=model))
     refused("adapt_bounds=", lambda: ols.fit(mu=1.0, adapt_bounds=True))
     refused("needs the rows", lambda: ols.fit(mu=1.0, checkpoint=str(tmp_path / "fit")))

@@ -229,5 +229,5 @@ def test_terms_of_sums_have_no_standard_errors_and_say_why():
     X, y, _ = table()
     r = pi.MomentOLS(y, X, bounds=[(-1, 1)] * 3, y_bounds=(-4, 4)).fit(epsilon=2.0, delta=1e-6, rng=0)
     assert (r.variance_formula.variances >= 0.0).all(axis=None)
-    with pytest.raises(NotAvailableError, match="leaving out parts of the released records"):
+    with pytest.raises(NotAvailableError, match="jackknife over the released records"):
         r.variance_formula.standard_errors

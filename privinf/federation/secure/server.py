@@ -140,7 +140,9 @@ def common_roster(pinned: Mapping[str, str | None]) -> str:
     for name, digest in pinned.items():
         if digest is None:
             raise NotAvailableError(
-                f"site {name!r} has no secret key or no roster, so it cannot take part in secure sums"
+                f"site {name!r} has no secret key or no roster (the list of the sites' public keys), so it "
+                "cannot take part in secure sums; start the site with key= and roster= (on the command line: "
+                "--key and --roster)"
             )
         if digest != common:
             raise AlignmentError(

@@ -242,7 +242,9 @@ def check_roster(terms: SumTerms, query: Query, pairs: PairKeys | None, name: st
     """
     if pairs is None:
         raise NotAvailableError(
-            "the site has no secret key or no roster, so it cannot take part in secure sums"
+            "the site has no secret key or no roster (the list of the sites' public keys), so it "
+            "cannot take part in secure sums; start the site with key= and roster= (on the command line: "
+            "--key and --roster)"
         )
     if not pairs.owns(name):
         raise NotAvailableError(
