@@ -362,7 +362,7 @@ BAD = {
         {"noise": [1.0], "responses": (ResponseColumns((0,), 0.8, 0.2),)},
         "noise= must be 0",
     ),
-    "response elsewhere": ({"responses": (ResponseColumns((3,), 0.8, 0.2),)}, "must contain column numbers of X"),
+    "response elsewhere": ({"responses": (ResponseColumns((3,), 0.8, 0.2),)}, "contain column numbers"),
     "response of no indicator": (
         {"X": [[1.0], [0.3], [0.0], [1.0]], "responses": (ResponseColumns((0,), 0.8, 0.2),)},
         "0/1 indicators",
