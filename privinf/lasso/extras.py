@@ -494,7 +494,7 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
         "noise_variance": plan.noise_variance,
         "bias_bound": plan.bias_bound,
     }
-    text = f"{reason}. The budget reserved for such extra releases was not spent"
+    text = f"{reason}. The budget reserved for extra releases (extra_shares=) was not spent"
     return Extras(reasons={name: text for name, is_requested in requested.items() if is_requested})
 
 
