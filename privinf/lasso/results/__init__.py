@@ -215,7 +215,8 @@ class LassoResults(JointResults):
         if marks is None:
             raise NotAvailableError(
                 "explained_shares() is not available, because this fit has no nodewise regressions (of each "
-                "target on the other columns): pass targets=, with family='gaussian' and heterogeneous=False"
+                "target on the other columns): pass a list as targets=, with family='gaussian' and "
+                "heterogeneous=False"
             )
         return explained_table(marks, self.names, check_fraction(alpha, "alpha"))
 
