@@ -604,18 +604,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
                 **spending,
             )
         iterative = release.arrays["features"].ndim == 3
-        if not iterative and estimator is not None:
-            raise ArgumentError(
-                "estimator= applies only to releases with method='iterative', but this release has "
-                "method='one-shot': leave estimator= out"
-            )
-        unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
-        if self._release is not None and unused and estimator != "last":
-            words = " and ".join(f"{name}=" for name in unused)
-            raise ArgumentError(
-                f"{words} can be used with an earlier release only if estimator='last': pass "
-                f"estimator='last', or leave {words} out"
-            )
+        refuse_estimator(estimator, iterative=iterative)
+        if self._release is not None:
+            refuse_projection(protocol, estimator)
         results = self._solve(release, chosen if iterative else None, options.rule(), corrections)
         return with_covariance(results, covariance)
 
@@ -720,6 +711,26 @@ def check_method(method: ModulationMethod, options: Mapping[str, object]) -> Non
     used = [f"{name}=" for name, value in options.items() if value is not None]
     if method == "one-shot" and used:
         raise ArgumentError(f"{', '.join(used)} can be used only with method='iterative'")
+
+
+def refuse_estimator(estimator: Estimator | None, *, iterative: bool) -> None:
+    """Raise ArgumentError for an estimator of iterative releases that the release cannot have."""
+    if not iterative and estimator is not None:
+        raise ArgumentError(
+            "estimator= applies only to releases with method='iterative', but this release has "
+            "method='one-shot': leave estimator= out"
+        )
+
+
+def refuse_projection(protocol: Mapping[str, Any], estimator: Estimator | None) -> None:
+    """Raise ArgumentError for options of the last iterate where an earlier release is averaged."""
+    unused = [name for name in ("step", "max_norm") if protocol[name] is not None]
+    if unused and estimator != "last":
+        words = " and ".join(f"{name}=" for name in unused)
+        raise ArgumentError(
+            f"{words} can be used with an earlier release only if estimator='last': pass "
+            f"estimator='last', or leave {words} out"
+        )
 
 
 def check_response(response: ResponseMode | None, y_bounds: object) -> None:
