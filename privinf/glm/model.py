@@ -416,8 +416,8 @@ class GLM(Model[GLMOptions]):
             the sites must use the same relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site together. With "client", every site is in
-            every batch, so every round costs budget. Without `client_clip`, each site is protected like a
-            group of as many records as the largest site has.
+            every batch, so every round costs budget. Without `client_clip`, the sensitivity of a sum
+            is that of one record times the number of records of the largest site.
         client_clip : float, optional
             C, the largest norm of the summed score of a site for ``unit="client"``; longer scores are shrunk
             to it. A replaced site then moves a sum by at most 2C. First-order optimizers need `client_clip`.

@@ -124,9 +124,9 @@ class FittedResult(Cautious):
     def weakly_identified(self) -> pd.Series[float]:
         """Weakly identified coefficients, by name, with their strengths; empty where there are none.
 
-        A strength is the slope of the coefficient's score in standard deviations of its noise. The posterior
-        of a logistic or Poisson fit has the influence of the prior instead, 1 where the release says nothing.
-        It is nan, and all coefficients are listed, where only a joint check exists.
+        A strength is the slope of the coefficient's score in standard deviations of the noise of this slope.
+        The posterior of a logistic or Poisson fit has the influence of the prior instead, 1 where the release
+        says nothing. It is nan, and all coefficients are listed, where only a joint check exists.
         """
         return self._inference.weakness
 
