@@ -218,6 +218,8 @@ lottery: $(VENV)/.installed          ## 300 regressions drawn by lot from tables
 	$(BIN)/python benchmarks/lottery.py --draw
 	$(BIN)/python benchmarks/lottery.py $(FRESH)
 	$(BIN)/python benchmarks/lottery.py --report
+	$(BIN)/python benchmarks/silent_cells.py --run benchmarks/results/silent_fits.csv
+	$(BIN)/python benchmarks/silent_cells.py --report benchmarks/results/silent_fits.csv
 
 bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and polars -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

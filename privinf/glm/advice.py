@@ -31,9 +31,13 @@ from privinf.typing import Flags, Floats
 
 CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
 FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
+# Standard deviations of a column between its mean and its farther bound from which on outlying rows may move
+# its coefficient: by `OneStepRelease.far` at this distance, in proportion beyond it. Chosen on the lottery
+# (benchmarks/results/silent_cells.md).
+FAR_COLUMN = 4.0
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight: if the model of the mean is wrong, intervals may miss the coefficients "
-    "of the unweighted regression by {:.1f} standard errors; use more rows, more budget or tighter bounds"
+    "outlying rows have less weight: if the model of the mean is wrong, intervals of {} may miss the "
+    "unweighted regression by {:.1f} standard errors; use more rows, more budget or tighter bounds"
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
@@ -65,6 +69,11 @@ FEW_RECORDS = (
 LONG_FIRST_STEP = (
     "the initial estimate was far from the solution, so clipping of scores may shift the coefficient of {!r} "
     "by about {:.0f} standard errors; use tighter bounds, logarithms of long-tailed columns, more budget or "
+    'residual_clip="bounds"'
+)
+FAR_RECORDS = (
+    "a few records far out in a column may determine coefficients of {}: their scores may pull in one "
+    "direction, and noisy counts may miss some; use tighter bounds, logarithms of long-tailed columns or "
     'residual_clip="bounds"'
 )
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
@@ -161,6 +170,11 @@ FAR_MOVED = 1.0
 # Standard errors from which on a step may have gone too far: on the gauntlet's cells there are 3.9 at most,
 # and where a few large values of a column blinded the first release 14 to 100, and no interval held.
 MAX_STEP_ERRORS = 4.0
+# Standard deviations from a column's mean to its farther bound from which on the next two thresholds apply to
+# its coefficient; chosen on the lottery (benchmarks/results/silent_cells.md).
+FAR_BOUND = 8.0
+ONE_SIDED_SDS = 2.5  # of the signed scores just below the clipping threshold, in sds of their noise
+MOVED_ERRORS = 0.75  # standard errors that clipped rows would move the last step
 NEAR_ENDS = 3.0  # sds of its noise within which a moment is taken to be that of a column of zeros and ones
 NEAR_NONE = 2.0  # the same for the share of rows in which two columns are both 1: they exclude one another
 
@@ -223,7 +237,11 @@ def _costs(rows: GlmRows, one_step: OneStepFit, estimate: Estimate) -> list[str]
 def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[Note, ...]:
     """Return the notes of a logistic or Poisson fit."""
     step_length = Note(_step_text(math.sqrt(draws.length2)))
-    doubts = must_read(*map(sentence, misfits(step)))
+    doubts = [
+        note
+        for text, names in misfits(rows, step, draws.weak)
+        for note in must_read(sentence(text), columns=names)
+    ]
     if not draws.weak:
         return Note(DRAWN_NOTE), step_length, *doubts
     weak = must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE))
@@ -236,11 +254,45 @@ def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> 
     return *weak, Note(PRIOR_NOTE.format(PRIOR_CONSTANT)), step_length, *doubts
 
 
-def misfits(step: OneStepRelease) -> tuple[str, ...]:
-    """Return the warnings of a mean or a variance that may differ from the model's."""
-    far = step.far > FAR_OUT
-    dispersed = step.dispersion > DISPERSED
-    return (MISFIT_FAR_OUT.format(step.far),) * far + (FEW_DECIDE.format(step.dispersion),) * dispersed
+def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the warnings of a mean or a variance that may differ from the model's, each with coefficients.
+
+    Outlying rows may move the constant, and coefficients of columns that reach far: their farther bound is
+    `FAR_COLUMN` standard deviations from the mean, by the noisy second moments. Where intervals are those of
+    a posterior (`weak`), noise may hide how a column varies, and any coefficient may move. () stands for the
+    fit as a whole.
+    """
+    warnings: list[tuple[str, tuple[str, ...]]] = []
+    reach = column_reach(step.walk.second, rows.design.constant)
+    shifts = step.far * np.where(reach > FAR_COLUMN, reach / FAR_COLUMN, float(weak))
+    if (shifts > FAR_OUT).any():
+        moved = shifts > FAR_OUT
+        if rows.design.constant is not None:
+            moved[rows.design.constant] = True
+        names = tuple(name for name, is_moved in zip(rows.design.names, moved, strict=True) if is_moved)
+        warnings.append((MISFIT_FAR_OUT.format(", ".join(names), float(shifts.max())), names))
+    if step.dispersion > DISPERSED:
+        warnings.append((FEW_DECIDE.format(step.dispersion), ()))
+    return tuple(warnings)
+
+
+def column_reach(second: Floats, constant: int | None) -> Floats:
+    """Return the distance from a column's mean to its farther bound, in its standard deviations, shape (p,).
+
+    Parameters
+    ----------
+    second : ndarray, shape (p, p)
+        Noisy second moments of columns in [-1, 1]. Without a constant, distances are from zero.
+    constant : int or None
+        Its place; its own distance is 0.
+    """
+    mean = np.zeros(len(second)) if constant is None else second[constant] / second[constant, constant]
+    size = 1.0 if constant is None else second[constant, constant]
+    variance = np.diag(second) / size - mean**2
+    reach = (1.0 + np.abs(mean)) / np.sqrt(np.maximum(variance, 1e-300))
+    if constant is not None:
+        reach[constant] = 0.0
+    return np.asarray(reach)
 
 
 def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
@@ -435,3 +487,21 @@ def long_first_step(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Flo
         if moved[worst] > MAX_STEP_ERRORS
         else ()
     )
+
+
+def far_records(
+    rows: GlmRows, one_step: OneStepFit, one_sided_sds: Floats, shift: Floats, bse: Floats
+) -> tuple[Note, ...]:
+    """Return the warning of coefficients that a few records far out in a column may determine.
+
+    Such records may miss the line to one side, beyond the range of the counts. So a coefficient is named if
+    its column reaches far, and either the scores just below the clipping threshold have one sign along it
+    (`OneStepFit.one_sided_sds`) or clipping moves its last step (`shift` is `OneStepFit.unclipped_shift`).
+    """
+    reach = column_reach(one_step.initial.gram, rows.design.constant)
+    if rows.design.constant is not None:
+        reach[rows.design.constant] = reach.max()
+    pulled = (one_sided_sds > ONE_SIDED_SDS) | (np.abs(shift) / bse > MOVED_ERRORS)
+    places = np.flatnonzero(pulled & (reach > FAR_BOUND))
+    names = tuple(rows.design.names[j] for j in places)
+    return must_read(FAR_RECORDS.format(", ".join(names)), columns=names) if names else ()

@@ -219,6 +219,13 @@ class OneStepFit:
         reached = np.abs(R @ self.upper) + 2.0 * self.upper_sd * size
         return np.asarray(np.minimum(reached, all_of_them) / np.maximum(all_of_them, 1e-300))
 
+    def one_sided_sds(self, transform: Floats) -> Floats:
+        """Return ``|R S2|`` in sds of its noise, shape (k,): large where its scores agree in sign."""
+        R = transform @ self.influence
+        return np.asarray(
+            np.abs(R @ self.upper) / np.maximum(self.upper_sd * np.linalg.norm(R, axis=1), 1e-300)
+        )
+
     def score_equation(self, to_scaled: Floats, noise_free: Flags, cov_type: str) -> OneStepScores:
         """Return the equation of score tests; `to_scaled` is from the fit's scaled units to the design's.
 

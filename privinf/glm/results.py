@@ -17,6 +17,7 @@ from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import (
     DECIDED_BY_PRIOR,
     OF_A_PRIOR,
+    far_records,
     few_records,
     heavy_tail,
     identified,
@@ -570,7 +571,10 @@ def one_step_results(
     measures = one_step.measures
     largest_bias = one_step.most_bias(transform)
     doubts = few_records(rows, one_step, largest_bias, one_step.one_sided(transform), estimate.bse)
-    doubts += long_first_step(rows, one_step, one_step.unclipped_shift(transform), estimate.bse)
+    unclipped = one_step.unclipped_shift(transform)
+    doubts += long_first_step(rows, one_step, unclipped, estimate.bse)
+    if one_step.score_sd > 0.0 and one_step.clip.ratio > 0.0:
+        doubts += far_records(rows, one_step, one_step.one_sided_sds(transform), unclipped, estimate.bse)
     notes = notes_of(rows, one_step, estimate, strength, largest_bias, doubts, hidden)
     context = description.context(rows, *notes)
     scarce = [doubt.text for doubt in doubts]

@@ -493,8 +493,8 @@ def curved_results(
     system = curved_system(context["settings"], design, rows.total, cov_type)
     noise = _noise_of_draws(posterior, total)
     estimate = _drawn_estimate(rows, outcome, posterior, total, noise, cov_type)
-    if texts := misfits(outcome):
-        context["settings"] |= {"misfits": list(texts)}
+    if texts := [text for text, _ in misfits(rows, outcome, posterior.weak)]:
+        context["settings"] |= {"misfits": texts}
     if outcome.hidden is not None and not posterior.weak:
         values, vectors = outcome.hessian.floored()
         influence = back @ outcome.place.transform.T @ (vectors / values) @ vectors.T

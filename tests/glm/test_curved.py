@@ -18,6 +18,7 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
+from privinf.glm.advice import column_reach
 from privinf.glm.curved import clip_of
 from privinf.glm.curved_sums import Shares
 from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
@@ -118,6 +119,32 @@ def test_a_wrong_mean_of_rows_far_out_is_warned_of_and_a_right_one_is_not():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         logit(y, X).fit(epsilon=1.0, delta=1e-6, rng=0).conf_int()
+
+
+@pytest.mark.filterwarnings("default::privinf.errors.MisfitWarning")
+def test_outlying_rows_name_the_coefficients_of_long_tailed_columns():
+    """A column of equal values in its bounds has no outlying rows: its coefficient is not named."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.minimum(rng.exponential(8.0, 30_000), 100.0), rng.uniform(-1.0, 1.0, 30_000)])
+    y = (rng.random(30_000) < expit(np.log1p(X[:, 0]) - 1.5 + 0.3 * X[:, 1])).astype(float)
+    fit = pi.Logit(y, pi.add_constant(X), bounds=[(0, 100), (-1, 1)]).fit(epsilon=0.5, delta=1e-6, rng=0)
+    with pytest.warns(MisfitWarning, match="intervals of const, x1 may miss"):
+        fit.conf_int()
+    even = rng.uniform(-1.0, 1.0, (1_500, 3))
+    y = (rng.random(1_500) < expit(even @ np.array([1.0, -0.5, 0.5]))).astype(float)
+    model = pi.Logit(y, pi.add_constant(even), bounds=[(-1, 1)] * 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MisfitWarning)
+        model.fit(epsilon=3.0, delta=1e-6, rng=1).conf_int()
+
+
+@pytest.mark.parametrize("constant", [0, None])
+def test_a_column_reaches_as_far_as_its_mean_and_deviation_have_it(constant):
+    x = np.random.default_rng(0).uniform(-1.0, 0.5, 1_000)
+    z = np.column_stack([np.ones(1_000), x]) if constant == 0 else x[:, None]
+    center = x.mean() if constant == 0 else 0.0
+    expected = (1.0 + abs(center)) / np.sqrt(np.mean((x - center) ** 2))
+    assert column_reach(z.T @ z / 1_000, constant)[-1] == pytest.approx(expected)
 
 
 def test_counts_that_a_few_records_decide_are_warned_of():

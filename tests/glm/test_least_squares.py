@@ -13,7 +13,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
-from privinf.glm.advice import MIN_HESSIAN_SDS, few_records
+from privinf.glm.advice import MIN_HESSIAN_SDS, far_records, few_records
 from privinf.glm.clipping import LABEL
 from privinf.glm.least_squares import FitMeasures, OneStepFit
 from privinf.glm.queries import InitialEstimate
@@ -437,3 +437,32 @@ def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, to
         "(noisy estimate: 500) have the rarer value of 'd'" in note.text and "2.0" in note.text
         for note in notes
     )
+
+
+@pytest.mark.parametrize("curved", [True, False])
+def test_records_far_out_in_a_column_that_miss_the_line_to_one_side_are_warned_of(curved):
+    """As the share of food by expenditure: the line is too low far out, where few records are."""
+    rng = np.random.default_rng(0)
+    x = np.minimum(rng.lognormal(0.0, 0.7, 20_000), 20.0)
+    y = np.exp(-x) if curved else 1.0 - 0.2 * x
+    y = np.clip(y + rng.normal(0.0, 0.1, 20_000), -4.0, 2.0)
+    model = pi.OLS(y, pi.add_constant(x), bounds=[(0, 20)], y_bounds=(-4, 2))
+    fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit.conf_int()
+    texts = [str(one.message) for one in caught if issubclass(one.category, HeavyTailWarning)]
+    assert any("far out in a column" in text and "x1" in text for text in texts) == curved
+    assert ("far out in a column" in " ".join(str(fit.summary(notes="all")).split())) == curved
+
+
+def test_only_far_columns_are_named_for_their_far_records():
+    rows = SimpleNamespace(design=SimpleNamespace(constant=0, names=("const", "near", "far")))
+    gram = np.array([[1.0, 0.0, -0.8], [0.0, 0.3, 0.0], [-0.8, 0.0, 0.65]])
+    look = SimpleNamespace(initial=SimpleNamespace(gram=gram))
+    sds, shift, bse = np.array([0.0, 9.0, 0.0]), np.array([0.1, 2.0, 0.1]), np.ones(3)
+    assert far_records(rows, look, sds, shift, bse) == ()
+    (note,) = far_records(rows, look, np.array([0.0, 9.0, 2.6]), shift, bse)
+    assert note.columns == ("far",)
+    (note,) = far_records(rows, look, sds, np.array([0.8, 2.0, -0.8]), bse)
+    assert note.columns == ("const", "far")
