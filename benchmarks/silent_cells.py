@@ -399,6 +399,8 @@ FINDINGS = """
 
 - `OLS`, used since: a coefficient is named if its column reaches 8 standard deviations, and clipping moves it or the scores below the
   threshold have one sign. 8% of the other intervals are named. `HeavyTailWarning` has 20% and about half of the misses in cells below.
+  In 3,376 further fits, not those by which the rule was chosen, it names 9% and has 65% of these misses. Coverage of named coefficients
+  is 0.927, and of others 0.960.
 - `HeavyTailWarning` without names is no better than a coin for single misses (19% of misses, 20% of alarms), because intervals of such
   fits are longer by the bias that they allow for. It stays: it detects spikes and the 401(k) regression, which have no far column.
 - The length of the last step (root mean square) detects none of the cells below.
@@ -406,11 +408,12 @@ FINDINGS = """
 - Not detected by any released fact: spikes and the low group (no column reaches far), the flights (5.4 standard deviations, about 107 rows
   below the noise of the counts), and a rare group. A third layer of scores up to the public bounds would need part of the budget.
 - `Logit`, used since: outlying rows are named for columns that reach 4 standard deviations, in proportion to the reach. As many misses of
-  cells below are warned as before, with 23% of the other intervals in place of 58%. Coverage outside the warning rises from 0.947 to 0.956.
+  cells below are warned as before, with 23% of the other intervals in place of 58%. Coverage outside the warning rises from 0.944 to 0.956.
+  These fits are not those by which the rule was chosen.
 - Regressions with even columns (any affair, labour, vote, balanced) were warned in nearly all fits, cover, and are not warned any more.
 - IRA: the coefficient of age covers 0.82 and is not named; the fit is warned because of income and net assets.
 - `Poisson` has no such rule: earnings and the group of 7% stay without a warning.
-- Of 100 coefficients of real tables without any of these marks, 7 (`OLS`) and 6 (`Logit`) miss by more than half a standard error on
+- Of 100 coefficients of real tables without any of these marks, 7 (`OLS`) and 5 (`Logit`) miss by more than half a standard error on
   average. Their coverage is 0.957 and 0.956.
 """
 
