@@ -123,7 +123,7 @@ def test_a_wrong_mean_of_rows_far_out_is_warned_of_and_a_right_one_is_not():
 
 @pytest.mark.filterwarnings("default::privinf.errors.MisfitWarning")
 def test_outlying_rows_name_the_coefficients_of_long_tailed_columns():
-    """A column of equal values in its bounds has no outlying rows: its coefficient is not named."""
+    """Columns that are spread evenly within their bounds have no outlying rows, so nothing is named."""
     rng = np.random.default_rng(3)
     X = np.column_stack([np.minimum(rng.exponential(8.0, 30_000), 100.0), rng.uniform(-1.0, 1.0, 30_000)])
     y = (rng.random(30_000) < expit(np.log1p(X[:, 0]) - 1.5 + 0.3 * X[:, 1])).astype(float)
