@@ -172,7 +172,7 @@ FAR_MOVED = 1.0
 MAX_STEP_ERRORS = 4.0
 # Standard deviations from a column's mean to its farther bound from which on the next two thresholds apply to
 # its coefficient; chosen on the lottery (benchmarks/results/silent_cells.md).
-FAR_BOUND = 8.0
+FAR_BOUND = 10.0
 ONE_SIDED_SDS = 2.5  # of the signed scores just below the clipping threshold, in sds of their noise
 MOVED_ERRORS = 0.75  # standard errors that clipped rows would move the last step
 NEAR_ENDS = 3.0  # sds of its noise within which a moment is taken to be that of a column of zeros and ones
