@@ -403,7 +403,7 @@ FINDINGS = """
   is 0.924, and of others 0.960.
 - `HeavyTailWarning` without names is no better than a coin for single misses (19% of misses, 20% of alarms), because intervals of such
   fits are longer by the bias that they allow for. It stays: it detects spikes and the 401(k) regression, which have no far column.
-- The length of the last step (root mean square) detects none of the cells below.
+- The length of the last step (root mean square) is no better than a coin for the cells below.
 - BudgetFood: the rule names expenditure in 94% and 92% of the fits; with `HeavyTailWarning`, 99% and all fits are warned.
 - Not detected by any released fact: spikes and the low group (no column reaches far), the flights (5.4 standard deviations, about 107 rows
   below the noise of the counts), and a rare group. A third layer of scores up to the public bounds would need part of the budget.
