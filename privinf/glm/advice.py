@@ -36,8 +36,8 @@ FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an 
 # (benchmarks/results/silent_cells.md).
 FAR_COLUMN = 4.0
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight: if the model of the mean is wrong, intervals of {} may miss the "
-    "unweighted regression by {:.1f} standard errors; use more rows, more budget or tighter bounds"
+    "outlying rows have less weight: if the mean is not logistic there, intervals of {} may miss the "
+    "unweighted regression by {:.1f} standard errors; use more rows, budget or tighter bounds"
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
@@ -72,10 +72,10 @@ LONG_FIRST_STEP = (
     'residual_clip="bounds"'
 )
 FAR_RECORDS = (
-    "a few records far out in a column may determine coefficients of {}: their scores may pull in one "
-    "direction, and noisy counts may miss some; use tighter bounds, logarithms of long-tailed columns or "
-    'residual_clip="bounds"'
+    "a few records far out in a column may shift {}: their scores may pull in one direction, and noisy "
+    'counts may miss some; use tighter bounds, logarithms or residual_clip="bounds"'
 )
+MOST_NAMES = 4  # coefficients that a warning lists; of more, the first two
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
 COSTS = (
@@ -270,10 +270,18 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
         if rows.design.constant is not None:
             moved[rows.design.constant] = True
         names = tuple(name for name, is_moved in zip(rows.design.names, moved, strict=True) if is_moved)
-        warnings.append((MISFIT_FAR_OUT.format(", ".join(names), float(shifts.max())), names))
+        warnings.append((MISFIT_FAR_OUT.format(_listed(names), float(shifts.max())), names))
     if step.dispersion > DISPERSED:
         warnings.append((FEW_DECIDE.format(step.dispersion), ()))
     return tuple(warnings)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names for a sentence: all of few, the first ones of many."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    first = names[: MOST_NAMES - 2]
+    return f"{', '.join(first)} and {len(names) - len(first)} others"
 
 
 def column_reach(second: Floats, constant: int | None) -> Floats:
@@ -504,4 +512,4 @@ def far_records(
     pulled = (one_sided_sds > ONE_SIDED_SDS) | (np.abs(shift) / bse > MOVED_ERRORS)
     places = np.flatnonzero(pulled & (reach > FAR_BOUND))
     names = tuple(rows.design.names[j] for j in places)
-    return must_read(FAR_RECORDS.format(", ".join(names)), columns=names) if names else ()
+    return must_read(FAR_RECORDS.format(_listed(names)), columns=names) if names else ()
