@@ -84,9 +84,9 @@ class Budget:
 
     Notes
     -----
-    **Privacy.** A limit in one of these three currencies is valid when the parameters of later releases
-    depend on earlier ones. A limit on an (epsilon, delta) total is not valid then, so such a limit is
-    converted to mu^2.
+    **Privacy.** A limit in mu^2, in rho or in pure epsilon is also valid if the parameters of later releases
+    depend on earlier releases. In this case a limit on an (epsilon, delta) total is not valid, so such a
+    limit is converted to mu^2.
 
     References
     ----------

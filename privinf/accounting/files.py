@@ -60,7 +60,7 @@ class LedgerFile(Ledger):
     anchor shows that a ledger was truncated, changed or replaced by an older copy, and such a ledger is
     refused. A running process also remembers the last line that it read. If ledger and anchor are both
     replaced by older copies, only such a process detects it: protect both as you protect the rows. If a
-    `Site` has such a ledger, the reservation of a fit is checked against the limit but not held, so other
+    `Site` has a `LedgerFile`, the reservation of a fit is checked against the limit but not held, so other
     processes may spend the reserved budget.
 
     Examples
@@ -102,7 +102,7 @@ class LedgerFile(Ledger):
         *,
         anchor: str | PathLike[str] | None = None,
     ) -> Self:
-        """Make the file of a new ledger, empty, and open it.
+        """Create the file of a new ledger without charges, and open it.
 
         Parameters
         ----------

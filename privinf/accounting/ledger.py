@@ -51,11 +51,11 @@ class Ledger:
     **Privacy.** Reads no rows. A mechanism charges the ledger before it reads rows. A refusal therefore
     depends on no row, and an error after the charge does not undo it. Costs are added as exact rational
     numbers, in mu^2, rho or epsilon as the limit requires. Charges are atomic over threads. A copy is another
-    handle of the same ledger; a pickle or JSON text contains all charges. If it is loaded into a process
-    where the ledger still exists, it joins that ledger. Elsewhere it can only be read, because other copies
-    may be charged as well (see `from_json`); the same holds for a ledger with a limit in a forked process. A
-    limit does not apply to other processes: give the ledger to one process, split its budget over the
-    processes, or keep the ledger in a `LedgerFile`.
+    handle of the same ledger; a pickle or JSON text contains all charges. If the pickle or text is loaded
+    into a process where the ledger still exists, the result joins that ledger. In any other process the
+    loaded ledger can only be read, because other copies may be charged as well (see `from_json`). In a forked
+    process, a ledger with a limit can only be read too. A limit does not apply to other processes: give the
+    ledger to one process, split its budget over the processes, or keep the ledger in a `LedgerFile`.
 
     Examples
     --------

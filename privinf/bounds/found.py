@@ -40,23 +40,24 @@ class FoundSchema(Schema):
     """Schema whose bounds and levels are private releases, with their cost and possible effects.
 
     `clips` has one row per column. For numbers, ``low`` and ``high`` are the bounds, and ``wanted`` is the
-    requested share of rows outside them. ``at_most`` is the largest plausible share outside the bounds: the
-    noisy count, plus two standard deviations of its noise on each side, over the number of rows. ``moves`` is
-    the largest relative change that clipping may cause in a slope on the column. For the response, ``moves``
-    holds for every slope (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows
-    below which a level is pooled, and ``at_most`` is the share of rows that may be pooled in total. A level
-    was shown if its noisy count is above ``threshold``. If levels are pooled with a shown level, ``moves`` is
-    the largest possible share of pooled rows in that level. If the pooled levels have the same effect as a
-    level B, the difference between the shown level and B shrinks by this share. If the pooled levels get a
-    level ``other`` of their own, differences between the shown levels do not change. Slopes of columns that
-    are correlated with the pooled levels may still change. `privacy` is the report on all releases, with the
-    state of the ledger after them.
+    requested share of rows outside them. ``at_most`` is the largest plausible share outside the bounds. The
+    noisy counts below and above the bounds, each increased by two standard deviations of its noise, are added
+    and divided by the number of rows. ``moves`` is the largest relative change that clipping may cause in a
+    slope on the column. In the row of the response, ``moves`` applies to every slope
+    (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows below which a level is
+    pooled, and ``at_most`` is the share of rows that may be pooled in total. A level is shown, that is
+    declared in the schema under its own name, if its noisy count is above ``threshold``. If levels are pooled
+    with a shown level, ``moves`` is the largest possible share of pooled rows in that level. If the pooled
+    levels have the same effect as a level B, the difference between the shown level and B shrinks by this
+    share. If the pooled levels get a level ``other`` of their own, differences between the shown levels do
+    not change. Slopes of columns that are correlated with the pooled levels may still change. `privacy` is
+    the report on all releases, with the state of the ledger after them.
 
     A fit warns (`ChangedTargetWarning`) if the possible changes of a slope and of the response add up to half
     of the standard error of the slope.
 
-    **Privacy.** The schema is computed from releases only, so it is public. Its cost is charged once,
-    whatever is fitted with it. To get the total cost, pass the same ledger to the fits.
+    **Privacy.** The schema is computed from releases only, so it is public. The cost of the schema is charged
+    once, however many models are fitted with it. To get the total cost, pass the same ledger to the fits.
 
     Parameters
     ----------

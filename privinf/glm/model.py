@@ -109,9 +109,9 @@ class GLM(Model[GLMOptions]):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
         clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
-        allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is assumed, and
-        the noise is for the total range of the response. A number is a clipping threshold in units of y,
-        which changes the target.
+        allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
+        tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
+        threshold in units of y, which changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
@@ -145,9 +145,9 @@ class GLM(Model[GLMOptions]):
     targets.
 
     With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and does not
-    change a correctly specified mean, the estimate solves sum w x r = 0. It is computed in noisy rounds and
-    one final Newton step D. This step uses the noisy score and Hessian H at the last iterate theta_T, and its
-    error is known:
+    change a correctly specified mean, the estimate solves sum w x r = 0. The estimate is computed in noisy
+    rounds and one final Newton step D. The final step uses the noisy score and Hessian H at the last iterate
+    theta_T, and the covariance of the estimate is known:
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
@@ -237,9 +237,9 @@ class GLM(Model[GLMOptions]):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose
             the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
-            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is
-            assumed, and the noise is for the total range of the response. A number is a clipping threshold in
-            units of y, which changes the target.
+            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
+            assumption about the tail is needed, and the noise is scaled to the total range of the response. A
+            number is a clipping threshold in units of y, which changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -312,9 +312,9 @@ class GLM(Model[GLMOptions]):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose
             the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
-            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is
-            assumed, and the noise is for the total range of the response. A number is a clipping threshold in
-            units of y, which changes the target.
+            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
+            assumption about the tail is needed, and the noise is scaled to the total range of the response. A
+            number is a clipping threshold in units of y, which changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -402,8 +402,9 @@ class GLM(Model[GLMOptions]):
             private; the results are marked as such.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
             Default: the one-step estimators of linear (`privinf.glm.least_squares`) and of logistic and
-            Poisson models (`privinf.glm.curved`). `Newton` runs noisy rounds, and runs to convergence without
-            noise. The other optimizers are of first order, and may return coefficients without intervals.
+            Poisson models (`privinf.glm.curved`). `Newton` runs a fixed number of noisy rounds; in a fit
+            without noise, `Newton` runs to convergence. The other optimizers are of first order, and may
+            return coefficients without intervals.
         public_seed : int
             Seed of batches and probes; fixed before the data are seen, and public.
         max_colluding : int
@@ -411,9 +412,9 @@ class GLM(Model[GLMOptions]):
             the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
-            nothing. The noise is then half as large at the same budget, and the guarantee is weaker: a record
-            that is replaced by another record is protected at twice the mu. The ledger and the policies of
-            the sites must use the same relation.
+            nothing. At the same budget the noise under "zero-out" is half as large as under "replace-one",
+            and the guarantee is weaker: a record that is replaced by another record is protected at twice the
+            mu. The ledger and the policies of the sites must use the same relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site together. With "client", every site is in
             every batch, so every round costs budget. Without `client_clip`, the sensitivity of a sum
@@ -444,7 +445,7 @@ class GLM(Model[GLMOptions]):
             "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
             few for its coefficients, before anything is charged. "optional" returns coefficients without
             standard errors. With "optional" such a fit uses `DPSGD`. A fit by a named `optimizer` is never
-            refused for this.
+            refused for a lack of intervals.
         checkpoint : path, optional
             Over a federation: folder of this call alone, in which every query and release is stored. If the
             call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
@@ -478,15 +479,16 @@ class GLM(Model[GLMOptions]):
         charged unless the fits behind that choice are in the same ledger; the summary lists the charges.
 
         Intervals of logistic and Poisson models are quantiles of draws that account for the noise. If the
-        Hessian is weak, they are quantiles of a posterior with a named prior
-        (benchmarks/results/logistic.md). The rest of these notes applies to fits with ``optimizer=``, not to
-        the default. Intervals need ``p^1.5 <= 0.1 n mu_H``, where mu_H is the budget of the final Hessian. If
-        sites are the units, n is the number of all rows divided by the number of rows of the largest site. If
-        p is larger, the total budget goes to the fit, which has coefficients only. The same applies if
-        `client_clip` may shrink a score, because the bias from shrinking is not known. Standard errors treat
-        rows as independent, also those of the same site.
+        smallest eigenvalue of the Hessian is small relative to the noise of the Hessian, they are quantiles
+        of a posterior with a named prior (benchmarks/results/logistic.md). The rest of these notes applies to
+        fits with ``optimizer=``, not to the default. Intervals need ``p^1.5 <= 0.1 n mu_H``, where mu_H is
+        the budget of the final Hessian. If sites are the units, n is the number of all rows divided by the
+        number of rows of the largest site. If p is too large for intervals, the total budget goes to the
+        coefficients, and the fit has no intervals. A fit whose `client_clip` may shrink the score of a site
+        has no intervals either, because the bias from shrinking is not known. Standard errors treat rows as
+        independent, also those of the same site.
 
-        A fit whose last step is longer than 1.5 of its own standard errors has not converged. It has
+        A fit whose last step is longer than 1.5 of its own standard errors has not converged. Such a fit has
         coefficients only, unless the remaining error is negligible (`privinf.glm.convergence`;
         benchmarks/results/settled.md). Reasons for a lack of convergence are rare events, strong signals, and
         a clip that is small relative to the response.
@@ -546,9 +548,9 @@ class FederatedGLM(GLM):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
         clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
-        allow for a bias from this extrapolation. "bounds": no residual is clipped, nothing is assumed, and
-        the noise is for the total range of the response. A number is a clipping threshold in units of y,
-        which changes the target.
+        allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
+        tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
+        threshold in units of y, which changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.

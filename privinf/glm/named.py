@@ -123,8 +123,9 @@ class OLS(OneFamily):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
-        extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the total
-        range of the response. A number is a clipping threshold in units of y, which changes the target.
+        extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
+        is scaled to the total range of the response. A number is a clipping threshold in units of y, which
+        changes the target.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     trust : {"central", "server"}, optional
@@ -217,9 +218,9 @@ class OLS(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
-            total range of the response. A number is a clipping threshold in units of y, which changes the
-            target.
+            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
+            noise is scaled to the total range of the response. A number is a clipping threshold in units of
+            y, which changes the target.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
             federation each site decides by the argument `missing` of its `Rows`.
@@ -279,9 +280,9 @@ class OLS(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
-            total range of the response. A number is a clipping threshold in units of y, which changes the
-            target.
+            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
+            noise is scaled to the total range of the response. A number is a clipping threshold in units of
+            y, which changes the target.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         trust : {"server", "secure-sum"}, optional
@@ -618,8 +619,9 @@ class Poisson(OneFamily):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
-        extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the total
-        range of the response. A number is a clipping threshold in units of y, which changes the target.
+        extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
+        is scaled to the total range of the response. A number is a clipping threshold in units of y, which
+        changes the target.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     exposure : str, optional
@@ -722,9 +724,9 @@ class Poisson(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
-            total range of the response. A number is a clipping threshold in units of y, which changes the
-            target.
+            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
+            noise is scaled to the total range of the response. A number is a clipping threshold in units of
+            y, which changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -798,9 +800,9 @@ class Poisson(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, nothing is assumed, and the noise is for the
-            total range of the response. A number is a clipping threshold in units of y, which changes the
-            target.
+            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
+            noise is scaled to the total range of the response. A number is a clipping threshold in units of
+            y, which changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.

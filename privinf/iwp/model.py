@@ -187,8 +187,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
         this leak.
     radius : float, optional
-        Project the private part of each row onto the ball of this radius, after scaling where there are
-        `bounds`.
+        Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
+        scaled by the bounds before the projection.
     y_bounds : (low, high) or "data", optional
         Public bounds of a numeric y, which the squared and Poisson losses need. "data" takes them from the
         rows, with a warning; the guarantee does not cover this leak.
@@ -220,11 +220,12 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     sent by one Gaussian release and randomized responses. The label is sent by randomized response or with
     Gaussian noise (see `LocalExamples`). One release serves any number of models.
 
-    Each record's score is replaced by one whose mean over the noise is the clean score: by inverse
-    Weierstrass and Bernoulli transforms where they exist (squared, quadratic, exponential, Poisson), by the
-    conditional score of Stefanski and Carroll for the logistic and multinomial losses, whose series does
-    not converge. All records are released together, so the single pass of the paper's SGD is not needed:
-    the default solves ``mean psi(theta) = ridge theta`` and has sandwich intervals.
+    For the squared, quadratic, exponential and Poisson losses, inverse Weierstrass and Bernoulli transforms
+    replace each record's score by one whose mean over the noise is the score without noise. For the logistic
+    and multinomial losses the series of the transform does not converge, and the conditional score of
+    Stefanski and Carroll is used instead. All records are released together, so the single pass of the
+    paper's SGD is not needed: the default solves ``mean psi(theta) = ridge theta`` and has sandwich
+    intervals.
 
     References
     ----------
@@ -581,14 +582,14 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         theta_radius : float, optional
             For ``method="sgd"``, which needs it: radius of the ball of coefficients, in scaled units.
         batch : int, optional
-            For ``method="sgd"``: number of records a step; default 128.
+            For ``method="sgd"``: number of records per step; default 128.
         step : float, optional
             For ``method="sgd"``: first step; default: by the theory of the paper.
         decay : float, optional
             For ``method="sgd"``: decay of the steps.
         average : bool, optional
-            For ``method="sgd"``: whether to average the iterates. Only an average has intervals, by the
-            theory of Polyak and Juditsky.
+            For ``method="sgd"``: whether to average the iterates. Only the average of the iterates has
+            intervals, by the theory of Polyak and Juditsky.
         burn_in : float, optional
             For ``method="sgd"``: share of the batches, from the first batch on, that the average leaves out.
         public_seed : int, optional

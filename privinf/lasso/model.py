@@ -69,9 +69,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features. They are not copied: do not change them before the fit, which checks again that they are
-        finite. A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected or
-        debiased. Without such a column, the response and the columns of the fit are centered at released
+        Features. `X` is not copied: do not change `X` before the fit. The fit checks again that all values
+        are finite. A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected
+        or debiased. Without such a column, the response and the columns of the fit are centered at released
         means, which has the same effect as a constant.
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
@@ -116,8 +116,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
     the curator or the server is noised. With ``trust="secure-sum"`` the sites add noise to their sums and
     mask them (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything
     that a fit released. The response is clipped at 16 times the width of `y_bounds` and not at `y_bounds`,
-    because clipping at `y_bounds` would bias the coefficients. Every sum clips its own residuals, so its
-    sensitivity does not depend on `y_bounds`.
+    because clipping at `y_bounds` would bias the coefficients. Residuals are clipped in every sum, so the
+    sensitivity of a sum does not depend on `y_bounds`.
 
     With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
     ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design
@@ -125,19 +125,21 @@ class DebiasedLasso(Model[LassoModelOptions]):
     preconditioned refit, and released slopes. Its intervals are a fifth as long as those of the paper's
     algorithms.
 
-    Fits by secure sums differ from other fits only in the selection of columns. Other fits select by peeling,
-    which needs un-noised sums. Secure sums instead make one Gaussian release of the products with all p
-    columns, and the columns with the largest products are selected (`privinf.lasso.selection`). Each record's
-    vector of products is shrunk to a length of C = R sigma sqrt(p), so the l2 sensitivity is 2C. The cost is
-    a higher detection limit: the noise of the selection grows as sqrt(p), `LassoResults.picks_from` reports
-    this limit, and results warn if a signal may be missed.
+    Fits by secure sums differ from other fits only in the selection of columns. With ``trust="central"`` or
+    ``trust="server"`` columns are selected by peeling, which needs un-noised sums. Secure sums instead make
+    one Gaussian release of the products with all p columns, and the columns with the largest products are
+    selected (`privinf.lasso.selection`). Each record's vector of products is shrunk to a length of C = R
+    sigma sqrt(p), so the l2 sensitivity is 2C. The cost is a higher detection limit: the noise of the
+    selection grows as sqrt(p), `LassoResults.picks_from` reports this limit, and results warn if a signal may
+    be missed.
 
     With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one vector, the score of
-    the targets. In the curvature-weighted Gram matrix, its directions are orthogonal to the constant and the
-    other columns. The vector is divided by its released secant matrix. `privinf.lasso.binomial.debiasing` has
-    the equation and the variance. No residual is clipped, because abs(y - p) <= 1. Instead rows are weighted
-    by x alone, with the same weights in score and curvature, so a correctly specified mean keeps its
-    coefficients. Omitting a relevant column attenuates the others, as in every logistic regression.
+    the targets. In the inner product of the curvature-weighted Gram matrix, the directions of this score are
+    orthogonal to the constant and to the other columns of the fit. The score is multiplied by the inverse of
+    its released secant matrix. `privinf.lasso.binomial.debiasing` has the equation and the variance. No
+    residual is clipped, because abs(y - p) <= 1. Rows are weighted by x alone, with the same weights in score
+    and curvature, so the weights do not change the coefficients of a correctly specified mean. Omitting a
+    relevant column attenuates the coefficients of the other columns, as in every logistic regression.
 
     References
     ----------
@@ -399,8 +401,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             at a low cost. Selection ends when fewer than three coefficients of a block are large relative to
             their errors, or at `max_sparsity` columns. The full fit then uses the rest of the budget. It
             keeps the columns whose coefficients differ from zero at 5%, by Bonferroni's rule over all p
-            (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. At small n
-            name one target: its interval is far narrower.
+            (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. With few rows
+            name one target: its interval is far narrower than the intervals of several targets, which share
+            the budget.
         targets : sequence of names or positions, "selected", or "all"
             Coefficients whose intervals are wanted. All targets share a joint budget: name few. "selected"
             (default): the columns that the fit keeps; not for heterogeneous fits. "all": every column. On
@@ -411,17 +414,18 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Whether coefficients differ between sites: they are u + v_i, where u has `shared_sparsity` and v_i
             has ``sparsity - shared_sparsity`` nonzero entries. Results come by site.
         max_sparsity : int, optional
-            Largest number of columns for ``sparsity="auto"``. Default: the largest number for which the noise
-            of the Gram matrix is small, a function of public numbers (`privinf.lasso.plan`). With
-            ``family="binomial"`` the default is at most ten, and all of these columns are selected. Secure
-            sums need it.
+            Largest number of columns for ``sparsity="auto"``. Default: the largest number up to 50 for which
+            the noise of the Gram matrix is below a quarter of a column's mean square, a function of public
+            numbers (`privinf.lasso.plan`). With ``family="binomial"`` the default is at most ten, and
+            selection continues until `max_sparsity` columns are selected. Secure sums need `max_sparsity`.
         shared_sparsity : int, optional
             Number of nonzero entries of the shared part u, for ``heterogeneous=True`` and the paper's
             variant.
         accounting : {"joint", "per-interval"}
             "joint" (default): the budget is for all intervals together. "per-interval", for heterogeneous
             fits and the paper's variant, gives every interval the total budget for its own releases, as in
-            the paper. That is not a joint guarantee: ledgers, limits and reports always have the joint cost.
+            the paper. A budget per interval is not a joint guarantee: ledgers, limits and reports always have
+            the joint cost.
         precision : {"pooled", "machine"}
             For heterogeneous fits: "pooled" (default) fits the nodewise regressions to the rows of all sites.
             "machine" fits them to the rows of each site, for sites whose columns have different
@@ -430,15 +434,16 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Number of neighbors in each nodewise regression, in addition to the selected columns (double
             selection). Default: 4 to 40, the largest number that budget, rows and the number of targets allow
             (`privinf.lasso.nodewise.neighbor_count`). Heterogeneous fits have 4 neighbors by default, and
-            other fits with ``targets="all"`` have none. `LassoResults.explained_shares` reports the shares
-            that the neighbors explain, and results warn if more neighbors are needed. For the paper's variant
-            `precision_sparsity` is the number of nonzero entries of a column of the precision matrix, 5 by
-            default.
+            other fits with ``targets="all"`` have none. `LassoResults.explained_shares` reports the share of
+            each target's variance that its nodewise regression explains, and results warn if more neighbors
+            are needed. For the paper's variant `precision_sparsity` is the number of nonzero entries of a
+            column of the precision matrix, 5 by default.
         iterations : int, optional
             Number of blocks in which columns are selected, each on the residuals of the last fit; default 3.
-            For the paper's variant `iterations` is the T of the paper, by default log N. On secure sums every
-            block is a separate release with its share of the budget. One block detects more with few rows and
-            many columns, and several blocks detect more if all columns are correlated.
+            For the paper's variant `iterations` is the T of the paper, by default the logarithm of the total
+            number of rows, rounded up. On secure sums every block is a separate release with its share of the
+            budget. One block detects more with few rows and many columns, and several blocks detect more if
+            all columns are correlated.
         clip : float, optional
             Clip of residuals and products in selection and refit, in multiples of the released scale of the
             residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure
@@ -450,15 +455,15 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Initial centers of columns: the middles of their bounds, or released means of all columns, which
             take a share of the budget (``means``, 0.04) and help to find columns with a distant mean, such as
             rare levels. With ``targets="all"`` or ``heterogeneous=True`` the columns are not centered again
-            later: "released" is the default, and "declared" gives the regression that passes through the
-            point in the middle of all bounds, as a note states.
+            later, so "released" is the default. In such a fit "declared" gives the regression that passes
+            through the point in the middle of all bounds, and a note states this.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
-            clipping threshold. The coefficients are then those of the mean of the response, for any
+            clipping threshold. With "mean" the coefficients describe the mean of the response, for any
             distribution of errors (`privinf.lasso.scores`). "robust": the clipping threshold is optimal for
-            normal errors. Intervals are then narrower, but with skewed errors the coefficients are not those
-            of the mean. Fits with ``targets="all"``, heterogeneous fits and the paper's variant are always
-            "robust".
+            normal errors. With "robust" the intervals are narrower than with "mean", but if errors are
+            skewed, the coefficients do not describe the mean of the response. Fits with ``targets="all"``,
+            heterogeneous fits and the paper's variant are always "robust".
         bootstrap_draws : int, optional
             Number of draws of the private bootstrap (Algorithm 7), for
             ``simultaneous(method="private-bootstrap")``. ``method="simulation"`` draws from the released
@@ -477,8 +482,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         shares : mapping, optional
             Shares of the budget; they sum to one. Give the keys selection, refit, scales, neighbours, gram,
             slopes and score; for heterogeneous fits also own_selection and own_refit; and means if means are
-            released. The key missed (0.05) pays for a test for columns outside the fit, and further such
-            tests are paid from score. It is not for ``targets="all"``.
+            released. The key missed (0.05) is the share for a first test for columns outside the fit; the
+            share score pays for further such tests. The key missed is not for ``targets="all"``.
         extra_shares : mapping, optional
             Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
             before `shares` divide the rest.

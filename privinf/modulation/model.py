@@ -130,8 +130,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     radius : float, optional
-        Project the private part of each row onto the ball of this radius, after scaling where there are
-        `bounds`.
+        Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
+        scaled by the bounds before the projection.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
         `radius` or both, unless ``adjacency="unit"``. "data" takes the bounds from the rows, with a warning;

@@ -116,8 +116,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
         this leak.
     radius : float, optional
-        Project the private part of each row onto the ball of this radius, after scaling where there are
-        `bounds`.
+        Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
+        scaled by the bounds before the projection.
     y_bounds : (low, high) or "data"
         Public bounds of the response, which is protected too; values outside are clipped. "data" takes them
         from the rows, with a warning; the guarantee does not cover this leak.
@@ -225,8 +225,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Public bounds of every column but the constant, in order or by name; values outside are clipped.
             Pass `bounds`, `radius` or both.
         radius : float, optional
-            Project the private part of each row onto the ball of this radius, after scaling where there are
-            `bounds`.
+            Project the private part of each row onto the ball of this radius. If there are `bounds`, the part
+            is scaled by the bounds before the projection.
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         trust : {"secure-sum", "server"}, optional

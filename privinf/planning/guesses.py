@@ -46,8 +46,8 @@ class Guesses:
         response). Default: the middle of the bounds.
     sds : mapping of str to float
         Standard deviations of numeric columns, and of the response including the explained part. Default:
-        ``sqrt((mean - low)(high - mean)/3)``. For a mean in the middle of the bounds this is the standard
-        deviation of a uniform distribution.
+        ``sqrt((mean - low)(high - mean)/3)``. For a mean in the middle of the bounds, this default is the
+        standard deviation of a uniform distribution over the bounds.
     shares : mapping of str to mapping
         Shares of the levels of factors. Levels that are not named share the rest equally.
     correlations : mapping of str to mapping of str to float
@@ -63,7 +63,8 @@ class Guesses:
         variance of a 0/1 response counts as pi^2/3 (on the logit scale), and that of counts as 1 / rate (on
         the log scale).
     residual_sd : float
-        Standard deviation of the residuals, instead of that of the response or of `rsquared`.
+        Standard deviation of the residuals, which can be given instead of `rsquared` or of the standard
+        deviation of the response.
     kurtosis : float
         Excess kurtosis of the residuals, at least 0; default 1. In 14 regressions on three public surveys the
         median was about 1, and the range was 0.1 to 3.2.

@@ -130,8 +130,8 @@ class Factor:
 
     Notes
     -----
-    Levels of text or booleans make the column a factor wherever a formula names it. Levels that are
-    numbers keep it numeric, between the smallest and the largest level, unless the formula has ``C(x)``.
+    Levels of text or booleans make the column a factor wherever a formula names it. A column whose levels are
+    numbers stays numeric, between the smallest and the largest level, unless the formula has ``C(x)``.
     """
 
     levels: tuple[Level, ...]

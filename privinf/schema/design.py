@@ -540,8 +540,9 @@ class Design:
         Returns
         -------
         dict of str to str
-            Texts by the name of the column. They depend on the declarations alone. A spline is flat beyond
-            its boundary knots; any other column was clipped to its declared bounds.
+            Texts by the name of the column. Each text depends on the declarations alone. It states that a
+            spline is flat beyond its boundary knots, or that the fit clipped the column to its declared
+            bounds.
         """
         reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)

@@ -206,9 +206,10 @@ class DOME(DPSGD):
     variant : {"repaired", "paper"}
         "repaired" scales the probes so that the estimate of the gradient is unbiased, and steps along this
         estimate without centering or preconditioning. "paper" centers and preconditions the scores with
-        Adam's moments and projects them. Its learned directions follow the gradient itself, and it takes
-        Adam's steps without averaging. Its losses are far worse. The "paper" variant needs the repository's
-        studies (``studies.paper.dome``), which are not in the wheel.
+        Adam's moments and projects them. In the "paper" variant the learned directions follow the gradient
+        itself, and the iterates of Adam's steps are not averaged. The losses of "paper" are far worse than
+        those of "repaired". The "paper" variant needs the repository's studies (``studies.paper.dome``),
+        which are not in the wheel.
     centre, precondition : bool, optional
         Whether to subtract Adam's first moment, and to divide by the root of its second moment; default by
         the variant.
@@ -234,12 +235,12 @@ class DOME(DPSGD):
 
     Notes
     -----
-    **Privacy.** The settings are public, and the sketch and Adam's moments are functions of past releases. A
-    replaced record moves a sum by 2C; the paper counts C, for a record that is left out.
+    **Privacy.** The settings are public, and the sketch and Adam's moments are functions of past releases.
+    Replacing a record moves a sum by up to 2C; the paper uses C, the sensitivity to leaving out a record.
 
-    The paper does not state two details. Here the second moments are corrected for their start at 0, and are
-    at least a tenth of the average variance of the noise. Sites are sent the learned directions and the
-    probes' seed, not the sketch.
+    The paper does not state two details of Adam's second moments. In `DOME` these moments are corrected for
+    their start at 0, and are at least a tenth of the average variance of the noise. Sites are sent the
+    learned directions and the probes' seed, not the sketch.
 
     References
     ----------

@@ -66,8 +66,8 @@ class LocalExamples:
         number with bounds with Gaussian noise. "auto" also sends a response unprotected if it is declared
         public or has no bounds.
     levels : sequence, optional
-        Levels of the label where no schema declares them (arrays). Without them ``label="response"`` takes
-        labels 0 and 1, or -1 and +1: y > 0 is the second level.
+        Levels of the label where no schema declares them (arrays). Without `levels`, ``label="response"``
+        takes labels 0 and 1, or -1 and +1, and y > 0 is the second level.
     binary : list of str
         Private numeric columns coded 0 and 1 that are sent by randomized response, as factors always are.
     binary_mechanism : {"response", "gaussian"}

@@ -98,9 +98,10 @@ class PartyMechanism:
     schema : Schema
         The party's columns, all private, with public bounds or levels.
     n : int, optional
-        Public number of people; rows of another length are refused.
+        Public number of people; a table with another number of rows is refused.
     diameter : float, optional
-        Calibrate the noise to this diameter where it is larger than the party's own.
+        If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
+        diameter.
     missing : {"raise", "impute-public"}
         Whether missing values are refused or imputed by public values.
     data_bounds : bool

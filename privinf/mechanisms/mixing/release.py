@@ -54,9 +54,10 @@ class GaussianRows(PartyMechanism):
     schema : Schema
         The party's columns, all private, with public bounds or levels.
     n : int, optional
-        Public number of people; rows of another length are refused.
+        Public number of people; a table with another number of rows is refused.
     diameter : float, optional
-        Calibrate the noise to this diameter where it is larger than the party's own (the paper's d_max).
+        If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
+        diameter (d_max of the paper).
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
@@ -182,7 +183,7 @@ class RandomMixing(PartyMechanism):
     seed : int
         Public; the same for every party.
     n : int, optional
-        Public number of people; rows of another length are refused.
+        Public number of people; a table with another number of rows is refused.
     intercept : bool, default True
         Whether to release the all-ones row too, for accurate column means and intercepts, and to center
         numeric columns by their bounds.
@@ -190,7 +191,8 @@ class RandomMixing(PartyMechanism):
         a, the public share of the all-ones row, the same for every party; by default it follows from this
         party's own noise.
     diameter : float, optional
-        Calibrate the noise to this diameter where it is larger than the party's own (the paper's d_max).
+        If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
+        diameter (d_max of the paper).
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
