@@ -53,10 +53,10 @@ class Release(Released):
     kind : str
         The mechanism's name ("modulation", "moments").
     arrays : mapping of str to ndarray
-        The messages as sent, in scaled units, read-only. A modulation has ``features`` of the private
-        columns, (n, d) or (T, n, d) for T rounds, ``response`` (n,), ``public`` (n, q) and ``directions``.
-        Second moments have ``moments``, per record or in total. ``groups`` (n,) is included where a unit has
-        several rows.
+        The messages as sent, in scaled units, read-only. A release of modulated rows has ``features`` of the
+        private columns, (n, d) or (T, n, d) for T rounds, ``response`` (n,), ``public`` (n, q) and
+        ``directions``. A release of second moments has ``moments``, per record or in total. ``groups`` (n,)
+        is included where a unit has several rows.
     noise_model : mapping
         JSON-able public description of the noise (scales, contraction, ...): never a seed or a draw.
     design : Design
@@ -131,8 +131,8 @@ class Release(Released):
             formula ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Default: the regression
             that the release was made for.
         **options
-            Options of the model's ``regress``, or of the ``fit`` of `IWPGLM` for a release of examples, such
-            as `cov_type`: each kind of release has its own.
+            Options such as `cov_type`. They are those of the model's ``regress`` or, for a release of
+            examples, those of the ``fit`` of `IWPGLM`; each kind of release has its own options.
 
         Returns
         -------
@@ -396,7 +396,7 @@ class Release(Released):
         kind : str
             The kind that is needed.
         model : str
-            Name of the model that needs it, for the message.
+            Name of the model that needs the release, for the error message.
 
         Returns
         -------

@@ -60,9 +60,10 @@ class Total:
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
     If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
-    `rho_to_epsilon`. Of m releases of labels (`ThresholdLoss`), any k may cost their delta instead of half of
-    their mu^2. The total is the largest loss over k = 0, ..., m. For each k, the k largest deltas are
-    counted, and only half of the k smallest mu^2.
+    `rho_to_epsilon`. Each of m releases of labels (`ThresholdLoss`) costs either its mu^2, or its delta and
+    half of its mu^2. The total is the largest loss over the number k of releases of the second kind, from 0
+    to m. For each k, the total contains the k largest deltas, half of each of the k smallest mu^2, and the
+    other mu^2 in full.
     """
 
     mu2: float = 0.0
@@ -187,7 +188,8 @@ class Total:
         Returns
         -------
         bool
-            If True, the loss of this total is at least that of `other`. If False, it can still be larger.
+            If True, the loss of this total is at least that of `other`. If False, the loss of this total can
+            still be larger.
         """
         return upper_bound(self, other) == self
 

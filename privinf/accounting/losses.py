@@ -203,9 +203,9 @@ class ThresholdLoss:
     Neighboring tables differ in the label of one record. There are three cases. If the old and the new label
     both occur in both tables, two counts differ by 1, which is mu-GDP. If one label occurs in only one table,
     it is shown with probability `delta`; the count of the other label differs by 1, which is (mu/sqrt 2)-GDP.
-    If each label occurs in only one table, no other count differs. A total is the largest loss over the
-    possible numbers of releases in the second or third case. It never counts the mu^2 of the first case and a
-    delta for the same release.
+    If each label occurs in only one table, no other count differs. For several releases, the total is the
+    largest loss over the possible numbers of releases in the second or third case. For each of these releases
+    the total counts delta, but not the mu^2 of the first case.
     """
 
     mu: float
@@ -281,8 +281,8 @@ def pure_mu(epsilon: float) -> float:
     Returns
     -------
     float
-        An upper bound that is attained at one point of the trade-off curve. Exact totals use the loss of
-        binary randomized response instead.
+        Mu, an upper bound: the trade-off curve of binary randomized response touches that of mu-GDP at one
+        point. Exact totals use the loss of binary randomized response instead.
     """
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     if math.isinf(epsilon):

@@ -63,7 +63,8 @@ class PlanReport:
     Notes
     -----
     **Privacy.** Reads no rows. A plan is fixed in advance, so its epsilon is exact even for releases of
-    several kinds. This epsilon is smaller than what a ledger with a limit in mu^2 or rho would charge.
+    several kinds. A ledger with a limit in mu^2 or rho converts every loss to this unit, so the epsilon that
+    its charges imply is at least as large.
     """
 
     lines: tuple[PlannedRelease, ...]

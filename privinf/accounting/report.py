@@ -86,7 +86,7 @@ class PrivacyReport:
     entries : tuple of LedgerEntry
         The releases of this fit.
     recorded : tuple of LedgerEntry
-        Everything in the ledger when the report was made; the same as `entries` without a ledger.
+        All releases in the ledger when the report was made; without a ledger, the same as `entries`.
     budget : Budget or None
         The ledger's limit.
     default_delta : float
@@ -256,7 +256,11 @@ class PrivacyReport:
 
     @property
     def stamp_of_others(self) -> str:
-        """Comma and stamp of the ledger's total if only other releases lack private noise; else empty."""
+        """Comma and stamp of the ledger's total, or an empty text.
+
+        The stamp is stated here only if this report needs none: all its releases have secure noise, and other
+        releases in the ledger do not.
+        """
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
 

@@ -99,7 +99,8 @@ def find_bounds(
         Levels with a smaller share of the rows (by noisy counts) are pooled as ``other``, as are those that
         are too rare to be shown.
     unit : str, optional
-        Column that identifies the person of every row, where one person has several rows: at most `max_rows`.
+        Column that identifies the person of every row, if a person can have several rows (at most
+        `max_rows`).
     max_rows : int
         Largest number of rows of one person.
     calibration : {"exact", "classic"}, optional
@@ -140,15 +141,16 @@ def find_bounds(
     Notes
     -----
     A share of 0.3 of a column's mu^2 pays for its distribution function at signed powers of 2, from 2^-20 to
-    2^43. A share of 0.7 pays for a distribution function at 512 cells, over the range where rows were
-    detected and 15 such ranges on each side. If that range is only one or two powers of 2 wide, 0.2 of this
-    share pays for a closer search of the range, and 0.5 for the cells. On each side the bound is the value
-    beyond which ``clip / 2`` of the rows lie, if so few can be detected; otherwise an exponential tail is
-    extrapolated to that share. A column of numbers below 2^-20 has bounds of that size: change its unit.
+    2^43. A share of 0.7 pays for a distribution function at 512 cells, which cover the range where rows were
+    detected, extended on each side by 16 times its width. If that range is only one or two powers of 2 wide,
+    0.2 of this share pays for a closer search of the range, and 0.5 for the cells. On each side the bound is
+    the value beyond which ``clip / 2`` of the rows lie, if the noise allows so few rows to be detected;
+    otherwise an exponential tail is extrapolated to that share. If all values of a column are below 2^-20 in
+    size, its bounds are about as large as 2^-20, which is too wide: change the unit of the column.
 
-    Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), 29 rows at (1,
-    1e-6) for one column. If all levels to pool are rare even in total, they are merged with the most common
-    level.
+    Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), which is 29 rows
+    for one column at epsilon 1 and delta 1e-6. If the share of all pooled levels together is still below
+    `rare`, or within the noise, they are merged with the most common level.
 
     A table that is not in memory is read in three passes as a rule, four at most, and one more for each text
     column.

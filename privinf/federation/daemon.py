@@ -100,8 +100,9 @@ class SiteDaemon:
     **Privacy.** The site decides on answers and charges; the daemon refuses messages that are not queries.
     Every account that may open the socket may query. Run the daemon under a separate account, which alone can
     read the rows, the key and the ledger, and run foreign code under another account of `group`. If the
-    policy of the site lists analysts, queries that none of them signed are refused by their header. Replies
-    are signed where the site has a key and a roster with verifying keys (`envelope`).
+    policy of the site lists analysts, a query that none of them signed is refused once its header is read,
+    before its body is read. Replies are signed where the site has a key and a roster with verifying keys
+    (`envelope`).
 
     **Limits.** The daemon keeps at most 64 connections at the same time, 48 of them from one account. If
     there are more, it closes the connection that has waited longest. A header has at most 64 KiB and must

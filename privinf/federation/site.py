@@ -88,8 +88,8 @@ class Site:
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
     rebase : bool
-        Whether a `SiteLedger` may be bound to other rows, schema or policy than before: it records that, and
-        keeps all charges.
+        Whether a `SiteLedger` may be bound to other rows, another schema or another policy than before. The
+        ledger then records this change, and keeps all charges.
 
     Raises
     ------
@@ -103,8 +103,8 @@ class Site:
     Warns
     -----
     UnavailableColumnsWarning
-        Columns of a `Schema` are absent or cannot be read. Only the holder learns the reason (`defects`).
-        Their names are public from then on, and designs that use them are refused.
+        Columns of a `Schema` are absent or cannot be read. Only the holder learns the reason (`defects`). The
+        names of these columns are public from then on, and designs that use the columns are refused.
 
     Notes
     -----

@@ -52,8 +52,8 @@ class SiteLedger(Ledger):
     ------
     StorageError
         Another process, or another object of this process, has the ledger open, under any name. The file is
-        missing, damaged, cut, an older copy, another ledger, or of version 1. The ledger has another limit or
-        no anchor (``privinf ledger anchor``), or its folder is missing.
+        missing, damaged, cut, an older copy, another ledger, or of version 1. The limit of the ledger differs
+        from `budget`, the ledger has no anchor (``privinf ledger anchor``), or its folder is missing.
 
     Notes
     -----

@@ -74,7 +74,7 @@ class TrustedServer:
         Budget ledger of the releases; a new one by default.
     noise : NoiseSource, optional
         Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's noise
-        cannot be keyed, so such a release cannot be repeated.
+        cannot be keyed, so a release with this noise cannot be repeated.
     rng : int or Generator, optional
         Seed of simulation noise, instead of `noise`.
     design : Design, optional
@@ -86,7 +86,7 @@ class TrustedServer:
         nothing: the sensitivity is about half as large, the guarantee is weaker, and selections are not
         available. The sites' policy must allow it.
     trust : {"server", "central"}
-        Trust that ledger lines state: "central" where one curator holds the rows of all sites.
+        Trust model that ledger lines state: "central" where one curator holds the rows of all sites.
 
     Raises
     ------
@@ -194,7 +194,7 @@ class TrustedServer:
         begun : bool, optional
             Whether other files show that noise was drawn or planned under the stored key. True uses the
             stored key. False replaces it, unless noise was drawn under it. By default the stored key is used
-            if its file has an answer. See `NoiseFile`.
+            if the file contains an answer. See `NoiseFile`.
 
         Returns
         -------
@@ -439,9 +439,9 @@ class TrustedServer:
         Parameters
         ----------
         size : int
-            Number of numbers that would be released.
+            Size of the release: how many numbers it would contain.
         mu : float
-            Price of their release in Gaussian differential privacy.
+            Price of the release in Gaussian differential privacy.
 
         Raises
         ------
@@ -611,7 +611,7 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> ReleasedNumber:
-        """Release the quantile of |r| at `level` from one noisy histogram on public edges.
+        """Release the quantile of absolute residuals at `level`, from one noisy histogram on public edges.
 
         Parameters
         ----------
@@ -634,8 +634,9 @@ class TrustedServer:
         Returns
         -------
         ReleasedNumber
-            The quantile, between the first and the last edge, by geometric interpolation within a cell. Its
-            `scale` is the sd of its noise to first order, and nan at the first and the last edge.
+            The quantile, between the first and the last edge, by geometric interpolation within a cell. The
+            attribute `scale` is the sd of the noise of the quantile to first order, and nan if the quantile
+            is at the first or the last edge.
 
         Notes
         -----
@@ -713,7 +714,8 @@ class TrustedServer:
         Returns
         -------
         TopK
-            Values in units of ``offset + factor x sum``.
+            The selected positions and, with ``values=True``, noisy values of ``offset + factor x sum`` at
+            these positions.
 
         Notes
         -----

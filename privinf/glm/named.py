@@ -360,10 +360,10 @@ class OLS(OneFamily):
             their typical length. A few large errors cannot move it. Both targets are the same where errors
             are symmetric.
         adapt_bounds : bool
-            Whether to weight rows by min(1, 1/max_j x_j^2), with x in units of narrower bounds that noisy
-            counts suggest. It costs a twenty-fifth of the budget and reduces the noise where bounds are far
-            too wide. The target is weighted least squares with these weights. It equals unweighted least
-            squares if the mean is linear in x.
+            Whether to weight rows by min(1, 1/max_j x_j^2), where each column x_j is measured in units of
+            narrower bounds, which follow from noisy counts. It costs a twenty-fifth of the budget and reduces
+            the noise where bounds are far too wide. The target is weighted least squares with these weights.
+            It equals unweighted least squares if the mean is linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.

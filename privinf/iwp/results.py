@@ -461,7 +461,7 @@ class IWPGLMResults(Results):
             Whether to leave out tests and explanations; warnings and the budget spent stay.
         notes : {"main", "all"}
             "main" prints warnings and explanations of the table, "all" every note, the assumptions of the
-            privacy guarantee among them. ``result.notes``, `report` and `to_dict` always have all of them.
+            privacy guarantee among them. ``result.notes``, `report` and `to_dict` always have all notes.
         naive : bool
             Whether to add the coefficients that ignore the noise.
 

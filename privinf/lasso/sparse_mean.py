@@ -362,8 +362,8 @@ def sparse_mean(
     Warns
     -----
     WeakIdentificationWarning
-        The signs of a coordinate saturate, because sqrt(n) abs(mu) is above 2 sd or the noise does not
-        exclude this. Or no machine answered for a coordinate.
+        The signs of a coordinate saturate, or may saturate (almost all are equal): sqrt(n) abs(mu) is above 2
+        sd, or the noise does not exclude that it is. Or no machine answered for a coordinate.
 
     Notes
     -----
@@ -373,8 +373,8 @@ def sparse_mean(
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of a sign depends only on
     mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``, and its error is
-    linear in p even if mu is sparse. This is the cost of not trusting the server. Each coordinate has the
-    same number of answers, which a random choice would not ensure.
+    linear in p even if mu is sparse. This growth with p is the cost of not trusting the server. Each
+    coordinate has the same number of answers, which a random choice would not ensure.
 
     References
     ----------

@@ -151,7 +151,8 @@ def open_table(
     id : str, optional
         Column of ids, whole numbers or texts. Rows are then in the order of the sorted ids; files that are
         sorted already are read in constant memory, and for others the ids are kept in memory (about 32 bytes
-        per row). Without it the order of the file is used, which must be the same at every party.
+        per row). Without an id column the rows stay in the order of the file, which must be the same at every
+        party.
     n : int, optional
         Number of people of the plan.
     ids_sha256 : str, optional

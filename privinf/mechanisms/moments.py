@@ -83,7 +83,7 @@ class Moments:
         regression among them (``release.regress("a ~ b")``, ``.iv``, ``.corr``, ``.partial_corr``,
         ``.means``): ``["a", "b", "C(g)", "a:b", "I(a**2)"]``.
     trust : {"central", "local"}
-        "central": one noisy total by a trusted curator; "local": each record noises its own moments.
+        "central": one noisy total by a trusted curator; "local": each record adds noise to its own moments.
     response_weight : float, optional
         c, the public weight of the response in the sensitivity; by default it balances the response against
         the features. With `columns` there is no response, and every column has weight 1.
@@ -93,8 +93,8 @@ class Moments:
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
     weights : str, optional
-        Name of a declared-public column of observation weights with positive bounds. In a total, the
-        sensitivity is multiplied by their upper bound.
+        Name of a declared-public column of observation weights with positive bounds. With ``trust="central"``
+        the upper bound of the weights multiplies the sensitivity.
     data_bounds : bool
         Whether the bounds come from the data: the privacy report then states that they are not public.
 
@@ -219,10 +219,11 @@ class Moments:
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "cluster"}, optional
             With trust "central", "nonrobust" (default) releases no residual moments. "HC0" spends
-            `robust_share` of mu^2 on ``sum clip(e, E)^2 x x'``, where e are the residuals from the first
-            release. "cluster" spends it on ``sum s s'`` over the units of the schema. Here s is the sum of e
-            x over the rows of a unit, shrunk to a norm of at most C, so the l2 sensitivity is sqrt 2 C^2 for
-            any number of rows per unit. Local moments always support "HC0" and "cluster", at no cost.
+            `robust_share` of mu^2 on ``sum clip(e, E)^2 x x'``, where the residuals e from the first release
+            are clipped at E. "cluster" spends it on ``sum s s'`` over the units of the schema. Here s is the
+            sum of clip(e, E) x over the rows of a unit, shrunk to a norm of at most C. The l2 sensitivity is
+            therefore sqrt 2 C^2 for any number of rows per unit. Local moments always support "HC0" and
+            "cluster", at no cost.
         robust_share : float, optional
             Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
             ``trust="local"``; default 0.25.

@@ -194,7 +194,7 @@ class NoisyTopK:
     values : bool
         Whether to release the values in addition to the positions.
     values_share : float
-        Share of rho for the values ("gumbel").
+        Share of rho that is spent on the values, with ``method="gumbel"``.
     absolute : bool
         Whether the largest |v_j| are selected (default) or the largest v_j.
 
@@ -287,7 +287,7 @@ class NoisyTopK:
         Raises
         ------
         SensitivityError
-            The budget is so small that the sensitivity of the grid alone would exceed it.
+            The budget is so small that rounding to the grid of the noise would alone cost more.
         """
         times = check_count(times, "times")
         lines = PeelingLines(

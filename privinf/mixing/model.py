@@ -93,8 +93,8 @@ class RMGMOLS(PartyModel):
     ``privacy.parties`` lists each party alone.
 
     The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
-    variance, its t intervals and its F score test. The paper's plain estimator (debias=False) is shrunk by
-    the noise; `fit` reports the factor and gives no interval.
+    variance, its t intervals and its F score test. The noise shrinks the paper's plain estimator
+    (debias=False) toward zero. The result of `fit` states the estimated bias (`bias`) and gives no interval.
 
     References
     ----------

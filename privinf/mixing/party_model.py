@@ -363,8 +363,8 @@ class PartyModel(Model[PartyModelOptions]):
             With ``debias=True`` the coefficients are the ridge estimate, and intervals come from the
             unpenalized moments.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals are for: those of the population, of this finite population (mixing
-            and noise are then the only error), or the ridge-penalized ones.
+            Coefficients that intervals cover: those of the population, those of these rows alone (mixing and
+            noise are then the only error), or the ridge-penalized coefficients.
         cov_type : {"HC0", "HC1"}, optional
             Covariance of the coefficients of single rows (DGMOLS). "HC1" is "HC0" with its sampling part
             multiplied by n/(n - p). Mixed rows have a covariance of their own.
@@ -440,8 +440,8 @@ class PartyModel(Model[PartyModelOptions]):
             With ``debias=True`` the coefficients are the ridge estimate, and intervals come from the
             unpenalized moments.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals are for: those of the population, of this finite population (mixing
-            and noise are then the only error), or the ridge-penalized ones.
+            Coefficients that intervals cover: those of the population, those of these rows alone (mixing and
+            noise are then the only error), or the ridge-penalized coefficients.
 
         Returns
         -------

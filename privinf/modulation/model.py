@@ -405,8 +405,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         method : {"one-shot", "iterative"}, optional
-            One release (default), or `rounds` adaptive ones whose directions are orthogonal to the current
-            coefficients.
+            One release (default), or `rounds` adaptive releases, whose directions are orthogonal to the
+            current coefficients.
         rounds : int, optional
             Number of rounds T of the iterative protocol; default 10.
         schedule : sequence of float, optional
@@ -510,8 +510,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         method : {"one-shot", "iterative"}, optional
-            One release (default), or `rounds` adaptive ones whose directions are orthogonal to the current
-            coefficients.
+            One release (default), or `rounds` adaptive releases, whose directions are orthogonal to the
+            current coefficients.
         rounds : int, optional
             Number of rounds T of the iterative protocol; default 10.
         schedule : sequence of float, optional
@@ -534,8 +534,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals are for: those of the population, of this finite population (noise
-            alone is the error), or the ridge-penalized ones.
+            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
+            then the only error), or the ridge-penalized coefficients.
         cov_type : {"HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients: "HC0", or "cluster" where the schema has a unit. "HC1" is "HC0"
             with its sampling part multiplied by n/(n - p).
@@ -640,8 +640,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals are for: those of the population, of this finite population (noise
-            alone is the error), or the ridge-penalized ones.
+            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
+            then the only error), or the ridge-penalized coefficients.
 
         Returns
         -------

@@ -119,8 +119,8 @@ class Analyses:
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals are for: those of the population, of this finite population (noise
-            alone is the error), or the ridge-penalized ones.
+            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
+            then the only error), or the ridge-penalized coefficients.
 
         Returns
         -------

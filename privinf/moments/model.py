@@ -128,8 +128,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         "central" (default): a trusted curator adds one noise matrix to the total. "local": each record adds
         its own noise.
     response_weight : float, optional
-        Public weight of the response relative to the features in the release. Default: one that balances the
-        response against the features.
+        Public weight of the response relative to the features in the release. By default the weight balances
+        the response against the features.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -234,8 +234,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             total is revealed; it needs the extra ``federation``. "server": they send un-noised sums to a
             server that all of them trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. Default: one that balances
-            the response against the features.
+            Public weight of the response relative to the features in the release. By default the weight
+            balances the response against the features.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
@@ -309,8 +309,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             (default), the sites add the noise themselves, under masks; or "server", the sites send un-noised
             sums to a server that they trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. Default: one that balances
-            the response against the features.
+            Public weight of the response relative to the features in the release. By default the weight
+            balances the response against the features.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
@@ -568,8 +568,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals are for: those of the population, of this finite population (noise
-            alone is the error), or the ridge-penalized ones.
+            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
+            then the only error), or the ridge-penalized coefficients.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.

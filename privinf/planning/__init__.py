@@ -112,7 +112,7 @@ class Study:
         -----
         The power is the mean of ``Phi(e/s - z) + Phi(-e/s - z)`` over simulated fits, where e is the effect,
         s the standard error in a fit and z the normal quantile. A fit that identifies the coefficient too
-        weakly counts as 0. If most fits identify the coefficient too weakly, its power is nan.
+        weakly counts as 0. If most fits identify the coefficient too weakly, the power is nan.
         """
         import pandas as pd
 

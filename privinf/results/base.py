@@ -91,8 +91,8 @@ class Results(FittedResult, UnavailableAttributes):
             Whether to leave out tests and explanations; warnings and the cost are always printed.
         notes : {"main", "all"}
             "main" prints the warnings and the explanations of the table, "all" every note, with the
-            assumptions of the privacy guarantee. ``result.notes``, `report` and `to_dict` always have all of
-            them.
+            assumptions of the privacy guarantee. ``result.notes``, `report` and `to_dict` always have all
+            notes.
 
         Returns
         -------
@@ -311,7 +311,8 @@ class Results(FittedResult, UnavailableAttributes):
         path : path
             File to write.
         records : bool
-            False leaves out the release and the scores: a small file, without bootstrap and score test.
+            Whether to store the release and the scores. Without them the file is small, and the loaded result
+            has no bootstrap and no score test.
         key : bytes, optional
             Secret for an HMAC; without it the checksum only detects accidental changes.
         overwrite : bool

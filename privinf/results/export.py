@@ -168,7 +168,7 @@ class Export:
         (None where the noise leaves none), ``cautions`` (``kind`` and ``text``), ``privacy``, ``facts`` and
         ``notes``. ``privacy`` has the totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry
         per release. ``facts`` has the labels and values of the summary, and ``notes`` its warnings and
-        footnotes. Missing entries are None, and infinite ends are ``"inf"`` and ``"-inf"``.
+        footnotes. Missing entries are None, and infinite ends of intervals are ``"inf"`` and ``"-inf"``.
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ class Description(PortableTable):
         Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them; without
         the smallest and largest values, which are single records.
     intervals : DataFrame
-        Low and high ends of the intervals of the same numbers.
+        Low and high ends of the intervals of the numbers in `table`.
     privacy : PrivacyReport
         Cost of the releases.
     missing : {"raise", "impute-public"}

@@ -253,8 +253,8 @@ class MeanResult(base.StatResult):
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release.
 
-        If noisy counts determined the clipping thresholds, the p-value is the largest one that the null
-        hypothesis allows for under the possible clipping bias.
+        If noisy counts determined the clipping thresholds, clipping may bias the mean. The p-value is then
+        the largest one over all possible values of this bias.
 
         Parameters
         ----------
@@ -351,8 +351,9 @@ def mean(
     Warns
     -----
     HeavyTailWarning
-        With ``clip="auto"``: undetected rows beyond the clipping thresholds, at the public bounds, could move
-        the mean by more than half the length of the interval.
+        With ``clip="auto"``, rows beyond the clipping thresholds can be too few to be detected. If their
+        values were at the public bounds, these rows would move the mean by more than half the length of the
+        interval.
 
     Notes
     -----

@@ -247,8 +247,8 @@ def proportions_ztest(
         Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
         (0, 1), or with two levels, of which the second is the outcome.
     groups : array_like or str, optional
-        Group of each record, one of two, or the name of a column of `data`. Two groups are compared by the
-        method of `chi2_contingency`.
+        Group of each record, where there are two groups, or the name of a column of `data`. Two groups are
+        compared by the method of `chi2_contingency`.
     value : float, optional
         Share under the null hypothesis, if `groups` is not given.
     data : table, optional
@@ -305,7 +305,7 @@ def proportions_ztest(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record, its outcome and its group; the number of
-    records is public. One count is released, or four counts together.
+    records is public. One count is released for one share, or four counts together for two groups.
 
     Examples
     --------

@@ -197,8 +197,8 @@ def mannwhitneyu(
     Returns
     -------
     StatResult
-        ``.statistic`` (a normal score), ``.pvalue``, and ``.estimate``, the estimate of P(x > y) + P(x =
-        y)/2, with an interval.
+        ``.statistic`` (a z statistic), ``.pvalue``, and ``.estimate``, the estimate of P(x > y) + P(x = y)/2,
+        with an interval.
 
     Notes
     -----
@@ -358,10 +358,10 @@ def kruskal(
 
     Notes
     -----
-    **Privacy.** One number is released: the sum over groups of the absolute values of their sums of centered
-    ranks. It costs `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it. The reference
-    distribution has groups of equal sizes, which is conservative where they are not; nothing is released
-    about single groups.
+    **Privacy.** One number is released: the sum, over the groups, of the absolute value of the sum of
+    centered ranks in each group. It costs `epsilon`, `mu` or `rho`; rows are read after the ledger has
+    accepted it. The reference distribution assumes groups of equal sizes, so the test is conservative where
+    sizes are unequal. Nothing is released about single groups.
 
     Examples
     --------
@@ -512,7 +512,7 @@ def wilcoxon(
     Returns
     -------
     StatResult
-        ``.statistic`` (a normal score), ``.pvalue``, ``.estimate``: the rank-biserial correlation, from -1
+        ``.statistic`` (a z statistic), ``.pvalue``, ``.estimate``: the rank-biserial correlation, from -1
         (all below) to 1, with an interval.
 
     Notes

@@ -198,9 +198,9 @@ class IdentityKey:
         Parameters
         ----------
         path : path
-            The file must belong to the calling account, have mode 0600 and one name, and not be a symbolic
-            link. Other accounts may not write to its folder. For a secret that is mounted differently use
-            `from_bytes`.
+            The file must belong to the calling account, have mode 0600, have no second hard link, and not be
+            a symbolic link. Other accounts may not write to its folder. For a secret in a file that breaks
+            these rules, such as one that Kubernetes mounts, use `from_bytes`.
 
         Returns
         -------
@@ -224,8 +224,8 @@ class IdentityKey:
     def from_bytes(cls, content: bytes) -> IdentityKey:
         """Return the key in the content of a file that `save` wrote.
 
-        It is for secrets that a system mounts differently, such as those of Kubernetes, which are links owned
-        by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
+        It is for secrets in files that `load` refuses, such as those that Kubernetes mounts as symbolic links
+        owned by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
 
         Parameters
         ----------
@@ -441,7 +441,7 @@ def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str,
     Returns
     -------
     tuple (dict of IdentityKey, Roster)
-        A key for each site by its name, and the roster of all.
+        The key of each site, by the site's name, and the roster of all sites.
 
     Notes
     -----

@@ -273,9 +273,9 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         size : int
-            Number of numbers that would be released.
+            Size of the release: how many numbers it would contain.
         mu : float
-            Price of their release in Gaussian differential privacy.
+            Price of the release in Gaussian differential privacy.
         """
         carriers = len(self.sites) - self._max_colluding
         if not math.isinf(mu) and carriers > 0:
@@ -372,7 +372,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         planned : planned query
-            Result of `planned`. It is charged unless its line is already in the ledger, unchanged.
+            Result of `planned`. The release is charged unless its line is already in the ledger, unchanged.
 
         Returns
         -------

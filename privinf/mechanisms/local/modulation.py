@@ -100,8 +100,8 @@ class Modulation:
         "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the larger
         bound of the paper (Theorem 7.2).
     adjacency : {"bounded", "unit"}
-        "bounded" (default) protects any two records inside the public bounds. "unit" protects the paper's
-        records at distance at most 1 (metric privacy).
+        "bounded" (default) protects any two records inside the public bounds. "unit" protects any two records
+        at a distance of at most 1, as in the paper (metric privacy).
 
     Raises
     ------
@@ -113,8 +113,9 @@ class Modulation:
     -----
     **Privacy.** The model is local: each record adds its own noise. Neighbors differ by the replacement of
     one record, or of one unit with at most `max_rows` rows. The messages of a unit's rows are concatenated,
-    so that the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP with mu^2 = sum over
-    rounds (L/sigma_t)^2 + (D_y/sigma_y)^2.
+    so that the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP, where mu^2 is
+    (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds. L and D_y are the sensitivities of features
+    and response, and sigma_t and sigma_y the sds of their noise.
 
     References
     ----------

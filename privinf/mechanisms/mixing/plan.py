@@ -214,9 +214,9 @@ class MixingPlan:
         Raises
         ------
         ArgumentError
-            For a number out of range, or an option that the method or a given k would not use.
+            A number is out of range, or an option is passed that the method or the given k does not use.
         SchemaError
-            For a column that two parties have.
+            Two parties have a column of the same name.
 
         Notes
         -----

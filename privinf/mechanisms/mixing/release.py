@@ -181,7 +181,7 @@ class RandomMixing(PartyMechanism):
         The mixing matrix, see `MixingMatrix`; all kinds have the same accuracy at equal k, and "countsketch"
         costs one pass over the rows.
     seed : int
-        Public; the same for every party.
+        Public seed of the mixing matrix, the same for every party.
     n : int, optional
         Public number of people; a table with another number of rows is refused.
     intercept : bool, default True
