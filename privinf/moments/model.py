@@ -149,13 +149,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     `privinf.mechanisms.statistics.moments`. `privinf.federation.SecureServer` states the trust assumptions of
     secure sums.
 
-    The noise enters linearly, so ``b = A^-1 g`` needs no bias correction. Unless ``trust="local"``, the
-    covariance is ``A^-1 (s^2 A/n + V_noise) A^-1``, where s^2 has the divisor n - p. This covariance assumes
-    equal error variances. ``cov_type="HC0"`` does not assume them, but spends a part of the budget on
-    residual moments. For these moments residuals are clipped at 20 standard deviations, or at fewer if noise
-    would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). With ``trust="local"`` the covariance is
-    the sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to the regression on
-    clipped values.
+    The noisy moments are linear in the noise, so ``b = A^-1 g`` needs no bias correction. Unless
+    ``trust="local"``, the covariance is ``A^-1 (s^2 A/n + V_noise) A^-1``, where s^2 has the divisor n - p.
+    This covariance assumes equal error variances. ``cov_type="HC0"`` does not assume them, but spends a part
+    of the budget on residual moments. For these moments residuals are clipped at 20 standard deviations, or
+    at fewer if noise would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). With ``trust="local"``
+    the covariance is the sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to
+    the regression on clipped values.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 r"""Rank tests that samples or groups have the same distribution, and signed-rank tests of symmetry.
 
-Rank tests need no bounds and add no noise for them. The releases (`privinf.mechanisms.statistics.samples`):
+Rank tests need no bounds, so loose bounds cannot increase their noise. The releases
+(`privinf.mechanisms.statistics.samples`):
 
 **Two samples**: R = sum s(x_i - y_j)/2 over all pairs, which is U - n_1 n_2/2, and n_1. If both
     samples have the same distribution, R has mean 0 and variance n_1 n_2 (n + 1)/12, less where there are
