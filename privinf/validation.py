@@ -324,7 +324,7 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, 
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:
-        raise ArgumentError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+        raise ArgumentError(f"{name} must have {counted(ndim, 'dimension')}, got shape {array.shape}")
     # The ends are nan if any entry is, and take no array of flags.
     if finite and not np.isfinite([array.min(initial=0.0), array.max(initial=0.0)]).all():
         raise ArgumentError(f"{name} has nan or infinite entries")

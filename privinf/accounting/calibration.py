@@ -269,7 +269,7 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     if isinstance(shares, Sequence):
         weights = [exact(check_positive(weight, "shares")) for weight in shares]
         if not weights:
-            raise ArgumentError("shares= must have at least one weight")
+            raise ArgumentError("shares= must have at least one share")
     else:
         weights = [exact(1.0)] * check_count(shares, "shares")
     if math.isinf(mu):

@@ -619,7 +619,7 @@ def read_account(text: str) -> MemoryAccount:
     except BudgetExceededError:
         reason = "its entries cost more than its limit"
     except (ArgumentError, KeyError, TypeError, ValueError) as error:
-        reason = error_text(error)
+        reason = error_text(error).removesuffix("; use an intact copy of its file")
     raise StorageError(f"the text is not a valid ledger, and cannot be opened: {reason}; use an intact copy")
 
 

@@ -216,9 +216,11 @@ def _take(fields: Mapping[str, Any], *names: str) -> list[Any]:
     if set(fields) != set(names):
         absent = [f"lacks {name!r}" for name in names if name not in fields]
         unknown = [f"has the unknown field {shown(name)}" for name in fields if name not in names]
+        needed = ("mechanism", *names)
         raise ArgumentError(
             f"an item of releases= {' and '.join(absent + unknown)}; an item with this mechanism "
-            f"needs 'mechanism' and {', '.join(map(repr, names))}, and may have 'times' and 'label'"
+            f"needs {', '.join(map(repr, needed[:-1]))} and {needed[-1]!r}, and may also have 'times' and "
+            "'label'"
         )
     return [fields[name] for name in names]
 

@@ -30,8 +30,8 @@ def scope_component(name: str, disjoint: str | None = None) -> str:
     for text in (name,) if disjoint is None else (name, disjoint):
         if not isinstance(text, str) or not text.strip() or "=" in text:
             raise ArgumentError(
-                "name= and disjoint= of Ledger.scope() (names of a part of a ledger and of a partition into "
-                "disjoint parts) must be non-empty strings without '='"
+                "name= of Ledger.scope() (the name of a part of the ledger) and disjoint= (the name of a "
+                "division into disjoint parts) must be non-empty strings without '='"
             )
     return name if disjoint is None else f"{disjoint}={name}"
 

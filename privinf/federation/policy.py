@@ -270,7 +270,8 @@ class SitePolicy:
         entries = [_entry_of(charge) for charge in charges]
         if not entries:
             raise ArgumentError(
-                "the query states no privacy loss, so the site cannot charge its ledger and does not answer"
+                "the query states no privacy loss, so the site cannot charge its ledger and does not answer: "
+                "the server must send the ledger entries of the sum as charges= of the query"
             )
         for entry in entries:
             if not entry.secure and not self.simulation:

@@ -226,7 +226,8 @@ class Journal:
         if len(open_parts) >= MOST_OPEN:
             raise NotAvailableError(
                 f"the site already holds {MOST_OPEN} budget reservations of this analyst, the largest "
-                "number allowed; free some of them first"
+                "number allowed; wait until some of them end (after at most seven days), or ask the person "
+                "who runs the site to free some with 'privinf ledger free'"
             )
         try:
             if (tally := self.tally(by)) is not None:
@@ -320,7 +321,7 @@ class Journal:
         if digest not in self._charged and query.sequence <= self._last.get(query.session, -1):
             raise NotAvailableError(
                 "a query with this sequence number, or with a later one, was already sent in this "
-                "session; start a new session"
+                "session; the server that sends the queries must start a new session"
             )
         return digest in self._charged
 

@@ -216,7 +216,11 @@ def clipped_target(design: Design) -> tuple[Note, ...]:
     if design.bounded:
         ends = np.concatenate([design.low[design.private], design.high[design.private]])
         box = bool(np.isfinite(ends).all())
-        wording = "clipped to their public bounds" if box else "whose rows are shortened to the public radius"
+        wording = (
+            "clipped to their public bounds"
+            if box
+            else "with rows longer than the public radius shortened to it"
+        )
         return (Note(CLIPPED_COLUMNS.format(wording, design.response), "header"),)
     return () if design.response_public else (Note(CLIPPED_RESPONSE, "header"),)
 

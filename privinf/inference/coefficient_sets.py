@@ -136,7 +136,10 @@ def contrast_scores(system: LinearScores, contrasts: Floats) -> tuple[Coefficien
     directions: Floats = np.asarray(solved[:, 1:].T, dtype=np.float64)
     curvatures = np.sum(contrasts * directions, axis=1)
     if not curvatures.all():
-        raise NotPositiveDefiniteError("the scores do not depend on this contrast of the coefficients")
+        raise NotPositiveDefiniteError(
+            "the scores do not change with this contrast of the coefficients, so it has no score interval: "
+            "choose another contrast"
+        )
     forms = system.contrast_forms(directions)
     at_root = np.append(root, 1.0)
     along = np.column_stack([directions / curvatures[:, None], np.zeros(len(contrasts))])

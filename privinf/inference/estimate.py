@@ -79,7 +79,10 @@ class VarianceTerms:
         bse = np.sqrt(np.diag(cov))
         for terms, total in ((all_terms, cov), (self.noise, noise_cov)):
             remainder = (
-                0.0 if total is None else total - sum(_shaped(V, k, cov.shape) for k, V in terms.items())
+                0.0
+                if total is None
+                else total
+                - sum(_shaped(V, f"term {k!r} of the variance", cov.shape) for k, V in terms.items())
             )
             if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
                 raise ArgumentError(
@@ -178,16 +181,16 @@ class Estimate:
         if (self.cov is None) != bool(self.weak_reason):
             raise ArgumentError("pass exactly one of cov= and weak_reason=")
         if self.cov is not None:
-            _set(self, "cov", _covariance(self.cov, "cov", p, definite=True))
+            _set(self, "cov", _covariance(self.cov, "cov=", p, definite=True))
         if self.noise_cov is not None:
-            _set(self, "noise_cov", _covariance(self.noise_cov, "noise_cov", p, definite=False))
+            _set(self, "noise_cov", _covariance(self.noise_cov, "noise_cov=", p, definite=False))
         if self.bread is not None:
-            _set(self, "bread", _frozen(_shaped(self.bread, "bread", (p, p))))
+            _set(self, "bread", _frozen(_shaped(self.bread, "bread=", (p, p))))
         if self.scores is not None:
-            scores = kept_array(self.scores, "scores", ndim=2)
-            _set(self, "scores", _shaped(scores, "scores", (len(scores), p), copy=False))
+            scores = kept_array(self.scores, "scores=", ndim=2)
+            _set(self, "scores", _shaped(scores, "scores=", (len(scores), p), copy=False))
         if self.bias is not None:
-            bias = _shaped(self.bias, "bias", (p,))
+            bias = _shaped(self.bias, "bias=", (p,))
             if (bias < 0.0).any():
                 raise ArgumentError(
                     "bias= must contain upper bounds of absolute biases, which cannot be negative"
@@ -382,7 +385,7 @@ def _covariance(value: ArrayLike, name: str, p: int, *, definite: bool) -> Float
         )
     if not definite and not is_semidefinite(matrix):
         raise NotPositiveDefiniteError(
-            f"{name}= must be a covariance matrix, but one of its eigenvalues is negative"
+            f"{name} must be a covariance matrix, but one of its eigenvalues is negative"
         )
     return _frozen(matrix)
 

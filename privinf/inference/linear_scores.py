@@ -232,9 +232,8 @@ def refuse_dependent_rows(units: Units) -> None:
     """Raise NotAvailableError for clustered rows: the homoskedastic form takes rows as independent."""
     if units.count < units.n:
         raise NotAvailableError(
-            "the standard error without noise cannot be estimated, because the noise is so large that only "
-            "an estimate for independent rows is possible, and several rows belong to one unit: use a larger "
-            "budget"
+            "the standard error without noise cannot be estimated: with noise of this size, the estimate "
+            "needs independent rows, but several rows belong to one unit. Use a larger budget"
         )
 
 

@@ -158,7 +158,9 @@ class ExampleScoreTests(ScoreTests):
         if beta0 is None:
             tested = np.tile(np.arange(len(design.names)) != _constant(design), classes)
             if not tested.any():
-                raise NotAvailableError("score_test: the model has no column except the constant")
+                raise NotAvailableError(
+                    "score_test() is not available: the model has no column except the constant"
+                )
             return test_examples(system, tested=tested)
         private = np.tile(design.private, classes)
         names = [name for name, noisy in zip(self.inference.names, private, strict=True) if noisy]

@@ -83,7 +83,8 @@ DETECTABLE_EFFECT = (
 )
 BIAS = (
     "An omitted column with an effect below the detection limit, and a correlation below {:.2g} with the "
-    "residual of a target's nodewise regression, moves its interval by up to {:.2g} standard errors."
+    "residual of a target's nodewise regression, moves this target's interval by up to {:.2g} standard "
+    "errors."
 )
 CORRELATIONS_NOT_TESTED = (
     "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "

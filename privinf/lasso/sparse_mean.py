@@ -446,14 +446,12 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
 def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
-        parts.append(
-            f"in {saturated} coordinate(s), the noise hides whether the signs of the sites' means differ"
-        )
+        parts.append(f"in {saturated} coordinate(s), the noise hides whether they do")
     if unknown:
         parts.append(f"in {unknown} coordinate(s), no site released a sign")
     warn(
         "some standard errors may be infinite, some estimates missing and some exact intervals unbounded, "
-        f"because an estimate needs sites whose signs differ: {'; '.join(parts)}. Use more sites, or fewer "
-        "rows per site",
+        "because an estimate needs sites whose means differ in sign: "
+        f"{'; '.join(parts)}. Use more sites, or fewer rows per site",
         WeakIdentificationWarning,
     )

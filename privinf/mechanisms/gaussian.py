@@ -329,7 +329,7 @@ def noisy_scalar(
         unit="record",
         trust="central",
     )
-    checked_value = plain_number(value, "value")
+    checked_value = plain_number(value, "value=")
     scale, entry = line.calibrated(spending.source)
     recorded = spending.ledger.spend(entry)
     with np.errstate(all="ignore"):

@@ -22,7 +22,7 @@ from privinf.results import Results
 from privinf.schema import Design, Numeric, Schema
 from privinf.schema.terms import Column, Contrast, Indicator
 from privinf.typing import CovWord, Flags, Floats, Integers, SamplingKind, Trust
-from privinf.validation import check_array, check_count, check_number, check_positive
+from privinf.validation import check_array, check_count, check_number, check_positive, counted
 
 # ---- from entries of a release to a regression
 
@@ -56,8 +56,8 @@ class MomentMap:
         check_count(public, "public", least=0)
         if public > size - 2:
             raise ArgumentError(
-                f"public={public} leaves no private column among the {size - 1} columns of z (its last entry "
-                f"is y): pass at most {max(size - 2, 0)}, or add columns"
+                f"public={public} leaves no private column, because z has {counted(size - 1, 'column')} "
+                f"before its last entry, y: pass public= of at most {max(size - 2, 0)}, or add columns"
             )
         columns = np.arange(size - 1) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size - 1)):

@@ -80,7 +80,7 @@ class FederatedMoments:
         self.trust: Trust = trust
         if not model_rows.design.private.any():
             raise SensitivityError(
-                "the model has no column except the constant, so there is nothing to protect"
+                "the model has no column except the constant, so there is nothing to protect: add a column"
             )
         self.model_rows = model_rows
         self.design = model_rows.design

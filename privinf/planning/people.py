@@ -145,6 +145,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         "a residual spread that changes with",
         guesses.spreads,
         [distribution.name for distribution in distributions if distribution.cuts is None],
+        "columns (numeric ones of the formula)",
     )
     root = root_of(distributions, guesses)
     frame = drawn(distributions, root, CALIBRATION_PEOPLE, np.random.default_rng(0))

@@ -34,9 +34,9 @@ NEGATIVE_NOTE = (
     "is small relative to its standard error."
 )
 NO_RECORDS = (
-    "standard errors of the terms need a jackknife over the released records, and this result contains no "
-    "records, because its release consists of sums, or was not saved: if it was not saved, compute the "
-    "standard errors before you save the result, or save it with records=True"
+    "standard errors of the terms need a jackknife over the released records, and this result contains none. "
+    "A release of sums never has records; for a release of records, compute the standard errors before you "
+    "save the result, or save it with records=True"
 )
 
 

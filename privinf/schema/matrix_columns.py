@@ -123,11 +123,10 @@ def _by_name(names: Sequence[str], hidden: Sequence[str], bounds: Any) -> dict[s
     for aligned in (hidden, names):
         if len(pairs) == len(aligned):
             return dict(zip(aligned, pairs, strict=True))
-    raise SchemaError(
-        f"bounds= has {len(pairs)} entries; pass one pair (low, high) for each private column "
-        f"({counted(len(hidden), 'pair')}), or for each column, private or public "
-        f"({counted(len(names), 'pair')})"
-    )
+    needed = f"each column ({counted(len(names), 'pair')})"
+    if len(hidden) != len(names):
+        needed += f", or for each private column only ({counted(len(hidden), 'pair')})"
+    raise SchemaError(f"bounds= has length {len(pairs)}: pass one pair (low, high) for {needed}")
 
 
 def checked_pair(name: str, pair: Pair) -> Interval:

@@ -429,8 +429,10 @@ class Schema:
     def __repr__(self) -> str:
         cells = [HEADER, *self._cells()]
         widths = [max(len(row[k]) for row in cells) for k in range(4)]
+        if not any(item.unit for item in self.columns.values()):
+            widths.pop()  # of the empty column of units
         lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) for row in cells
         ]
         if self.unit is not None:
             lines.append(f"one unit: {self.unit!r}, at most {self.max_rows} row(s)")

@@ -388,8 +388,8 @@ class Response:
         """Bounds of a protected response; SensitivityError for a public one, which has no sensitivity."""
         if self.bounds is None:
             raise SensitivityError(
-                f"the response {self.column.name!r} has no sensitivity, because response='public' releases "
-                "it without protection: omit response='public', and declare bounds of the response"
+                f"the response {self.column.name!r} has no sensitivity, because it is released without "
+                "protection: to protect it, omit response='public' and declare its bounds"
             )
         return self.bounds
 

@@ -213,7 +213,7 @@ def describe(
 
     level = check_level(confidence_level)
     if schema is None:
-        raise ArgumentError("schema= is missing: describe needs the bounds of the columns")
+        raise ArgumentError("schema= is missing: describe() needs the bounds of the columns")
     names = checked_names(schema.columns if columns is None else columns)
     declared = dict(zip(names, names, strict=True))
     request = streamed(request_columns(declared, dict.fromkeys(names), options)[0])

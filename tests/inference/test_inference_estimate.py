@@ -139,5 +139,5 @@ def test_scores_are_copied_only_where_others_may_write():
     assert replace(found, names=("c", "d")).scores is found.scores
     with pytest.raises(ValueError, match="read-only"):
         found.scores[0, 0] = 1.0
-    with pytest.raises(ArgumentError, match="scores must have shape"):
+    with pytest.raises(ArgumentError, match="scores= must have shape"):
         Estimate(scores=given[:, :1], **made)

@@ -739,7 +739,7 @@ def test_without_bounds_there_is_no_bound_and_nothing_is_called_clipped():
     protected = pi.ModulatedOLS(y, X, adjacency="unit", y_bounds=(-3, 3))
     assert "with the response clipped" in protected.fit(epsilon=30.0, delta=1e-6, rng=0).notes[0]
     ball = pi.ModulatedOLS(y, X, radius=1.0, response="public").fit(epsilon=30.0, delta=1e-6, rng=0)
-    assert "whose rows are shortened to the public radius; y is not clipped" in ball.notes[0]
+    assert "with rows longer than the public radius shortened to it; y is not clipped" in ball.notes[0]
     assert ball.variance_bound(beta_norm=1.0, response_norm=1.0) < 1e3
     box = pi.ModulatedOLS(y, X, bounds=[(-1, 1)] * X.shape[1], response="public")
     assert "clipped to their public bounds" in box.fit(epsilon=30.0, delta=1e-6, rng=0).notes[0]

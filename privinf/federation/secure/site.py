@@ -183,10 +183,11 @@ def check_terms(
             "round their numbers"
         )
     if not LEAST_SIGMA <= terms.sigma <= LARGEST_SIGMA:
+        change = "smaller" if terms.sigma < LEAST_SIGMA else "larger"
         raise ArgumentError(
             f"the standard deviation of one site's noise is {terms.sigma:.3g} grid steps, but it must be "
-            f"{LEAST_SIGMA:g} to 2^50 steps (sites round their numbers to a grid): change the budget, or "
-            "'grid' in the query"
+            f"{LEAST_SIGMA:g} to 2^50 steps (sites round their numbers to a grid): pass a {change} "
+            f"budget or a {change} 'grid' in the query"
         )
     check_price(terms, entry, record_sensitivity)
 

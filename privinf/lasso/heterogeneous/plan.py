@@ -15,7 +15,7 @@ from privinf.lasso.heterogeneous.scores import MEAN_SHARE
 from privinf.lasso.heterogeneous.site_effects import gram_factor
 from privinf.lasso.plan import Accounting
 from privinf.typing import Precision
-from privinf.validation import check_choice, check_count
+from privinf.validation import check_choice, check_count, counted
 
 # Factor of (log p)^2 k (k + s/4) / (rho n^2) in the share for k selections; by simulation.
 SELECTION_FACTOR = 6.4
@@ -247,10 +247,13 @@ def _check_shared(shared_sparsity: int | None, sparsity: int, p: int) -> int:
     if sparsity + sum(extra) > p:
         smaller = range(shared + 1, sparsity)
         largest = max((s for s in smaller if s + sum(extra_selections(s - shared)) <= p), default=None)
-        remedy = "a smaller shared_sparsity= or more columns" if largest is None else f"at most {largest}"
+        remedy = "a smaller shared_sparsity= or more columns"
+        if largest is not None:
+            most = largest + sum(extra_selections(largest - shared))
+            remedy = f"at most sparsity={largest}, with which the fit selects {counted(most, 'column')}"
         raise ArgumentError(
-            f"sparsity={sparsity} is too large for {p} columns, because this fit selects {sum(extra)} "
-            f"further columns, {sparsity + sum(extra)} in total: pass {remedy}"
+            f"sparsity={sparsity} is too large for {p} columns, because the fit would select {sum(extra)} "
+            f"more than sparsity=, that is, {sparsity + sum(extra)} columns: pass {remedy}"
         )
     return shared
 

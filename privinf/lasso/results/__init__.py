@@ -58,7 +58,7 @@ NONE_SELECTED = (
 )
 # Names of targets that a sentence lists.
 MOST_NAMES = 10
-NO_SQUARES = "this model releases no squared residuals; `residual_scale` is the typical size of a residual"
+NO_SQUARES = "this model releases no squared residuals, only their typical size, `residual_scale`"
 BIAS_NOTE = (
     "The noise in the coefficients multiplies the noise in the nodewise regressions, which causes an error. "
     "The column 'bias bound' is a worst-case bound on this error. Intervals add the variance of the error; "

@@ -112,7 +112,7 @@ class RandomizedResponse:
         -----
         **Privacy.** Reads every code; the caller has charged `entry`.
         """
-        truth = checked_codes(codes, self.levels)
+        truth = checked_codes(codes, self.levels, "codes=")
         lying = source.bernoulli(self.lie, truth.shape)
         lie_codes = (source if lies is None else lies).integers(self.levels - 1, truth.shape)
         lie_codes = lie_codes + (lie_codes >= truth)
@@ -140,7 +140,7 @@ class RandomizedResponse:
         ndarray, shape (n, k)
             Numbers whose mean over the noise is the indicator of the code.
         """
-        return unbiased_dummies(checked_codes(answers, self.levels), self.levels, self.epsilon)
+        return unbiased_dummies(checked_codes(answers, self.levels, "answers="), self.levels, self.epsilon)
 
     def entry(
         self,
@@ -218,18 +218,18 @@ def unbiased_dummies(answers: Integers, levels: int, epsilon: float) -> Floats:
     return np.asarray((hits - lie_per_level) / (1.0 - lie - lie_per_level), dtype=np.float64)
 
 
-def checked_codes(codes: ArrayLike, levels: int) -> Integers:
+def checked_codes(codes: ArrayLike, levels: int, name: str) -> Integers:
     """Return codes as int64, shape (n,); SchemaError, without a value, if they are not 0, ..., k - 1."""
     try:
         array = np.asarray(codes)
     except ValueError:  # a ragged list
-        raise SchemaError("codes must be integers") from None
+        raise SchemaError(f"{name} must be integers") from None
     if array.ndim != 1:
-        raise SchemaError(f"codes must have one dimension, got {array.ndim} dimensions")
+        raise SchemaError(f"{name} must have one dimension, got {array.ndim} dimensions")
     if array.dtype.kind == "b":
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise SchemaError("codes must be integers")
+        raise SchemaError(f"{name} must be integers")
     if array.size and (array.min() < 0 or array.max() >= levels):
-        raise SchemaError(f"codes must be integers from 0 to {levels - 1}")
+        raise SchemaError(f"{name} must be integers from 0 to {levels - 1}")
     return array.astype(np.int64)

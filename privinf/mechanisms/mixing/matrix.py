@@ -218,7 +218,7 @@ class Mixer:
         if other.matrix != self.matrix or other.width != self.width:
             raise AlignmentError(
                 "the two mixers (sums of random combinations of rows) have different matrices or widths, "
-                "so they cannot be merged"
+                "so they cannot be merged: make both mixers from the same plan"
             )
         if self.records + other.records > self.matrix.n:
             raise AlignmentError(

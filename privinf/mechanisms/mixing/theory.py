@@ -243,7 +243,10 @@ class PlanCheck:
             )
         intercept = "with an intercept" if plan.intercept else "no intercept"
         if plan.intercept and plan.share:
-            intercept = f"weight of the intercept (share=): {plan.share:.3g}"
+            intercept = (
+                f"intercept: the sum over all people has the share {plan.share:.3g} of each person's squared "
+                "weights (share=)"
+            )
         lines = [
             f"Plan of {len(plan.parties)} parties, {plan.n} people, {plan.width} columns: {description}",
             intercept,

@@ -221,8 +221,8 @@ def _check_model(args: Args, columns: int) -> int:
     widest = used + ("offset" in args)
     if transform.shape[0] != used or not 1 <= transform.shape[1] <= widest:
         raise ArgumentError(
-            f"argument 'transform' of the statistic must be a matrix with {used} rows, one for each "
-            f"column, and with 1 to {widest} columns"
+            f"argument 'transform' of the statistic must be a matrix with {used} rows (one for each "
+            f"column of the regression) and 1 to {widest} columns"
         )
     if "offset" in args:
         vector(args, "offset", transform.shape[1])
