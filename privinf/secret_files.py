@@ -52,8 +52,8 @@ OWN_FOLDER = "keep secret files in a new folder of your own, made with 'mkdir -m
 # What replaces a file that other accounts could use.
 REPLACED: dict[SecretKind, str] = {
     "key": (
-        "use a new key (of a site or an analyst: make it with 'privinf site key' or 'privinf analyst key'; "
-        "of a fit: start the fit again in an empty folder)"
+        "make a new key of the site or analyst with 'privinf site key' or 'privinf analyst key', or, for the "
+        "key of a fit, start the fit again in an empty folder"
     ),
     "ledger": "restore a copy that they could not change",
 }

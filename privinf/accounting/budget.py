@@ -12,6 +12,7 @@ from typing import Any, Literal
 from privinf.accounting.calibration import exact, float_down, sqrt_down
 from privinf.accounting.conversions import gaussian_epsilon, gaussian_mu, rho_to_epsilon
 from privinf.accounting.losses import (
+    INTACT_FILE,
     ApproximateLoss,
     ConcentratedLoss,
     GaussianLoss,
@@ -291,7 +292,7 @@ class Budget:
         except (KeyError, TypeError):
             raise ArgumentError(
                 "a stored budget must have the fields 'currency' ('epsilon', 'mu' or 'rho'), 'limit' and "
-                "'delta'; restore a copy of the file"
+                f"'delta'{INTACT_FILE}"
             ) from None
         limit = _read_limit(limit)
         check_choice(currency, Currency, "currency")
@@ -312,9 +313,7 @@ class Budget:
 def _read_limit(text: Any) -> Fraction:
     """Return the fraction of a text such as "1/2"; powers of ten could fill the memory, and are none."""
     if not isinstance(text, str) or not re.fullmatch(_FRACTION, text):
-        raise ArgumentError(
-            "the stored limit of a budget must be a text such as '2' or '7/2'; restore a copy of the file"
-        )
+        raise ArgumentError(f"the stored limit of a budget must be a text such as '2' or '7/2'{INTACT_FILE}")
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
         raise ArgumentError(

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from privinf.accounting.losses import Loss, json_number, loss_from_dict
+from privinf.accounting.losses import INTACT_FILE, Loss, json_number, loss_from_dict
 from privinf.accounting.scopes import Scope, check_scope
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
@@ -180,7 +180,7 @@ class LedgerEntry:
         if isinstance(self.assumptions, str):
             raise ArgumentError("assumptions= must be a sequence of strings, not one string")
         for assumption in self.assumptions:
-            _check_text(assumption, "each of assumptions=")
+            _check_text(assumption, "each assumption in assumptions=")
         _check_time(self.time)
         object.__setattr__(self, "secure", bool(self.secure))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
@@ -286,9 +286,8 @@ class LedgerEntry:
             }
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(
-                f"a stored ledger entry is not valid ({error_text(error)}); use an intact copy of its file"
-            ) from None
+            reason = error_text(error).removesuffix(INTACT_FILE)
+            raise ArgumentError(f"a stored ledger entry is not valid ({reason}){INTACT_FILE}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by record, since the read-only view of the noise model cannot be pickled."""

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined, check_units
-from privinf.accounting.losses import Loss
+from privinf.accounting.losses import INTACT_FILE, Loss
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
@@ -619,7 +619,7 @@ def read_account(text: str) -> MemoryAccount:
     except BudgetExceededError:
         reason = "its entries cost more than its limit"
     except (ArgumentError, KeyError, TypeError, ValueError) as error:
-        reason = error_text(error).removesuffix("; use an intact copy of its file")
+        reason = error_text(error).removesuffix(INTACT_FILE)
     raise StorageError(f"the text is not a valid ledger, and cannot be opened: {reason}; use an intact copy")
 
 

@@ -17,6 +17,8 @@ from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.validation import check_choice, check_number, error_text, shown
 
+INTACT_FILE = "; use an intact copy of its file"  # ends an error about a damaged record
+
 # A cost outside these powers of ten is a mistake in the caller (a subnormal scale, a wrong unit); refusing it
 # keeps squares and exponentials of every accepted cost representable.
 _SMALLEST = 1e-100  # positive cost
@@ -264,8 +266,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
         return _KINDS[kind](**{name: float(value) for name, value in fields.items()})
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"a stored privacy loss ({kind}) is not valid, because {error_text(error)}; use an intact copy "
-            "of its file"
+            f"a stored privacy loss ({kind}) is not valid, because {error_text(error)}{INTACT_FILE}"
         ) from None
 
 

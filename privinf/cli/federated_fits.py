@@ -135,10 +135,10 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         )
     if (STATISTIC in content) == ("model" in content):
         raise ArgumentError(
-            f"{path}: set either model (one of {', '.join(FEDERATED_MODELS)}) or statistic (the "
-            "name of a site's statistic)"
+            f"{path}: set either model (the key 'model', to one of {', '.join(FEDERATED_MODELS)}) or the "
+            "name of a site's statistic (the key 'statistic')"
         )
-    model = _choice(content.get("model", STATISTIC), (*FEDERATED_MODELS, STATISTIC), path, "model")
+    model = _choice(content["model"], FEDERATED_MODELS, path, "'model'") if "model" in content else STATISTIC
     for name, kinds in (("formula", str), ("out", str)):
         if not isinstance(content.get(name), kinds):
             raise ArgumentError(f"{path}: set {name} to a string")
@@ -146,7 +146,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     schema_path = schema if named is None else path.parent / named
     if schema_path is None:
         raise ArgumentError(f"{path}: set schema to the path of the schema file")
-    family = _choice(content.get("family", "gaussian"), get_args(Family), path, "family")
+    family = _choice(content.get("family", "gaussian"), get_args(Family), path, "'family'")
     if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
         raise ArgumentError(
             f"{path}: the key 'family' is available only for FederatedGLM and DebiasedLasso; omit it"
@@ -165,7 +165,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         statistic=content.get(STATISTIC, ""),
         formula=content["formula"],
         schema=read_schema_file(schema_path),
-        trust=_choice(content.get("trust", TRUSTS[0]), TRUSTS, path, "trust"),
+        trust=_choice(content.get("trust", TRUSTS[0]), TRUSTS, path, "'trust'"),
         family=family,
         spending=_spending(content, path, simulation=simulation),
         options=_options(content, model, path),
@@ -306,7 +306,7 @@ def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, An
         return options
     if model != "FederatedGLM":
         raise ArgumentError(f"{path}: the table [optimizer] is available only for FederatedGLM; omit it")
-    name = _choice(settings.pop("name", None), OPTIMIZERS, path, "[optimizer] name")
+    name = _choice(settings.pop("name", None), OPTIMIZERS, path, "'name' of [optimizer]")
     reason = ""
     try:
         return options | {"optimizer": getattr(pi, name)(**settings)}
@@ -326,7 +326,7 @@ def _table(content: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
 
 def _choice(value: Any, choices: Any, path: Path, noun: str) -> str:
     if value not in tuple(choices):
-        raise ArgumentError(f"{path}: {noun} must be one of {', '.join(choices)}")
+        raise ArgumentError(f"{path}: the key {noun} must be one of {', '.join(choices)}")
     return str(value)
 
 

@@ -22,10 +22,10 @@ from privinf.validation import counted
 CAUSED_BY_OTHERS = (AlignmentError, BudgetExceededError, NotAvailableError, StorageError)
 # How a message begins that a checkpoint has completed already.
 CHARGES_STAND_START = CHARGES_STAND.partition(";")[0]
-NOTHING = "This call has charged nothing to its ledger."
+NOTHING = "This call has charged nothing to the ledger of the fit."
 CHARGED = (
-    "This call has charged {} to its ledger, in total epsilon {:.4g} at delta {:g} (total of the ledger: "
-    "epsilon {:.4g}). These charges are kept."
+    "This call has charged {} to the ledger of the fit, in total epsilon {:.4g} at delta {:g} (total of the "
+    "ledger: epsilon {:.4g}). These charges are kept."
 )
 RESUME = "Repeat the same call to resume from {} without paying again for the releases stored there."
 NO_FOLDER = (

@@ -206,7 +206,7 @@ class Envelope:
         if len(heads) > MOST_HEADS + 1:
             raise StorageError(
                 f"the message describes the ledgers of more than {MOST_HEADS} sites, the largest number "
-                "allowed"
+                "allowed; use fewer sites in one federation"
             )
         return cls(**plain | {"sequence": int(plain["sequence"])}, heads=heads)  # type: ignore[arg-type]
 

@@ -166,10 +166,9 @@ class SitePolicy:
             return
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
         remedies += [] if self.new_designs is None else [ALLOW_DESIGNS]
+        changes = remedies[0] if len(remedies) == 1 else f"do both: (1) {remedies[0]}; (2) {remedies[1]}"
         raise NotAvailableError(
-            "the site's policy allows no regressions (designs); the person who runs the site must"
-            + (" " if len(remedies) == 1 else " first ")
-            + ", and then ".join(remedies)
+            f"the site's policy allows no regressions (designs); the person who runs the site must {changes}"
         )
 
     def allow_reservations(self) -> None:
@@ -348,8 +347,8 @@ def check_entry(entry: LedgerEntry, record_sensitivity: RecordSensitivity, *, ma
         )
     if entry.secure and math.isinf(_amount(entry.loss)):
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger declares secure noise, but "
-            "its release has no noise"
+            f"the entry {readable(entry.label)!r} for the site's ledger declares secure noise (secure=True), "
+            "but its privacy loss is infinite, so the release has no noise: state secure=False in the entry"
         )
     return least_rho(entry.mechanism, ratio, selections, vectors)
 

@@ -307,7 +307,8 @@ class SocketFederation(ReplyVerifier):
                     texts = [f"{name!r} at {self._remote[name].path}" for name in silent]
                     raise SiteConnectionError(
                         f"{'site' if len(texts) == 1 else 'sites'} {', '.join(texts)} did not answer within "
-                        f"{patience:g} seconds"
+                        f"{patience:g} seconds; check that "
+                        f"{'it is' if len(texts) == 1 else 'they are'} running"
                     )
                 time.sleep(PAUSE)
         check_alike({name: facts[name] for name in self._remote})

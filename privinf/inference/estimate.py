@@ -86,7 +86,7 @@ class VarianceTerms:
             )
             if not isinstance(self.equation, str) or np.any(np.abs(remainder) > _ADDING * np.outer(bse, bse)):
                 raise ArgumentError(
-                    "terms= must add up to cov=, and the terms of the noise must add up to noise_cov="
+                    "all covariances in terms= must add up to cov=, and those in terms.noise to noise_cov="
                 )
 
 

@@ -159,7 +159,7 @@ class ExampleScoreTests(ScoreTests):
             tested = np.tile(np.arange(len(design.names)) != _constant(design), classes)
             if not tested.any():
                 raise NotAvailableError(
-                    "score_test() is not available: the model has no column except the constant"
+                    "score_test() has no slope to test, because the model has no column except the constant"
                 )
             return test_examples(system, tested=tested)
         private = np.tile(design.private, classes)

@@ -36,8 +36,9 @@ HEAVY_COLUMN = (
 )
 MEAN_NOTE = (
     "Target: the mean. Scores were clipped at {:.3g} times their typical size; this threshold was chosen "
-    "from noisy counts of large scores. About {:.2g}% of the records had larger scores. The part "
-    "that was clipped is estimated by extrapolation, at {:.2g} times the part just below the threshold."
+    "from noisy counts of large scores. About {:.2g}% of the records had larger scores. Their clipped part "
+    "is extrapolated from the part of the scores just below the threshold; the ratio of the two (lambda) is "
+    "{:.2g}."
 )
 UNCLIPPED_NOTE = (
     "Target: the mean. Scores larger than {:.3g} times their typical size would have been "
@@ -332,7 +333,7 @@ class MissedColumnTest:
     @property
     def _out(self) -> str:
         names = list(dict.fromkeys([*self.found, self.column] if self.exhausted else self.found))
-        return f"{', '.join(names)} stand{'s' * (len(names) < 2)} out"
+        return f"{', '.join(map(repr, names))} stand{'s' * (len(names) < 2)} out"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

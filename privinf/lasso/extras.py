@@ -294,8 +294,8 @@ def normal_variance(square: float, clip: float) -> tuple[float, float]:
         return square, 1.0
     if square >= SATURATED * clip**2:
         raise NotAvailableError(
-            "nearly all values were clipped before they were squared, so their mean square cannot be "
-            "estimated: fit without this release (noise_variance= or restricted_eigenvalues=)"
+            "nearly all residuals (or, for eigenvalues, linear combinations of columns) were clipped, so "
+            "their mean square cannot be estimated: fit without noise_variance= or restricted_eigenvalues="
         )
 
     def excess(log: float) -> float:

@@ -446,12 +446,14 @@ def _labels(samples: list[Any], names: Sequence[str] | None) -> pd.Index[Any]:
 def _warn(saturated: int, unknown: int) -> None:
     parts = []
     if saturated:
-        parts.append(f"in {saturated} coordinate(s), the noise hides whether they do")
+        parts.append(
+            f"in {saturated} coordinate(s), the noise hides whether the means of the sites differ in sign"
+        )
     if unknown:
         parts.append(f"in {unknown} coordinate(s), no site released a sign")
     warn(
-        "some standard errors may be infinite, some estimates missing and some exact intervals unbounded, "
-        "because an estimate needs sites whose means differ in sign: "
-        f"{'; '.join(parts)}. Use more sites, or fewer rows per site",
+        f"{', and '.join(parts)}, but an estimate needs sites whose signs differ. In these coordinates, "
+        "standard errors are infinite, estimates may be missing and exact intervals unbounded: use more "
+        "sites, or fewer rows per site",
         WeakIdentificationWarning,
     )

@@ -198,7 +198,7 @@ def label_design(design: Design, label: str, order: Sequence[str] | None = None)
     positions = {name: k for k, name in enumerate(design.names)}
     if not isinstance(label, str) or label not in design.private_names:
         raise SchemaError(
-            f"label {shown(label)} is not a released column; released columns are: "
+            f"label={shown(label)} is not a released column; released columns are: "
             f"{', '.join(design.private_names)}"
         )
     at = positions[label]

@@ -164,7 +164,7 @@ class ColumnDistribution:
 
 
 def refuse_strange(
-    subject: str, names: Iterable[str], names_known: Iterable[str], noun: str = "names"
+    subject: str, names: Iterable[str], names_known: Iterable[str], noun: str = "columns"
 ) -> None:
     """Raise ArgumentError for the first name that is not known; `subject` ends with a preposition."""
     for name in names:

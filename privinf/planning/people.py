@@ -138,14 +138,14 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         ("a correlation for", pairs),
     ):
         refuse_strange(subject, names, names_known)  # a code book serves many formulas
-    refuse_strange("a coefficient for", guesses.coefficients, design.names)
+    refuse_strange("a coefficient for", guesses.coefficients, design.names, "coefficients")
     refuse_strange("a skewness for", guesses.skews, names_known - {design.response})  # the response's follows
     distributions = tuple(distribution_of(schema, name, guesses) for name in inputs)
     refuse_strange(
         "a residual spread that changes with",
         guesses.spreads,
         [distribution.name for distribution in distributions if distribution.cuts is None],
-        "columns (numeric ones of the formula)",
+        "numeric columns of the formula",
     )
     root = root_of(distributions, guesses)
     frame = drawn(distributions, root, CALIBRATION_PEOPLE, np.random.default_rng(0))

@@ -80,7 +80,7 @@ SCORE_NOTE = (
     "infinite end means that the release does not bound the coefficient on this side."
 )
 NO_SCORE_INTERVALS = (
-    "Score intervals are not available; the error of result.conf_int(method='score') gives the reason."
+    "Score intervals are not available; call result.conf_int(method='score') to see the reason in its error."
 )
 SMALLEST_FIXED = 1e-4  # columns with a smaller entry have a format for each cell
 EQUAL_VARIANCE = "assume equal variances"

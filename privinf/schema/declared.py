@@ -72,7 +72,7 @@ class Numeric:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, finite_number(getattr(self, name), name))
         if self.scale is not None and self.scale <= 0.0:
-            raise SchemaError("scale must be positive")
+            raise SchemaError("scale= (the divisor of the column in standardize()) must be positive")
         _check_labels(self.public, self.unit)
 
     @property

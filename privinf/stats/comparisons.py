@@ -483,7 +483,10 @@ def request_groups(
         values = parts[0]
         groups = parts[1].removeprefix("C(").removesuffix(")").strip()
     if groups is None:
-        raise ArgumentError("the groups are missing: pass two samples, groups=, or a formula")
+        raise ArgumentError(
+            "the groups are missing: pass a second argument (the labels of the groups or the second sample), "
+            "or a formula such as 'values ~ groups' as the first argument"
+        )
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
     request, (value, by) = base.request_columns({"values": values, "groups": groups}, declared, options)
     if not hasattr(request.schema[by], "levels"):

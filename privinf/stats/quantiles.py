@@ -57,8 +57,8 @@ CORE_NOTE = (
     "outside, according to the noisy counts from which these limits were chosen."
 )
 CORE_TARGET = (
-    "The test compares means of clipped values: it can reject if groups have equal means but different "
-    "spreads or tails; for groups with equal distributions it keeps its level."
+    "Because values are clipped, the test can reject if groups have equal means but different spreads or "
+    "tails; for groups with equal distributions it keeps its level."
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
 

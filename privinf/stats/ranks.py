@@ -66,8 +66,8 @@ OF_SYMMETRY = (
     "This tests symmetry about the center: a skewed distribution may be rejected whatever its mean or median."
 )
 SAMPLE_ONLY = (
-    "The interval of 'ranks apart' allows only for privacy noise, not for sampling: it describes these "
-    "records, not a population."
+    "The row 'ranks apart' measures the distance between the groups' ranks from 0 to 1; its interval allows "
+    "for privacy noise but not for sampling, so it describes these records, not a population."
 )
 TIES_COUNT_HALF = "Ties count half and make the test conservative."
 

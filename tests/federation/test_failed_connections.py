@@ -95,8 +95,8 @@ def test_a_fit_says_what_it_has_charged_and_that_nothing_is_stored(kind):
     report = pi.PrivacyReport.from_entries(entries, delta=1e-6)
     assert len(entries) >= 2
     assert (
-        f"charged {len(entries)} releases to its ledger, in total epsilon {report.epsilon():.4g} at delta "
-        "1e-06" in text
+        f"charged {len(entries)} releases to the ledger of the fit, in total epsilon {report.epsilon():.4g} "
+        "at delta 1e-06" in text
     )
     assert ("checkpoint=folder" in text) == (kind != "lasso")
     assert "is charged in full again" in text
@@ -119,7 +119,7 @@ def test_a_stored_fit_goes_on_as_its_message_says(kind, tmp_path):
 def test_nothing_charged_is_said_too():
     model, fit = fit_of("OLS", Failing(sites(), ConnectionResetError(SECRET)))
     model._rows.federation.inner.ask = _refused
-    with pytest.raises(SiteConnectionError, match=r"This call has charged nothing to its ledger\. Repeat"):
+    with pytest.raises(SiteConnectionError, match=r"has charged nothing to the ledger of the fit\. Repeat"):
         fit()
     assert not model.ledger.entries
 

@@ -49,7 +49,9 @@ def _object(path: str) -> Any:
     try:
         return json.loads(Path(path).read_text())
     except OSError:
-        raise pi.errors.StorageError(f"the server cannot read a file {path!r}; check its path") from None
+        raise pi.errors.StorageError(
+            f"the server cannot read the file {path!r}, which the run's configuration names; check its path"
+        ) from None
     except ValueError:
         raise pi.errors.StorageError(f"the file {path!r} on the server does not contain valid JSON") from None
 

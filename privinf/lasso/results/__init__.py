@@ -60,9 +60,9 @@ NONE_SELECTED = (
 MOST_NAMES = 10
 NO_SQUARES = "this model releases no squared residuals, only their typical size, `residual_scale`"
 BIAS_NOTE = (
-    "The noise in the coefficients multiplies the noise in the nodewise regressions, which causes an error. "
-    "The column 'bias bound' is a worst-case bound on this error. Intervals add the variance of the error; "
-    "conf_int(bias_bound=True) adds the bound instead."
+    "The product of the noise in the coefficients and the noise in the nodewise regressions is an error "
+    "of the estimates; (bias bound) is a worst-case bound on it. Intervals include the variance of this "
+    "error; conf_int(bias_bound=True) widens them by the bound instead."
 )
 
 
@@ -120,8 +120,8 @@ class TargetInference(Inference):
         """Test that no column outside the fit has an effect; see `LassoResults.missed_column_test`."""
         if "missed" not in self.settings:
             raise NotAvailableError(
-                "missed_column_test is not available: all columns are in the fit, or coefficients differ "
-                "between sites"
+                "missed_column_test is not available, because the fit did not make this test: either it "
+                "contains all columns, or its coefficients differ between sites"
             )
         return MissedColumnTest.from_dict(self.settings["missed"])
 

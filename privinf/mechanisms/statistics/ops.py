@@ -245,9 +245,10 @@ class SiteOp:
         """
         unknown = sorted(set(args) - {*self.arguments, *(self.own if own else ())})
         if refused := [name for name in unknown if name in self.own]:
-            listed = ", ".join(map(repr, refused))
+            named = f"argument{'s' * (len(refused) > 1)} {', '.join(map(repr, refused))}"
             raise ArgumentError(
-                f"statistic {self.name!r}: only the site that holds the rows may set {listed}; omit {listed}"
+                f"statistic {self.name!r}: only the site that holds the rows may set the {named}; "
+                f"omit {'it' if len(refused) == 1 else 'them'} from the query"
             )
         if unknown:
             raise ArgumentError(f"statistic {self.name!r} has no argument {' or '.join(map(repr, unknown))}")
