@@ -328,8 +328,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             How binary columns and factors are sent: by randomized response (default), or with Gaussian noise
             as in the paper, which is less accurate.
         response_shares : mapping of str to float, optional
-            Relative shares of epsilon_x by feature under randomized response, factors by the name of their
-            column. A Gaussian column, and a feature that is not named, has share 1.
+            Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor
+            has the name of its column. A Gaussian column, and a feature that is not named, has share 1.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.

@@ -483,7 +483,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Shares of the budget; they sum to one. Give the keys selection, refit, scales, neighbours, gram,
             slopes and score; for heterogeneous fits also own_selection and own_refit; and means if means are
             released. The key missed (0.05) is the share for a first test for columns outside the fit; the
-            share score pays for further such tests. The key missed is not for ``targets="all"``.
+            share score pays for further such tests. ``targets="all"`` has no key ``missed``.
         extra_shares : mapping, optional
             Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
             before `shares` divide the rest.

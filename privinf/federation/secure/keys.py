@@ -211,7 +211,7 @@ class IdentityKey:
         ------
         StorageError
             The file is not one that `save` wrote, or it is damaged; or another account could have read,
-            changed or replaced it. The message has the command to use.
+            changed or replaced it. The message then gives the command that repairs the permissions.
 
         Notes
         -----

@@ -211,8 +211,8 @@ class DOME(DPSGD):
         those of "repaired". The "paper" variant needs the repository's studies (``studies.paper.dome``),
         which are not in the wheel.
     centre, precondition : bool, optional
-        Whether to subtract Adam's first moment, and to divide by the root of its second moment; default by
-        the variant.
+        Whether Adam's first moment is subtracted from the scores before they are clipped, and whether they
+        are divided by the root of its second moment. The variant sets the default.
     probes : {"unbiased", "orthonormal"}, optional
         Scaling of the random probes; default by the variant.
     adam : bool, optional

@@ -74,8 +74,8 @@ class LocalExamples:
         "gaussian": binary columns and factors get Gaussian noise like the rest, as in the paper, which is
         less accurate.
     response_shares : mapping of str to float
-        Relative shares of epsilon_x by feature under randomized response (factors by their column's name); a
-        Gaussian column, and a feature that is not named, has share 1.
+        Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor has
+        the name of its column. A Gaussian column, and a feature that is not named, has share 1.
     radius : float, optional
         Project the scaled Gaussian columns of a row onto the ball of this radius. A `Design` has its own
         radius.
