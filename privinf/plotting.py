@@ -128,7 +128,10 @@ def several(
     chosen = [_chosen_names(result, None) for result in results.values()]
     names = which or list(dict.fromkeys(name for fit_names in chosen for name in fit_names))
     if not names or not results:
-        raise ArgumentError("there are no coefficients to plot: pass at least one result, by name")
+        raise ArgumentError(
+            "there are no coefficients to plot: results= must be a mapping with at least one result, such as "
+            "{'private': result}"
+        )
     ax = new_axes(ax, width=6.4, height=1.7 + (0.2 + 0.16 * len(results)) * len(names))
     ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     for place, (label, result) in enumerate(results.items()):

@@ -378,8 +378,9 @@ def _scale(entry: LedgerEntry) -> float:
         and entry.noise.get("law", NOISE_MODELS[entry.mechanism][0]) not in NOISE_MODELS[entry.mechanism]
     ):
         raise ArgumentError(
-            f"the entry {readable(entry.label)!r} for the site's ledger states a distribution of the "
-            f"noise that its mechanism ({entry.mechanism}) cannot have"
+            f"the query's ledger entry {readable(entry.label)!r} has the mechanism {entry.mechanism!r} but "
+            "states another mechanism's distribution of the noise; install the same version of privinf at the site "
+            "and the server"
         )
     return float(scale)
 

@@ -72,8 +72,8 @@ LONG_FIRST_STEP = (
     'residual_clip="bounds"'
 )
 FAR_RECORDS = (
-    "a few records far out in a column may shift {}: their scores may pull in one direction, and noisy "
-    'counts may miss some; use tighter bounds, logarithms or residual_clip="bounds"'
+    "a few records with extreme values in a column may shift {}, and noisy counts of large scores may be too "
+    'low to show it; use tighter bounds, logarithms or residual_clip="bounds"'
 )
 MOST_NAMES = 4  # coefficients that a warning lists; of more, the first two
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why

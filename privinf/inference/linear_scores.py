@@ -359,8 +359,8 @@ def kept_columns(tested: ArrayLike | None, noise_free: Flags) -> Flags:
         raise ArgumentError("tested= must be True for every column that was released with noise")
     if not mask.any():
         raise ArgumentError(
-            "there is nothing to test, because all columns are without noise: mark the columns to "
-            "test in tested="
+            "there is nothing to test: without tested=, the columns with noise are tested, and here no "
+            "column has noise; pass tested= with True for each column to test"
         )
     return mask
 

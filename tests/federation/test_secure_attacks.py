@@ -307,7 +307,7 @@ def test_a_tampered_question_gives_garbage_not_a_sum():
         ({"noise": {"vectors": 0}}, "must be charged as a whole"),
         ({"noise": {"picks": 1}}, "must be charged as a whole"),
         ({"charge": {"relation": "metric"}}, "replace-one"),
-        ({"charge": {"mechanism": "laplace"}}, "cannot have"),
+        ({"charge": {"mechanism": "laplace"}}, "another mechanism's distribution"),
         ({"masking": {"grid": 2.0**-10}}, "needs at least|zCDP|4 to"),
         ({"masking": {"grid": 2.0**-60}}, "must be 4 to 2"),
         ({"masking": {"seed": 1}, "charge": {"secure": False}}, "seeded noise"),

@@ -60,9 +60,9 @@ NONE_SELECTED = (
 MOST_NAMES = 10
 NO_SQUARES = "this model releases no squared residuals, only their typical size, `residual_scale`"
 BIAS_NOTE = (
-    "The product of the noise in the coefficients and the noise in the nodewise regressions is an error "
-    "of the estimates; (bias bound) is a worst-case bound on it. Intervals include the variance of this "
-    "error; conf_int(bias_bound=True) widens them by the bound instead."
+    "The estimates have an error of second order: the noise in the coefficients times the noise in the "
+    "nodewise regressions. Intervals include its variance. (bias bound) is its worst-case bound, "
+    "and conf_int(bias_bound=True) widens the intervals by this bound instead."
 )
 
 
