@@ -379,8 +379,8 @@ def _scale(entry: LedgerEntry) -> float:
     ):
         raise ArgumentError(
             f"the query's ledger entry {readable(entry.label)!r} has the mechanism {entry.mechanism!r} but "
-            "states another mechanism's distribution of the noise; install the same version of privinf at the site "
-            "and the server"
+            "states another mechanism's distribution of the noise; install the same version of privinf at "
+            "the site and the server"
         )
     return float(scale)
 
