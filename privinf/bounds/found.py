@@ -167,8 +167,8 @@ class FoundSchema(Schema):
             )
             if not math.isnan(row.threshold)
             else (
-                f"{name}: at most {row.at_most:.1%} of the rows are outside the bounds (target "
-                f"{row.wanted:.1%})"
+                f"{name}: {row.wanted:.1%} of the rows were to be outside the bounds; allowing for the "
+                f"noise, at most {row.at_most:.1%} are"
             )
             for name, row in self.clips.iterrows()
         ]

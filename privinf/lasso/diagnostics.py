@@ -83,9 +83,8 @@ DETECTABLE_EFFECT = (
     "of this size would have been detected with probability {:.1g}."
 )
 BIAS = (
-    "An omitted column with an effect below the detection limit, and a correlation below {:.2g} with the "
-    "residual of a target's nodewise regression, moves this target's interval by up to {:.2g} standard "
-    "errors."
+    "An omitted column that the test cannot detect may shift a target's interval by up to {1:.2g} standard "
+    "errors if its correlation with the residual of the target's nodewise regression is below {0:.2g}."
 )
 CORRELATIONS_NOT_TESTED = (
     "The fit gives no limit for the bias of a target's interval from an omitted column, because it did not "

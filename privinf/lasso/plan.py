@@ -112,8 +112,8 @@ PAPER_LEVEL = (
     "the paper's algorithms divide an epsilon and a delta: pass epsilon= and delta=, not mu= or rho="
 )
 NO_MEAN = (
-    "target='mean' is not available with {}: use target='robust', or fit named or selected "
-    "targets with variant='default' and heterogeneous=False"
+    "target='mean' is not available with {}: pass target='robust'. Or keep target='mean', and pass targets= "
+    "as names of columns or 'selected', with variant='default' and heterogeneous=False"
 )
 # Probability that any column without signal stands out of its error.
 FALSE_SELECTION_RATE = 0.05

@@ -65,7 +65,7 @@ def test_it_is_a_schema_that_says_what_it_cost():
     assert ledger.total().epsilon(1e-6) == pytest.approx(0.5, rel=1e-4)
     assert len(ledger.entries) == 4
     text = repr(found)
-    assert "are outside the bounds (target 1.0%)" in text
+    assert "1.0% of the rows were to be outside the bounds" in text
     assert "found with epsilon 0.5" in text
     fit = pi.OLS.from_formula("pay ~ normal", ROWS, schema=found, ledger=ledger).fit(epsilon=1.0, delta=1e-6)
     assert fit.privacy.cumulative.mu == pytest.approx(np.hypot(found.privacy.mu, fit.privacy.mu))
