@@ -120,7 +120,7 @@ class Results(FittedResult, UnavailableAttributes):
             Statistic next to the coefficients: standard errors, or intervals. A result without standard
             errors has intervals by the score test.
         stars : bool
-            Whether to mark p-values below 0.05, 0.01 and 0.001.
+            Whether to mark p-values below 0.05, 0.01 and 0.001, where the result has p-values.
         alpha : float
             Intervals have the level ``1 - alpha``.
         digits : int
@@ -131,8 +131,8 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         str
-            A note below the table states epsilon, delta, the unit of privacy and the number of records, and
-            the kinds of the result's cautions.
+            A note below the table states epsilon, delta, the unit of privacy and the number of records, the
+            kinds of the result's cautions, and the weakly identified coefficients.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class Results(FittedResult, UnavailableAttributes):
             Statistic next to the coefficients: standard errors, or intervals. A result without standard
             errors has intervals by the score test.
         stars : bool
-            Whether to mark p-values below 0.05, 0.01 and 0.001.
+            Whether to mark p-values below 0.05, 0.01 and 0.001, where the result has p-values.
         alpha : float
             Intervals have the level ``1 - alpha``.
         digits : int

@@ -76,7 +76,8 @@ def paper_table(
     if check_count(digits, "digits", least=0) > MOST_DIGITS:
         raise ArgumentError(f"digits={digits} must be at most {MOST_DIGITS}")
     has_errors = result.estimate.cov is not None
-    marks = _stars(result) if stars and has_errors else [""] * len(result.names)
+    starred = stars and result._inference.has_intervals
+    marks = _stars(result) if starred else [""] * len(result.names)
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
     if cells == "se" and has_errors:
         head = "Std. error"
@@ -88,8 +89,10 @@ def paper_table(
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
     note.append(ERRORS if cells == "se" and has_errors else INTERVALS.format(100 * (1 - alpha)))
-    note += [STAR_NOTE] if stars and has_errors else []
+    note += [STAR_NOTE] if starred else []
     note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
+    weak = result._inference.weakness.dropna()
+    note += [f"Weakly identified: {', '.join(weak.index)}."] if len(weak) else []
     return PaperTable(
         header=("", "Coefficient", head),
         rows=list(zip(result.names, estimates, errors, strict=True)),

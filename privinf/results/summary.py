@@ -479,7 +479,7 @@ def _warnings(result: FittedResult) -> list[Note]:
 def _cautions(result: FittedResult) -> list[str]:
     lines = []
     lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
-    if result.estimate.cov is not None and (dependence := result._context.rows_alone(result.cov_type)):
+    if result._inference.has_intervals and (dependence := result._context.rows_alone(result.cov_type)):
         lines.append(sentence(dependence))
     try:
         if result._inference.single is not None:

@@ -261,10 +261,14 @@ class Inference:
 
     @cached_property
     def tvalues(self) -> pd.Series[float]:
-        """Coefficients over their standard errors; signed roots of score statistics where there are these."""
+        """Coefficients over their standard errors.
+
+        Where intervals are those of score tests, these are the square roots of their statistics, with the
+        signs of `params`.
+        """
         if self.single is None:
             return self.labelled(self.estimate.params / self.estimate.bse, "tvalues")
-        signed = np.sign(self.single.roots) * np.sqrt(self.single.statistics())
+        signed = np.sign(self.params.to_numpy()) * np.sqrt(self.single.statistics())
         return self.labelled(signed, "tvalues")
 
     @cached_property
@@ -354,7 +358,7 @@ class Inference:
     @property
     def other_warnings(self) -> list[tuple[type[Warning], str]]:
         """Warnings for other reasons than weak identification."""
-        if self.estimate.cov is None:
+        if not self.has_intervals:
             return []
         warnings: list[tuple[type[Warning], str]] = []
         if text := self.context.rows_alone(self.cov_type):

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 import privinf as pi
-from privinf.errors import NotAvailableError, WeakIdentificationWarning
+from privinf.errors import DependentRowsWarning, NotAvailableError, WeakIdentificationWarning
 from privinf.inference.coefficient_sets import coefficient_set
 from privinf.inference.linear_scores import tensor_forms
 from privinf.results.coefficient_tests import with_constant
@@ -83,7 +83,7 @@ def test_intervals_and_pvalues_are_those_of_each_coefficients_score_test(kind, r
             np.testing.assert_allclose(ends.loc[name], np.array(hull) + shift[j], rtol=1e-9)
     for name in result.names:
         assert result.pvalues[name] == pytest.approx(result.score_test(f"{name} = 0").pvalue, rel=1e-6)
-    assert (np.sign(result.tvalues) == np.sign(result._inference.single.roots)).all()
+    assert (np.sign(result.tvalues) == np.sign(result.params)).all()
 
 
 @QUIET
@@ -117,6 +117,23 @@ def test_a_fit_without_a_covariance_has_intervals_of_single_coefficients(without
     tidy = result.tidy().set_index("term")
     assert list(tidy.index[tidy.weak]) == list(weak)
     assert tidy.loc["g[T.b]", ["std_error", "p_value", "conf_low"]].notna().all()
+    page = result.to_html(stars=True)
+    assert f"{result.params['g[T.b]']:.3f}***" in page
+    assert f"Weakly identified: {', '.join(weak)}." in page
+
+
+@QUIET
+def test_dependent_rows_are_warned_of_although_there_is_no_covariance():
+    frame = rows().assign(who=np.repeat(np.arange(2000), 2))
+    schema = pi.Schema(SCHEMA.columns, unit="who", max_rows=2)
+    made = pi.MomentOLS.from_formula("y ~ x + np.log(x) + z + g", frame, schema=schema)
+    result = made.fit(epsilon=1.5, delta=1e-6, rng=0)
+    assert result.estimate.cov is None
+    assert "z" not in result.weakly_identified.index
+    with pytest.warns(DependentRowsWarning, match="one 'who' may have up to 2 rows"):
+        result.conf_int()
+    assert "assume independent rows" in str(result.summary())
+    assert "DependentRows" in [kind for kind, _ in result.cautions]
 
 
 def test_warnings_name_the_coefficients_and_others_speak_of_joint_inference(moments):
