@@ -428,6 +428,8 @@ def _parquet(name: str, parse: Callable[[], R]) -> R:
     """Return ``parse()``; errors of the reader may quote values of rows."""
     try:
         return parse()
+    except MemoryError:
+        raise
     except Exception:  # of pyarrow, and of its parsers of damaged metadata
         pass
     raise StorageError(f"{name} cannot be read as Parquet: the file is damaged or has another format")

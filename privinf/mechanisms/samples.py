@@ -17,6 +17,7 @@ from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, Sch
 from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta
 from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.peeling import solve_peeling_scale
+from privinf.mechanisms.pushdown import SampleColumn, add_entries
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.gridded import ColumnGrid
@@ -243,8 +244,6 @@ class SampleTotals:
         if passes.pushed is not None:
             if not exact:
                 raise unfit("the test uses ranks or adds no noise")
-            from privinf.mechanisms.pushdown import SampleColumn, add_entries
-
             ends = {name: range_of(self.schema, name) for name in self.query.values}
             columns = {
                 name: SampleColumn(self.grid(name), (middle - half, middle + half))

@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import stat
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -219,7 +220,8 @@ def test_an_error_of_the_reader_is_raised_in_its_turn():
 @pytest.mark.parametrize("end", ["close", "collection", "error"])
 def test_the_thread_ends_when_the_consumer_stops_early(end):
     made = []
-    items = read_ahead(numbered(made, n=10**6))
+    numbers = numbered(made, n=10**6)  # kept here: it is closed, and not only collected
+    items = read_ahead(numbers)
     assert [next(items), next(items)] == [0, 1]
     if end == "close":
         items.close()
@@ -231,6 +233,80 @@ def test_the_thread_ends_when_the_consumer_stops_early(end):
     assert readers() == []
     assert made[-1] == "closed"
     assert len(made) <= 2 + READ_AHEAD + 1
+
+
+def test_nothing_is_read_after_the_consumer_stopped():
+    made, stopped = [], threading.Event()
+
+    def slow():
+        for number in numbered(made):
+            if number == 2:
+                stopped.wait(10)
+            yield number
+
+    items = read_ahead(slow())
+    assert [next(items), next(items)] == [0, 1]
+    threading.Timer(0.2, stopped.set).start()
+    items.close()
+    assert made == [0, 1, 2, "closed"]
+
+
+def test_a_reader_whose_thread_collects_it_ends(monkeypatch):
+    """The thread cannot wait for itself: the generator ends all the same, and reports nothing."""
+    reports = []
+    monkeypatch.setattr(sys, "unraisablehook", reports.append)
+    unreachable = threading.Event()
+    made = []
+
+    def collecting():
+        for number in numbered(made, n=10**6):
+            if number == 2:
+                assert unreachable.wait(10)
+                gc.collect()
+            yield number
+
+    gc.disable()
+    try:
+        items = read_ahead(collecting())
+        cycle = [items]
+        cycle.append(cycle)
+        assert next(items) == 0
+        (thread,) = readers()
+        del items, cycle
+        unreachable.set()
+        thread.join(10)
+    finally:
+        gc.enable()
+    gc.collect()
+    assert not thread.is_alive()
+    assert made == [0, 1, 2, "closed"]
+    assert reports == []
+
+
+def test_a_lack_of_memory_is_not_reported_as_a_damaged_file(frame, tmp_path, monkeypatch):
+    frame.to_parquet(path := tmp_path / "t.parquet")
+    batches = of_library("pyarrow.parquet").ParquetFile.iter_batches
+
+    def limited(self, **options):
+        yield from list(batches(self, **options))[:3]
+        raise MemoryError
+
+    monkeypatch.setattr(of_library("pyarrow.parquet").ParquetFile, "iter_batches", limited)
+    blocks = source_of(path).read(["x"], SCHEMA)
+    assert [len(next(blocks)) for _ in range(3)] == [16, 16, 16]
+    with pytest.raises(MemoryError):
+        next(blocks)
+    assert readers() == []
+
+
+def test_a_file_can_be_read_twice_in_parallel(frame, tmp_path):
+    frame.to_parquet(path := tmp_path / "t.parquet")
+    source = source_of(path)
+    pairs = zip(source.read(["x"], SCHEMA), source.read(["y"], SCHEMA), strict=True)
+    x, y = (pd.concat(blocks) for blocks in zip(*pairs, strict=True))
+    np.testing.assert_array_equal(x["x"], frame["x"])
+    np.testing.assert_array_equal(y["y"], frame["y"])
+    assert readers() == []
 
 
 @pytest.mark.parametrize("started", [0, 1, 4])
@@ -271,14 +347,15 @@ def test_a_query_that_fails_says_nothing_of_rows(frame, tmp_path):
     refused(failing, StorageError, "the LazyFrame could not be read")
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(frame, tmp_path):
-    path = tmp_path / "t.csv"
-    frame.to_csv(path, index=False)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_file_that_changes_while_it_is_read_is_refused(suffix, frame, tmp_path):
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
     blocks = reading.checked_blocks(source_of(path), ["y"], SCHEMA)
     next(blocks)
     with open(path, "a") as file:
         file.write("1,2,u\n")
-    with pytest.raises(AlignmentError, match=r"t\.csv was changed while it was read"):
+    with pytest.raises(AlignmentError, match=rf"t\{suffix} was changed while it was read"):
         list(blocks)
 
 

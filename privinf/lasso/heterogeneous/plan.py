@@ -249,8 +249,8 @@ def _check_shared(shared_sparsity: int | None, sparsity: int, p: int) -> int:
         largest = max((s for s in smaller if s + sum(extra_selections(s - shared)) <= p), default=None)
         remedy = "a smaller shared_sparsity= or more columns"
         if largest is not None:
-            most = largest + sum(extra_selections(largest - shared))
-            remedy = f"at most sparsity={largest}, with which the fit selects {counted(most, 'column')}"
+            selections = largest + sum(extra_selections(largest - shared))
+            remedy = f"at most sparsity={largest}, with which the fit selects {counted(selections, 'column')}"
         raise ArgumentError(
             f"sparsity={sparsity} is too large for {p} columns, because the fit would select {sum(extra)} "
             f"more than sparsity=, that is, {sparsity + sum(extra)} columns: pass {remedy}"
