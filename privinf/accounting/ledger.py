@@ -617,7 +617,7 @@ def read_account(text: str) -> MemoryAccount:
             return account
         reason = "the sum of the privacy losses of its entries differs from the recorded total"
     except BudgetExceededError:
-        reason = "its entries cost more than its limit"
+        reason = "one of its entries has no finite cost under its limit"
     except (ArgumentError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error).removesuffix(INTACT_FILE)
     raise StorageError(f"the text is not a valid ledger, and cannot be opened: {reason}; use an intact copy")

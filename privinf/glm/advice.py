@@ -61,8 +61,8 @@ STEP_UNKNOWN = (
     "Newton step has no standard errors to compare it with; use fewer columns or a larger budget."
 )
 FEW_RECORDS = (
-    "few records (noisy estimate: {1:.0f}) have the rarer value of {0!r}. Clipping the scores of such "
-    "records may shift the coefficient of {0!r} by up to {2:.1f} standard errors, and the noisy counts of "
+    "few records (noisy estimate: {1:.0f}) have the rarer value of {0}. Clipping the scores of such "
+    "records may shift the coefficient of {0} by up to {2:.1f} standard errors, and the noisy counts of "
     "clipped scores may be too low to show it; use more rows, a larger budget or "
     'residual_clip="bounds"'
 )
@@ -481,7 +481,7 @@ def few_records(
             names.append(rows.design.names[j])
             fewest = min(fewest, records)
             farthest = max(farthest, moved)
-    text = FEW_RECORDS.format(", ".join(names), fewest, farthest)
+    text = FEW_RECORDS.format(", ".join(map(repr, names)), fewest, farthest)
     return must_read(text, columns=tuple(names)) if names else ()
 
 

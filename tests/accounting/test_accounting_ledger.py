@@ -428,6 +428,22 @@ def test_damaged_files_give_a_clear_error(damage, make_entry):
         Ledger.from_json(text[:-20] if damage == "truncate" else text)
 
 
+def test_a_damaged_ledger_states_why_it_cannot_be_opened(make_entry):
+    ledger = Ledger(Budget(mu=1.0))
+    ledger.spend(make_entry(GaussianLoss(0.5)))
+    record = json.loads(ledger.to_json())
+    del record["sha256"]
+    (entry,) = record["entries"]
+    other = entry | {"loss": {"kind": "approximate", "epsilon": 1.0, "delta": 1e-6}}
+    for change, reason in (
+        ({"version": 99}, "this version of privinf cannot read the text as a ledger"),
+        ({"entries": [other]}, "one of its entries has no finite cost under its limit"),
+        ({"spent": "0"}, "the sum of the privacy losses of its entries differs from the recorded total"),
+    ):
+        with pytest.raises(StorageError, match=reason):
+            Ledger.from_json(json.dumps(record | change))
+
+
 # ---- scopes
 
 

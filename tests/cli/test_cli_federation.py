@@ -342,6 +342,7 @@ def test_other_plans(tmp_path):
     [
         (f"{FIT}epsilon = 1.0\n", "set either model"),
         (f'model = "OLS"\n{FIT}epsilon = 1.0\n', "the key 'model' must be one of"),
+        (f'model = "statistic"\n{FIT}epsilon = 1.0\n', "the key 'model' must be one of"),
         (f'model = "MomentOLS"\n{FIT}', "set the privacy budget"),
         (f'model = "MomentOLS"\n{FIT}epsilon = inf\n', "--simulation"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nseed = 3\n', "--simulation"),

@@ -208,6 +208,11 @@ def test_a_rebase_keeps_charges_and_answers_no_earlier_question_from_new_rows(ta
     assert not again.handle(later, "north").error
     assert len(again.ledger) == 2
     again.ledger.close()
+    lines = CliRunner().invoke(main, ["ledger", "show", str(tmp_path / "north.ledger")]).output.splitlines()
+    assert lines[-3].endswith(f"recorded a checksum of the site's {ROWS} rows")
+    assert "recorded a change of the site's policy, and" in lines[-2]
+    assert not lines[-2].endswith("the site refuses to start with other rows")
+    assert lines[-1].endswith(f"the site's {ROWS - 1} rows; the site refuses to start with other rows")
     with SiteLedger(tmp_path / "second.ledger") as ledger, pytest.raises(ArgumentError, match="rebase"):
         Site(table, SCHEMA, ledger=ledger, rebase="yes")
 

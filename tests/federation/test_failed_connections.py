@@ -11,7 +11,7 @@ import privinf as pi
 from privinf.error_boundary import bare, error_boundary, is_bare
 from privinf.errors import AlignmentError, PrivinfError, SiteConnectionError
 from privinf.federation import InProcessFederation, Query, RemoteSite, Site, SitePolicy, TrustedServer
-from privinf.federation.rounds import replies_of
+from privinf.federation.rounds import reason_of, replies_of
 
 SCHEMA = pi.Schema({"y": (-4.0, 4.0), "x": (-1.0, 1.0), "z": (-1.0, 1.0)})
 DESIGN = pi.Design.from_formula("y ~ x + z", SCHEMA)
@@ -77,6 +77,8 @@ def test_a_failed_connection_names_sites_addresses_and_reason(problem, reason):
     text, cause = str(failed.value), failed.value.__cause__
     assert "sites 'north' at north.example.org:9000, 'south' at south.example.org:9000" in text
     assert reason.lower() in text.lower()
+    remedy = "check the TLS certificates" if isinstance(problem, ssl.SSLError) else "check that the sites run"
+    assert f"; {remedy}" in text
     assert SECRET not in text + repr(cause)
     assert isinstance(failed.value, AlignmentError)
     assert isinstance(failed.value, ConnectionError)
@@ -84,6 +86,12 @@ def test_a_failed_connection_names_sites_addresses_and_reason(problem, reason):
     assert isinstance(cause, ConnectionResetError if isinstance(problem, EOFError) else builtin)
     assert cause.__traceback__ is None
     assert failed.value.__context__ is None
+
+
+def test_the_reason_of_a_failed_tls_connection_is_in_words():
+    problem = ssl.SSLError(1, SECRET)
+    problem.reason = "CERTIFICATE_VERIFY_FAILED"
+    assert reason_of(problem) == "TLS: certificate verify failed"
 
 
 @pytest.mark.parametrize("kind", ["OLS", "MomentOLS", "lasso"])

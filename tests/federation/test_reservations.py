@@ -673,7 +673,9 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
         ("second", "ada", False),
     ]
     assert "of which" in said("show", path)
-    assert "privinf ledger show" in said("free", path, "third", code=2)
+    assert "no budget reservation named 'third'; run 'privinf ledger show'" in said(
+        "free", path, "third", code=2
+    )
     assert "1 budget reservation(s) freed" in said("free", path, "first")
     assert "1 budget reservation(s) freed" in said("free", path, "--all")
     assert "0 budget reservation(s) freed" in said("free", path, "--all")

@@ -1,6 +1,7 @@
 """A site behind a socket: the same answers as in this process, and nothing for whoever asks otherwise."""
 
 import contextlib
+import errno
 import grp
 import json
 import logging
@@ -11,6 +12,7 @@ import socketserver
 import struct
 import threading
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -445,6 +447,10 @@ def test_places_for_a_socket(daemon, tmp_path):
         SiteDaemon(site_of(), "north", daemon.path)
     with pytest.raises(ArgumentError, match="cannot be created, because a file has this path"):
         SiteDaemon(site_of(), "north", tmp_path / "file")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "chmod", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
+        with pytest.raises(ArgumentError, match=r"\(Permission denied\); check its folder"):
+            SiteDaemon(site_of(), "north", tmp_path / "new")
     assert (tmp_path / "file").read_text() == "rows"
     with pytest.raises(ArgumentError, match="at most"):
         SiteDaemon(site_of(), "north", tmp_path / ("x" * 120))

@@ -341,7 +341,9 @@ def test_only_the_holders_own_process_says_what_weights_and_public_columns_there
     assert not site.handle(allowed, "north").error
     monkeypatch.setattr(SiteOp, "total", lambda *_: pytest.fail("rows were read"))
     asked = squares(site, op=op, args=MOMENTS[op] | OWN[name], charges=(dear,), sequence=2)
-    assert "only the site that holds the rows may set the argument" in site.handle(asked, "north").error
+    message = site.handle(asked, "north").error
+    assert "only the site that holds the rows may set the argument" in message
+    assert message.endswith(f"omit {'it' if len(OWN[name]) == 1 else 'them'} from the query")
     masked = replace(asked, masking={"kind": "masked"})
     closed = Site(rows_of(40, 0), design_of(), policy=SitePolicy(secure_sums=True, simulation=True))
     assert "only the site that holds the rows may set the argument" in closed.handle(masked, "north").error

@@ -18,7 +18,7 @@ from privinf.accounting import (
     Sensitivity,
     pure_rho,
 )
-from privinf.errors import PrivinfError
+from privinf.errors import ArgumentError, PrivinfError
 from privinf.federation import SitePolicy, TrustedServer, policy
 from privinf.federation.secure import site as site_masking
 from privinf.federation.secure.site import check_room, check_terms, read_terms
@@ -262,6 +262,17 @@ def masked_lies():
         site_masking.check_price(terms, other, record_sensitivity)
 
     return truths, lies
+
+
+@pytest.mark.parametrize(("sigma", "change"), [(3.0, "smaller"), (2.0**51, "larger")])
+def test_noise_outside_the_grid_is_answered_with_the_change_that_helps(sigma, change):
+    query = secure_query(secure_federation(("a", "b", "c")), max_colluding=1)
+    entry = LedgerEntry.from_dict(query.charges[0])
+    record_sensitivity = Ball(size=4, top=3.0, derivation="2CR").sensitivity()
+    policy = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
+    terms = replace(read_terms(query, entry), sigma=sigma)
+    with pytest.raises(ArgumentError, match=f"pass a {change} budget or a {change} 'grid' in the query"):
+        check_terms(query, terms, entry, record_sensitivity, policy)
 
 
 def failures():

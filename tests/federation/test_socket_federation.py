@@ -70,8 +70,10 @@ def test_a_site_that_has_gone_is_left_out_and_logged(tmp_path, caplog):
 
 
 def test_who_is_not_there_or_other_than_named(paths, tmp_path):
-    with pytest.raises(AlignmentError, match=r"site 'west' at .*west did not answer within"):
+    with pytest.raises(AlignmentError, match=r"site 'west' at .*west did not answer within.*it is running"):
         SocketFederation(paths | {"west": tmp_path / "west"}, **QUICK)
+    with pytest.raises(AlignmentError, match=r"sites 'east' at .*, 'west' at .* they are running"):
+        SocketFederation({name: tmp_path / name for name in ("east", "west")}, **QUICK)
     with pytest.raises(AlignmentError, match="site 'west': the site replied with the name of another site"):
         SocketFederation({"west": paths["north"]}, **QUICK)
 

@@ -439,6 +439,20 @@ def test_a_rare_value_is_told_of_as_far_as_long_scores_are_to_one_side(sided, to
     )
 
 
+def test_several_indicators_with_few_records_are_quoted_one_by_one():
+    gram = np.array([[1.0, -0.9, -0.9], [-0.9, 1.0, 0.8], [-0.9, 0.8, 1.0]])
+    initial = SimpleNamespace(gram=gram, edge=0.01)
+    clip = Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, between=900.0, hidden=2_000.0)
+    look = SimpleNamespace(initial=initial, clip=clip, n=10_000)
+    rows = SimpleNamespace(
+        design=SimpleNamespace(constant=0, names=("const", "d", "e")),
+        limits=(np.array([1.0, -1.0, -1.0]), np.ones(3)),
+    )
+    (note,) = few_records(rows, look, np.zeros(3), np.zeros(3), np.ones(3))
+    assert "the rarer value of 'd', 'e'." in note.text
+    assert note.columns == ("d", "e")
+
+
 @pytest.mark.parametrize("curved", [True, False])
 def test_records_far_out_in_a_column_that_miss_the_line_to_one_side_are_warned_of(curved):
     """As the share of food by expenditure: the line is too low far out, where few records are."""
@@ -466,3 +480,14 @@ def test_only_far_columns_are_named_for_their_far_records():
     assert note.columns == ("far",)
     (note,) = far_records(rows, look, sds, np.array([0.8, 2.0, -0.8]), bse)
     assert note.columns == ("const", "far")
+
+
+@pytest.mark.parametrize(("p", "listed"), [(4, "a, b, c, d, and"), (5, "a, b and 3 others, and")])
+def test_far_records_without_a_constant_list_at_most_four_coefficients(p, listed):
+    """Without a constant distances are from zero: a column of 0.05 reaches 20 of its root mean squares."""
+    rows = SimpleNamespace(design=SimpleNamespace(constant=None, names=tuple("abcdef"[: p + 1])))
+    gram = np.diag([0.05**2] * p + [0.3**2])
+    look = SimpleNamespace(initial=SimpleNamespace(gram=gram))
+    (note,) = far_records(rows, look, np.full(p + 1, 9.0), np.zeros(p + 1), np.ones(p + 1))
+    assert f"may shift {listed} noisy counts" in note.text
+    assert note.columns == tuple("abcde"[:p])

@@ -4,6 +4,7 @@ import ast
 import inspect
 import textwrap
 from importlib import import_module
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import Budget, Ledger, PrivacyReport
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation import SitePolicy
 from privinf.glm import advice
 from privinf.moments.analyses import Analyses
@@ -147,7 +148,11 @@ def test_a_new_fit_is_no_earlier_release(rows):
     ("policy", "named", "unnamed"),
     [
         (SitePolicy(), ["trusted_server=True", "secure_sums=True"], []),
-        (SitePolicy(new_designs=0), ["trusted_server=True", "secure_sums=True", "new_designs=..."], []),
+        (
+            SitePolicy(new_designs=0),
+            ["do both: (1)", "trusted_server=True", "secure_sums=True", "(2)", "new_designs=..."],
+            [],
+        ),
         (
             SitePolicy(trusted_server=True, new_designs=0),
             ["designs=[...]", "new_designs=..."],
@@ -171,6 +176,18 @@ def test_what_a_policys_message_advises_is_enough():
 
 
 # ---- releases of parties
+
+
+def test_a_release_of_another_kind_is_answered_with_the_function_that_reads_it(rows, release):
+    schema = pi.Schema({name: SCHEMA[name] for name in ("y", "x", "z")})
+    parties = {"A": ["y", "x"], "B": ["z"]}
+    of_a_party = pi.DGMOLS.from_formula("y ~ x + z", rows, schema=schema, parties=parties).release(**SPENT)[
+        "A"
+    ]
+    with pytest.raises(AlignmentError, match=r"of kind 'moments': use release\.regress\(formula\)$"):
+        pi.ModulatedOLS.from_release(release)
+    with pytest.raises(AlignmentError, match=r": combine the releases of all parties with privinf\.join"):
+        pi.ModulatedOLS.from_release(of_a_party)
 
 
 @pytest.mark.parametrize("model", [pi.RMGMOLS, pi.DGMOLS, pi.BGMOLS])
@@ -334,3 +351,35 @@ def test_reprs_of_some_objects_name_their_class(rows, release):
     ]
     for one in made:
         assert type(one).__name__ in repr(one), repr(one)
+
+
+# ---- advice on weak coefficients
+
+
+@pytest.mark.parametrize("curved", [False, True])
+@pytest.mark.parametrize(("hidden", "named"), [([1, 0, 0], []), ([1, 0, 1], ["z"]), ([0, 1, 1], ["x"])])
+def test_advice_names_a_weak_slope_and_not_the_constant(curved, hidden, named, monkeypatch):
+    """The first eigenvector of G is along x, so z is named only where x is not weak."""
+    rows = SimpleNamespace(
+        design=pi.Design.from_formula("y ~ x + z", SCHEMA), p=3, total=900, to_user=np.eye(3)
+    )
+    gram, flags = np.diag([1.0, 0.1, 0.2]) + 0.01, np.array(hidden, dtype=bool)
+    if curved:
+        monkeypatch.setattr(advice, "prior_influence", lambda *_: flags.astype(float))
+        step = SimpleNamespace(
+            walk=SimpleNamespace(second=gram),
+            place=SimpleNamespace(transform=np.eye(3)),
+            hessian=SimpleNamespace(mean=gram),
+            far=0.0,
+            dispersion=1.0,
+        )
+        notes = advice.curved_notes(rows, step, SimpleNamespace(weak=True, draws=None, length2=1.0))
+    else:
+        step = SimpleNamespace(
+            initial=SimpleNamespace(gram=gram, edge=0.01), clip=SimpleNamespace(ratio=0.0), score_sd=0.0
+        )
+        weak, unbiased = SimpleNamespace(weak=True), SimpleNamespace(bias=None)
+        notes = advice.notes_of(rows, step, unbiased, weak, np.zeros(3), (), flags)
+    texts = [note for note in notes if "hides mainly the coefficient of" in note.text]
+    assert [name for note in texts for name in note.columns] == named
+    assert all(f"the coefficient of {name}:" in note.text for note, name in zip(texts, named, strict=True))

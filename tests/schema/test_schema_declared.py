@@ -197,6 +197,8 @@ def test_repr_is_a_table(schema):
     assert any(line.startswith("x ") and "[-1.5, 2.5]" in line and line.endswith("m") for line in lines)
     assert any(line.startswith("age") and "in clear" in line for line in lines)
     assert "at most 3 row(s)" in lines[-1]
+    assert lines[1].split()[-1] == "unit"
+    assert repr(Schema({"x": (0, 1)})).splitlines()[1].split()[-1] != "unit"
 
 
 def test_numpy_scalars_and_arrays_are_accepted():

@@ -10,6 +10,7 @@ import pytest
 
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError, StorageError
+from privinf.storage.checksummed import unreadable
 
 COLUMNS = {
     "age": (18, 90),
@@ -86,6 +87,10 @@ def test_what_is_no_schema_is_named(text, words, tmp_path):
 def test_a_file_that_is_missing_or_no_text(tmp_path):
     with pytest.raises(StorageError, match="does not exist"):
         pi.load_schema(tmp_path / "none.toml")
+    with pytest.raises(StorageError, match="is a folder; pass the path of a file"):
+        pi.load_schema(tmp_path)
+    refused = unreadable(tmp_path / "s.toml", PermissionError(13, "Permission denied"))
+    assert "this account is not allowed to read" in str(refused)
     (tmp_path / "s.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(StorageError, match="UTF-8"):
         pi.load_schema(tmp_path / "s.toml")

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from support.speed import slowness
 
+import privinf as pi
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Design, Schema
 
@@ -234,3 +235,13 @@ def test_a_million_rows_take_well_under_a_second():
     start = time.process_time()
     design.matrix(frame)
     assert time.process_time() - start < 0.8 * slowness()
+
+
+def test_a_wrong_number_of_bounds_is_answered_with_the_numbers_that_are_right():
+    y, X = np.zeros(9), np.zeros((9, 3))
+    with pytest.raises(
+        SchemaError, match=r"length 2: pass one pair \(low, high\) for each column \(3 pairs\)$"
+    ):
+        pi.MomentOLS(y, X, bounds=[(0, 1)] * 2, y_bounds=(0, 1))
+    with pytest.raises(SchemaError, match=r"\(3 pairs\), or for each private column only \(2 pairs\)$"):
+        pi.MomentOLS(y, X, bounds=[(0, 1)], y_bounds=(0, 1), public=[0])
