@@ -11,7 +11,7 @@ from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics import block as site_rows
 from privinf.mechanisms.statistics import scores as single_statistics
 from privinf.mechanisms.statistics.block import SiteBlock, exact_bits
-from privinf.mechanisms.statistics.scores import SINGLE_OPS
+from privinf.mechanisms.statistics.scores import SINGLE_OPS, ScoresWithSquares
 
 P, LOW, HIGH = 3, -2.0, 2.0
 OP = SINGLE_OPS["target_scores"]
@@ -92,6 +92,31 @@ def test_a_variance_beside_its_score_is_free():
         for weight in (single_statistics.SQUARE_WEIGHT, 2.0)
     ]
     assert distances[0] == 4.0 < distances[1]
+
+
+def farthest_on_a_grid(summand, digits):
+    """Return the largest distance of two records whose scores are on the grid, and slopes 0."""
+    unit = summand.unit(digits)
+    scores = np.arange(-1.0, 1.0 + unit, unit)[None]
+    numbers = summand.numbers(scores, np.zeros_like(scores), np.zeros(scores.shape[1]), digits)
+    return farthest(numbers.steps.T * numbers.unit)[0]
+
+
+@pytest.mark.parametrize("digits", range(3, 12))
+def test_a_variance_beside_its_score_is_free_on_every_grid_that_is_accepted(digits):
+    summand = ScoresWithSquares(targets=1, slope_weight=1e-9, average_weight=1e-9)
+    assert farthest_on_a_grid(summand, digits) == 2.0
+    assert OP.record_sensitivity(CASES["light"] | {"bits": digits}, P).l2 >= 2.0
+
+
+@pytest.mark.parametrize(
+    "change", [{"bits": 2}, {"bits": 3, "slope_weight": 2.0}, {"slope_weight": 1e30}], ids=str
+)
+def test_a_grid_on_which_squares_are_not_free_is_refused(change):
+    summand = ScoresWithSquares(targets=1, slope_weight=1e-9, average_weight=1e-9)
+    assert farthest_on_a_grid(summand, 2) == math.sqrt(4.5)
+    with pytest.raises(ArgumentError, match="'bits' of the statistic is too small for scores and"):
+        OP.record_sensitivity(CASES["light"] | change, P)
 
 
 @pytest.mark.audit

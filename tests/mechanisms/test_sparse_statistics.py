@@ -374,6 +374,17 @@ def test_bad_arguments():
         SITE_OPS["clipped_products"].total(block(X[:, 0], X), {"bound": 1.0, "bits": 50})
 
 
+@pytest.mark.parametrize(
+    ("name", "least"), [("column_products", 2), ("union_gram", 10)], ids=["two factors", "and root two"]
+)
+def test_products_state_the_fewest_bits_that_they_accept(name, least):
+    op, args = case(name)
+    rows = block(np.zeros(1), np.ones((1, P)))
+    assert np.isfinite(op.total(rows, args | {"bits": least})).all()
+    with pytest.raises(ArgumentError, match=f"must be at least {least}$"):
+        op.total(rows, args | {"bits": least - 1})
+
+
 def test_a_block_is_not_pickled():
     import pickle
 

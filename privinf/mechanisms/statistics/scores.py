@@ -19,7 +19,11 @@ Replacing a record moves a target's first two entries by s - t and 3/2 (s^2 - t^
 with equality at s = -t = 1, where the squares agree: next to a score its variance is free. The slopes move by
 up to 3/2 c, the average by up to 3/2 g: the vector's l2 sensitivity is ``sqrt(m (4 + 9/4 c^2) + 9/4 g^2)``,
 that of one target's entries and the average the same with m = 1. Records whose products stand just inside
-B attain it. (On a grid the squares are those of the rounded s_j: equal where the scores are opposite.)
+B attain it.
+
+On a grid of unit d the squares are those of the rounded s_j, cut toward zero: equal where the scores are
+opposite, else up to d farther apart. With z = |s + t| >= d and y <= 2 - z, y^2 + (3/2 y z + d)^2 is below 4
+for d <= 1/8; for d = 1/4 all pairs on the grid were compared. A unit of 1/2 would allow 9/2 and is refused.
 
 **Vectors.** ``product_vector`` and ``column_product_vector`` sum products of a record that are shrunk as one
 vector to a public norm.
@@ -67,6 +71,7 @@ from privinf.mechanisms.statistics.regression import (
     leading_size,
 )
 from privinf.mechanisms.statistics.summands import (
+    NUMBER_DIGITS,
     Box,
     Cross,
     CrossProducts,
@@ -81,6 +86,7 @@ from privinf.validation import check_choice
 from privinf.wire import Derivations, Statistics
 
 SQUARE_WEIGHT = 1.5  # the largest at which squares are free beside scores, see above
+LARGEST_UNIT = 0.25  # of scores on their grid: squares are free on this one and on all finer ones, see above
 MULTIPLIERS = ("rademacher", "gaussian")  # of the multipliers
 MOST_DRAWS = 100_000  # of the multipliers
 FORM_ARGUMENTS = (*COMMON, "columns", "transform", "clip")  # arguments of statistics of linear forms
@@ -113,6 +119,15 @@ class ScoresWithSquares:
     slope_weight: float
     average_weight: float
 
+    @property
+    def bound(self) -> float:
+        """Largest absolute entry."""
+        return max(SQUARE_WEIGHT, self.slope_weight, self.average_weight)
+
+    def unit(self, digits: int) -> float:
+        """Return the unit of the grid on which all entries are."""
+        return unit_of(self.bound, min(digits, NUMBER_DIGITS))
+
     def sensitivity(self) -> RecordSensitivity:
         """Return the largest distance of two records."""
         slope = self.slope_weight
@@ -121,7 +136,7 @@ class ScoresWithSquares:
             shape=(3 * self.targets + 1,),
             l2=math.sqrt(self.targets * (4.0 + 2.25 * slope**2) + 2.25 * average**2),
             linf=max(2.0, 1.5 * slope, 1.5 * average),
-            bound=max(SQUARE_WEIGHT, slope, average),
+            bound=self.bound,
             derivation=Derivations.TARGET_SCORES,
         )
 
@@ -130,8 +145,7 @@ class ScoresWithSquares:
 
         Squares are those of the scores as they are summed; (m, rows), the average (rows,).
         """
-        bound = max(SQUARE_WEIGHT, self.slope_weight, self.average_weight)
-        scores = Numbers.cut_from(clipped(products, 1.0), bound, digits)
+        scores = Numbers.cut_from(clipped(products, 1.0), self.bound, digits)
         squares = np.square(scores.steps * scores.unit)
         squares *= SQUARE_WEIGHT
         others = (
@@ -139,7 +153,7 @@ class ScoresWithSquares:
             _between(slopes, self.slope_weight),
             _between(average[None], self.average_weight),
         )
-        steps = [Numbers.cut_from(values, bound, digits).steps for values in others]
+        steps = [Numbers.cut_from(values, self.bound, digits).steps for values in others]
         return Numbers(np.concatenate([scores.steps, *steps]), scores.unit)
 
 
@@ -160,11 +174,17 @@ def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
     vector(args, "weights", size)
     for name in ("bound", "slope_clip", "average_clip"):
         positive(args, name)
-    return ScoresWithSquares(
+    scores = ScoresWithSquares(
         targets=size,
         slope_weight=positive(args, "slope_weight"),
         average_weight=positive(args, "average_weight"),
     )
+    if scores.unit(digits(args)[0] or NUMBER_DIGITS) > LARGEST_UNIT:
+        raise ArgumentError(
+            "argument 'bits' of the statistic is too small for scores and their squares: use more bits, or "
+            "smaller weights 'slope_weight' and 'average_weight'"
+        )
+    return scores
 
 
 SINGLE_OPS: dict[str, SiteOp] = named(

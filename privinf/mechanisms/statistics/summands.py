@@ -187,7 +187,7 @@ class Outer:
         top = min(self.top, self.entry * math.sqrt(self.size))
         if not digits:
             return Square(vectors=vectors, top=top, length=length)
-        unit = _unit_of_factor(min(self.entry, top), digits - ROOT2_BITS)
+        unit = _unit_of_factor(min(self.entry, top), digits, ROOT2_BITS)
         steps = top / unit
         if not _room(vectors, steps) > 0.0:
             raise SensitivityError(
@@ -712,13 +712,15 @@ class Cross:
         return total, np.full(total.shape, self.unit)
 
 
-def _unit_of_factor(bound: float, digits: int) -> float:
-    """Return the unit of each factor of a product with so many binary digits; ArgumentError for none."""
-    half = min(digits // 2, VALUE_BITS)
+def _unit_of_factor(bound: float, digits: int, others: int = 0) -> float:
+    """Return the unit of each factor of a product with so many binary digits, some for another factor.
+
+    ArgumentError where none are left.
+    """
+    half = min((digits - others) // 2, VALUE_BITS)
     if half < 1:
         raise ArgumentError(
-            "argument 'bits' of the statistic is too small for products: it must be at least "
-            f"{2 + ROOT2_BITS}"
+            f"argument 'bits' of the statistic is too small for products: it must be at least {2 + others}"
         )
     return unit_of(bound, half)
 
