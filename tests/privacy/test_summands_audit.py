@@ -1,4 +1,4 @@
-"""Each summand's sensitivity is reached by two vectors of its set, and passed by none."""
+"""Each summand's sensitivity is reached by two vectors of its set, and records stay in the set."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from mutation import Mutant
 from scipy.spatial.distance import pdist
 
 import privinf.mechanisms.statistics
+from privinf.mechanisms.statistics.block import made_finite
+from privinf.mechanisms.statistics.isometric import ROOT2_BITS
 from privinf.mechanisms.statistics.summands import (
     Ball,
     Box,
@@ -25,6 +28,7 @@ from privinf.mechanisms.statistics.summands import (
     OneCell,
     Outer,
     ReplaceOnly,
+    RowDirections,
     root_matrix,
 )
 
@@ -181,6 +185,234 @@ def test_a_sensitivity_that_is_too_small_is_seen(name):
     mutant, case = MUTANTS[name]
     with mutant.applied():
         assert complaints(case)
+
+
+# ---- vectors are put into the sets
+
+
+ABSURD = np.array([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0, 1e30, 1.0, -0.3])
+
+
+def wild(size: int) -> Any:
+    """Return vectors, shape (size, rows), of corners, directions of any length and absurd numbers."""
+    rows = [
+        3.0 * RNG.choice([-1.0, 1.0], (30, size)),
+        RNG.standard_normal((60, size)) * 10.0 ** RNG.uniform(-3.0, 6.0, (60, 1)),
+        RNG.choice(ABSURD, (60, size)),
+        np.repeat(ABSURD[:, None], size, axis=1),
+        9.0 * np.eye(3, size),
+    ]
+    return np.concatenate(rows).T.copy()
+
+
+def integers(term: Any) -> list[list[list[int]]]:
+    """Return the integers of a term, one vector of Python's a row, for each of its groups."""
+    groups = term.integers()
+    if not all(np.isfinite(group).all() for group in groups):
+        raise OverflowError("a number of a record is not finite")
+    return [[[int(number) for number in row] for row in group.T] for group in groups]
+
+
+def norms2(vectors: list[list[int]]) -> list[int]:
+    """Return squared norms."""
+    return [sum(number * number for number in vector) for vector in vectors]
+
+
+def of_numbers(term: Any, *, entry: float, norm: float, low: float = -math.inf) -> bool:
+    """Return whether all vectors keep to bounds of an entry and of the norm, in rational arithmetic."""
+    (vectors,), unit = integers(term), Fraction(term.unit)
+    sizes = [number * unit for vector in vectors for number in vector]
+    return (
+        max(norms2(vectors)) * unit**2 <= Fraction(norm) ** 2
+        and max(map(abs, sizes)) <= Fraction(entry)
+        and min(sizes) >= low
+    )
+
+
+def of_totals(term: Any, total: float) -> bool:
+    """Return whether the entries of every vector are nonnegative and add up to the total at most."""
+    (vectors,), unit = integers(term), Fraction(term.unit)
+    return all(min(vector) >= 0 and sum(vector) * unit <= Fraction(total) for vector in vectors)
+
+
+def of_products(term: Any, *, entry: float, radius: float) -> bool:
+    """Return whether entries of both factors keep to their bound, and the product of norms to its own."""
+    left, right = integers(term)
+    sizes = [abs(number) for group in (left, right) for vector in group for number in vector]
+    products = [a * b for a, b in zip(norms2(left), norms2(right), strict=True)]
+    unit = Fraction(term.unit)
+    return max(sizes) ** 2 * unit <= Fraction(entry) ** 2 and max(products) * unit**2 <= Fraction(radius) ** 2
+
+
+def of_squares(term: Any, *, entry: float, top: float) -> bool:
+    """Return whether vectors whose products are summed keep to bounds of an entry and of the norm."""
+    (vectors,), unit = integers(term), Fraction(term.top) / Fraction(term.steps)
+    largest = max(abs(number) for vector in vectors for number in vector)
+    return max(norms2(vectors)) * unit**2 <= Fraction(top) ** 2 and largest * unit <= Fraction(entry)
+
+
+def scores(ball: Ball, size: int, digits: int) -> Any:
+    """Return the sum of wild numbers along wild directions."""
+    along = RowDirections(made_finite(wild(size)))
+    return ball.along(wild(1)[0], along, digits)
+
+
+def of_cells() -> bool:
+    """Return whether records with any place are in one of three cells."""
+    (places,) = OneCell(cells=3, derivation="").counts(np.array([-7, 0, 2, 3, 10**9])).integers()
+    return bool((places >= 1).all() and (places <= 3).all())
+
+
+# Name: whether wild vectors of so many entries are in the set, at some digits.
+KEPT: dict[str, Callable[[int, int], bool]] = {
+    "ball": lambda size, digits: of_numbers(
+        Ball(size=size, top=0.7, derivation="").numbers(wild(size), digits), entry=0.7, norm=0.7
+    ),
+    "ball along directions": lambda size, digits: of_numbers(
+        scores(Ball(size=size, top=0.7, derivation=""), size, digits), entry=0.7, norm=0.7
+    ),
+    "box": lambda size, digits: of_numbers(
+        Box(shape=(size,), bound=0.7, derivation="").numbers(wild(size), digits),
+        entry=0.7,
+        norm=0.7 * math.sqrt(size) * (1.0 + 2.0**-50),
+    ),
+    "box in a ball": lambda size, digits: of_numbers(
+        Box(shape=(size,), bound=0.7, radius=0.9, derivation="").numbers(wild(size), digits),
+        entry=0.7,
+        norm=0.9,
+    ),
+    "nonnegative": lambda size, digits: of_numbers(
+        NonNegative(shape=(size,), bound=0.7, derivation="").numbers(wild(size), digits),
+        entry=0.7,
+        norm=float(size),
+        low=0.0,
+    ),
+    "squares": lambda size, digits: of_numbers(
+        NonNegative(shape=(size,), bound=0.7, derivation="").squares(wild(size), digits),
+        entry=0.7,
+        norm=float(size),
+        low=0.0,
+    ),
+    "squares with a total": lambda size, digits: of_totals(
+        NonNegative(shape=(size,), bound=0.7, total=0.7, derivation="").squares(wild(size), digits), 0.7
+    ),
+    "products": lambda size, digits: of_products(
+        CrossProducts(shape=(2, size), entry=0.62, derivation="").matrices(wild(2), wild(size), digits),
+        entry=0.62,
+        radius=9.0 * size,
+    ),
+    "products in a ball": lambda size, digits: of_products(
+        CrossProducts(shape=(2, size), entry=0.62, radius=0.3, derivation="").matrices(
+            wild(2), wild(size), digits
+        ),
+        entry=0.62,
+        radius=0.3,
+    ),
+    "outer products": lambda size, digits: of_squares(
+        Outer(size=size, top=0.9, entry=0.62).aligned(wild(size), digits + ROOT2_BITS), entry=0.62, top=0.9
+    ),
+    "one cell": lambda size, digits: of_cells(),
+}
+
+
+def out_of_their_set(name: str) -> list[tuple[int, int]]:
+    """Return the numbers of entries and the digits at which a record's integers pass what is stated."""
+    found = []
+    for size, digits in itertools.product((1, 2, 7, 200), (2, 3, 11, 40)):
+        if name == "outer products" and math.sqrt(size) > 2.0 ** (digits // 2 - 1):
+            continue  # no room for so coarse a grid: the query is refused
+        try:
+            with np.errstate(all="ignore"):
+                kept = KEPT[name](size, digits)
+        except OverflowError:
+            kept = False
+        if not kept:
+            found.append((size, digits))
+    return found
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_integers_of_any_record_are_in_the_set_that_the_sensitivity_is_of(name):
+    assert out_of_their_set(name) == []
+
+
+NOT_SHRUNK = Mutant(SUMMANDS, "shrunk_vectors", "room / np.maximum(lengths(vectors), room)", "1.0")
+CUT_AWAY = Mutant(
+    "mechanisms.statistics.block",
+    "cut",
+    "np.trunc(values, out=values)",
+    "np.copysign(np.ceil(np.abs(values)), values)",
+)
+PASSED = {
+    "vectors that are not shrunk": (NOT_SHRUNK, ("ball", "box in a ball", "squares with a total")),
+    "products that are not shrunk": (
+        Mutant(SUMMANDS, "CrossProducts.matrices", "a *= room / np.maximum(", "a *= 1.0 + 0.0 * np.maximum("),
+        ("products in a ball",),
+    ),
+    "numbers beyond the ball": (
+        Mutant(SUMMANDS, "Ball.along", "np.clip(made_finite(left), -room, room)", "made_finite(left)"),
+        ("ball along directions",),
+    ),
+    "no room for rounding to the nearest": (
+        Mutant(SUMMANDS, "_room", "- 0.5 * math.sqrt(len(vectors))", ""),
+        ("outer products",),
+    ),
+    "entries rounded beyond their bound": (
+        Mutant(SUMMANDS, "Outer.aligned", "steps=steps, most=most", "steps=steps"),
+        ("outer products",),
+    ),
+    "factors rounded beyond their bound": (
+        Mutant(
+            "mechanisms.statistics.block",
+            "rounded",
+            "np.clip(nearest(values, unit)[0], -largest_step, largest_step, out=values)",
+            "nearest(values, unit)[0]",
+        ),
+        ("products",),
+    ),
+    "numbers cut away from zero": (
+        CUT_AWAY,
+        ("ball", "box", "box in a ball", "nonnegative", "squares", "squares with a total"),
+    ),
+    "scores cut away from zero": (
+        Mutant(
+            SUMMANDS,
+            "Ball.along",
+            "np.trunc(values, out=values)",
+            "np.copysign(np.ceil(np.abs(values)), values)",
+        ),
+        ("ball along directions",),
+    ),
+    "products cut away from zero": (
+        Mutant(
+            SUMMANDS,
+            "CrossProducts.matrices",
+            "np.trunc(a, out=a)",
+            "np.copysign(np.ceil(np.abs(a)), a)",
+        ),
+        ("products in a ball",),
+    ),
+    "squares below zero": (
+        Mutant(
+            SUMMANDS,
+            "NonNegative.numbers",
+            "np.maximum(clipped(values, self.bound), 0.0, out=values)",
+            "clipped(values, self.bound)",
+        ),
+        ("nonnegative",),
+    ),
+    "no last cell": (
+        Mutant(SUMMANDS, "OneCell.counts", "np.clip(places, 0, self.cells - 1)", "places"),
+        ("one cell",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_integers_out_of_their_set_are_seen(name):
+    mutant, cases = PASSED[name]
+    with mutant.applied():
+        assert [case for case in cases if not out_of_their_set(case)] == []
 
 
 # ---- terms are made by their summands
