@@ -127,6 +127,8 @@ class FittedResult(Cautious):
         A strength is the slope of the coefficient's score in standard deviations of the noise of this slope.
         The posterior of a logistic or Poisson fit has the influence of the prior instead, 1 where the release
         says nothing. It is nan, and all coefficients are listed, where only a joint check exists.
+
+        The constant is listed, whatever its strength, if it contains the slope of a listed column.
         """
         return self._inference.weakness
 

@@ -42,8 +42,10 @@ WEAK = (
 # The same of coefficients that have score tests of their own.
 WEAK_COEFFICIENTS = (
     "weak identification: the noise hides {}, whose scores have slopes below {:g} standard deviations of "
-    "their noise; these estimates mainly describe the noise, and their intervals may be unbounded or miss"
+    "their noise{}; these estimates mainly describe the noise, and their intervals may be unbounded or miss"
 )
+# The same of a constant whose own score has a larger slope (`coefficient_tests.with_constant`).
+WEAK_CONSTANT = ", and {}, which contains their slopes"
 WEAK_JOINTLY = (
     "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal inference about several "
     "coefficients may be wrong far more often than its level allows; use score_test() for restrictions, and "
@@ -343,7 +345,10 @@ class Inference:
         if not self.single.hidden.any():
             return []
         assert self.context.system is not None
-        text = WEAK_COEFFICIENTS.format(", ".join(self.weakness.index), self.context.system.least_strength)
+        least = self.context.system.least_strength
+        below = self.weakness < least
+        constant = "".join(WEAK_CONSTANT.format(name) for name in self.weakness.index[~below])
+        text = WEAK_COEFFICIENTS.format(", ".join(self.weakness.index[below]), least, constant)
         return [(WeakIdentificationWarning, text)]
 
     @property

@@ -152,6 +152,18 @@ def test_warnings_name_the_coefficients_and_others_speak_of_joint_inference(mome
     assert "g[T.c] (weak)" in [label.get_text() for label in axes.get_yticklabels()]
 
 
+def test_a_warning_gives_the_reason_of_a_constant_that_is_strong_itself():
+    schema = pi.Schema({**SCHEMA.columns, "w": (1, 20)})
+    frame = rows(2000)
+    made = pi.MomentOLS.from_formula("y ~ x + w", frame.assign(w=frame.x), schema=schema)
+    result, _ = told(lambda: made.fit(epsilon=1.0, delta=1e-6, rng=1))
+    weak = result.weakly_identified
+    assert weak["Intercept"] > 4.95 > weak[["x", "w"]].max()
+    _, texts = told(result.conf_int)
+    assert "hides x, w, whose scores have slopes below 4.95" in texts[0]
+    assert "noise, and Intercept, which contains their slopes; these" in texts[0]
+
+
 @QUIET
 def test_every_output_names_the_coefficient(moments):
     summary = str(moments.summary())
