@@ -299,6 +299,27 @@ def test_results_with_hidden_targets_are_stored(design, seed, tmp_path):
     assert str(loaded.summary()) == str(fit.summary())
 
 
+def noise_alone(**words):
+    rng = np.random.default_rng(1_000)
+    X = np.clip(rng.standard_normal((1_500, 40)), -4.0, 4.0)
+    y = (rng.random(1_500) < 0.5).astype(float)
+    return pi.DebiasedLasso(y, X, x_bound=4.0, **words)
+
+
+def test_a_secure_fit_without_intervals_keeps_what_its_selections_could_find():
+    model = noise_alone(y_bounds=(0, 1), sites=np.arange(1_500) % 3, trust="secure-sum")
+    fit = model.fit(epsilon=0.4, delta=1e-6, sparsity=2, targets=[0, 1], rng=0)
+    assert fit.estimate.cov is None
+    assert fit.hidden_targets == fit.names == ("x1", "x2")
+    assert len(fit.picks_from) > 0
+
+
+def test_a_logistic_fit_without_intervals_names_its_targets():
+    fit = noise_alone(family="binomial").fit(epsilon=0.7, delta=1e-6, sparsity=2, targets=[0, 1, 2], rng=0)
+    assert fit.estimate.cov is None
+    assert fit.hidden_targets == fit.names == ("x1", "x2", "x3")
+
+
 def test_a_result_without_coefficients_is_stored_and_asked(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((6_000, 4)), (rng.random(6_000) < 0.001).astype(float)

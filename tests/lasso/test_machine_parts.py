@@ -248,3 +248,18 @@ def test_steps_that_went_astray_are_marked_at_every_party():
         assert DIVERGED_NOTE in lost.machine(label).notes
     exact = model.fit(epsilon=math.inf, **options)
     assert all(DIVERGED_NOTE not in one.notes for one in exact.results.values())
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "shared", "remedy"),
+    [
+        (4, 2, "pass at most sparsity=3, with which the fit selects 6 columns$"),
+        (6, 5, "pass a smaller shared_sparsity= or more columns$"),
+    ],
+)
+def test_a_sparsity_that_leaves_no_extra_columns_is_refused_with_the_largest(sparsity, shared, remedy):
+    words = {"neighbors": 2, "shares": None, "targets": 1, "p": 6, "rows": [100, 100]}
+    with pytest.raises(ArgumentError, match=rf"sparsity={sparsity} is too large for 6 columns.*{remedy}"):
+        check_site_plan(1.0, sparsity=sparsity, shared_sparsity=shared, **words)
+    if "sparsity=3" in remedy:
+        assert check_site_plan(1.0, sparsity=3, shared_sparsity=shared, **words).own_sparsity == 1
