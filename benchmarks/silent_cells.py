@@ -254,6 +254,8 @@ def markdown(lines: list[dict[str, Any]]) -> str:
     def text(value: Any) -> str:
         return f"{value:.3g}" if isinstance(value, float) else str(value)
 
+    if not lines:
+        return "None of these regressions is in the file."
     names = list(lines[0])
     out = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     out += ["| " + " | ".join(text(line[name]) for name in names) + " |" for line in lines]
@@ -366,7 +368,7 @@ Made by `python benchmarks/silent_cells.py --report FILE.csv` from fits of `--ru
 
 def write_report(path: Path) -> None:
     """Write the page and its figure."""
-    every = prepared(pd.read_csv(path))
+    every = prepared(pd.read_csv(path, dtype={"warned": str}))
     drawn = every[every["cell"].str.endswith(", epsilon 2")]
     ols, logit = (drawn[drawn["est"] == estimator] for estimator in ("OLS", "Logit"))
     curves = {"OLS": curve(ols, ols_rules()), "Logit": curve(logit, logit_rules())}

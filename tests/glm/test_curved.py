@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
-from privinf.glm.advice import column_reach
+from privinf.glm.advice import column_reach, misfits
 from privinf.glm.curved import clip_of
 from privinf.glm.curved_sums import Shares
 from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
@@ -136,6 +137,22 @@ def test_outlying_rows_name_the_coefficients_of_long_tailed_columns():
     with warnings.catch_warnings():
         warnings.simplefilter("error", MisfitWarning)
         model.fit(epsilon=3.0, delta=1e-6, rng=1).conf_int()
+
+
+def test_misfits_grow_with_the_reach_of_a_column_and_name_the_constant_with_it():
+    """Columns reach 8, 5 and 2 standard deviations; from 4 on, outlying rows move 0.3 in proportion."""
+    rows = SimpleNamespace(design=SimpleNamespace(constant=0, names=("const", "far", "middle", "near")))
+    walk = SimpleNamespace(second=np.diag([1.0, 8.0**-2, 5.0**-2, 2.0**-2]))
+    step = SimpleNamespace(walk=walk, far=0.3, dispersion=1.0)
+    ((text, names),) = misfits(rows, step, weak=False)
+    assert names == ("const", "far")
+    assert "intervals of const, far may miss the unweighted regression by 0.6 standard errors" in text
+    assert misfits(rows, SimpleNamespace(walk=walk, far=0.2, dispersion=1.0), weak=True) == ()
+    ((_, names),) = misfits(rows, SimpleNamespace(walk=walk, far=0.6, dispersion=1.0), weak=True)
+    assert names == ("const", "far", "middle", "near")
+    ((text, names),) = misfits(rows, SimpleNamespace(walk=walk, far=0.0, dispersion=21.0), weak=False)
+    assert "21" in text
+    assert names == ()
 
 
 @pytest.mark.parametrize("constant", [0, None])

@@ -468,6 +468,8 @@ def test_records_far_out_in_a_column_that_miss_the_line_to_one_side_are_warned_o
     texts = [str(one.message) for one in caught if issubclass(one.category, HeavyTailWarning)]
     assert any("extreme values in a column" in text and "x1" in text for text in texts) == curved
     assert ("extreme values in a column" in " ".join(str(fit.summary(notes="all")).split())) == curved
+    exact = model.fit(epsilon=math.inf)
+    assert "extreme values in a column" not in " ".join(str(exact.summary(notes="all")).split())
 
 
 def test_only_far_columns_are_named_for_their_far_records():
@@ -485,8 +487,8 @@ def test_only_far_columns_are_named_for_their_far_records():
 @pytest.mark.parametrize(("p", "listed"), [(4, "a, b, c, d, and"), (5, "a, b and 3 others, and")])
 def test_far_records_without_a_constant_list_at_most_four_coefficients(p, listed):
     """Without a constant distances are from zero: a column of 0.05 reaches 20 of its root mean squares."""
-    rows = SimpleNamespace(design=SimpleNamespace(constant=None, names=tuple("abcdef"[: p + 1])))
-    gram = np.diag([0.05**2] * p + [0.3**2])
+    rows = SimpleNamespace(design=SimpleNamespace(constant=None, names=("near", *"abcde"[:p])))
+    gram = np.diag([0.3**2] + [0.05**2] * p)
     look = SimpleNamespace(initial=SimpleNamespace(gram=gram))
     (note,) = far_records(rows, look, np.full(p + 1, 9.0), np.zeros(p + 1), np.ones(p + 1))
     assert f"may shift {listed} noisy counts" in note.text
