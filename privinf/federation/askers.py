@@ -77,9 +77,13 @@ class HeadMemory:
         return self._path is not None
 
     def keep_in(self, path: str | PathLike[str]) -> None:
-        """Load the file at `path`, if it exists, and store new heads in it from now on."""
+        """Load the file at `path`, if it exists, and store new heads in it from now on.
+
+        The file's heads replace those that the sites have shown to this object, even later ones: the next
+        query to a site contains the file's head, and the site checks that its ledger has this head.
+        """
         self._path = check_path(path)
-        self._merge_file()
+        self._heads |= self._stored_heads()
         self._changed = bool(self._heads)
         self.save()
 
@@ -125,12 +129,15 @@ class HeadMemory:
         return checksummed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
 
     def _merge_file(self) -> None:
-        """Load new lines of the file, whose signatures are verified."""
+        """Load later heads of the file."""
+        for key, (site, head) in self._stored_heads().items():
+            if head.after(self.highest_head(key)):
+                self._heads[key] = site, head
+
+    def _stored_heads(self) -> dict[str, tuple[str, SignedHead]]:
+        """Return the heads in the file, whose signatures are verified; nothing if there is no file."""
         assert self._path is not None
-        if os.path.lexists(self._path):
-            for key, (site, head) in _heads_of(self._path).items():
-                if head.after(self.highest_head(key)):
-                    self._heads[key] = site, head
+        return _heads_of(self._path) if os.path.lexists(self._path) else {}
 
 
 def _heads_of(path: Path) -> dict[str, tuple[str, SignedHead]]:

@@ -90,7 +90,8 @@ class FitFolder:
         has_rounds = bool(files.names(OURS))
         reserved = None if has_rounds else self._reserved_before()
         server.bind(files.path / ROWS_FILE, begun=has_rounds)
-        files.seal = server.remember(files.path / KEY_FILE, begun=has_rounds)
+        if self.keyed:
+            files.seal = server.remember(files.path / KEY_FILE, begun=has_rounds)
         if reserved is not None:
             files.write(RESERVATION, reserved, {})
         if server.heads is not None and not server.heads.has_file:
@@ -107,8 +108,10 @@ class FitFolder:
         if math.isinf(mu):
             return mu
         standing = {entry.id: entry for entry in ledger.entries}
+        # A run that was killed between two files has left a query beside its release: one line, in both.
+        own = {line.id: line for line in self._lines}
         # A line is itself wherever in the ledger it was filed.
-        pairs = ((standing[line.id], line) for line in self._lines if line.id in standing)
+        pairs = ((standing[id_], line) for id_, line in own.items() if id_ in standing)
         entries = [entry for entry, line in pairs if replace(entry, scope=()) == replace(line, scope=())]
         if not entries:
             return mu

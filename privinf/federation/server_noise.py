@@ -335,10 +335,16 @@ def bind_rows(path: Path, digest: Callable[[bytes], str], *, begun: bool) -> Non
     Raises
     ------
     StorageError
-        The file is of other rows, is damaged, or cannot be written; or another account could have read,
-        changed or planted it.
+        The file is of other rows, is damaged, or cannot be written; it is missing though the fit has begun;
+        or another account could have read, changed or planted it.
     """
-    if not begun and os.path.lexists(path):
+    is_there = os.path.lexists(path)
+    if begun and not is_there:
+        raise StorageError(
+            f"the file {path}, which holds a checksum of the fit's rows and their order, is missing; restore "
+            "it, or start the fit again in an empty folder"
+        )
+    if not begun and is_there:
         NoiseFile(path)  # refuses one that is not safe
         path.unlink()
     memory = NoiseFile(path, NoiseKey(), secure=True)

@@ -184,7 +184,7 @@ class TrustedServer:
         """Last known heads of the sites' ledgers, None if the federation does not check replies."""
         return getattr(self._rounds.federation, "heads", None)
 
-    def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes | None:
+    def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes:
         """Store the noise key and the answers in a secret file, or continue with an existing one.
 
         Parameters
@@ -198,7 +198,7 @@ class TrustedServer:
 
         Returns
         -------
-        bytes or None
+        bytes
             Secret key of the checksums (HMAC) of the other files in the same folder.
 
         Raises
@@ -229,8 +229,8 @@ class TrustedServer:
         Raises
         ------
         StorageError
-            The file is for other rows, or for another order of the rows. Batches are disjoint only within one
-            order of the rows.
+            The file is for other rows, or for another order of the rows; or it is missing though the fit has
+            begun. Batches are disjoint only within one order of the rows.
         """
         if isinstance(self._rounds.federation, LocalSites):
             bind_rows(path, self._rounds.federation.digest, begun=begun)

@@ -322,3 +322,9 @@ def test_twenty_sites_are_fast_without_the_sampler(size, limit):
         times.append(time.process_time() - start)
         np.testing.assert_array_equal(total, 140)
     assert min(times[1:]) <= limit * slowness()
+
+
+def test_a_secure_server_has_no_noise_key_to_store(tmp_path):
+    with pytest.raises(NotAvailableError, match="the sites draw the noise"):
+        SecureServer(secure_federation()).remember(tmp_path / "noise.key")
+    assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from federation_sites import design_of, rows_of
 from secure_sites import secure_query
-from signed_sites import ANALYST, KEYS, LISTED, NAMES, QUICK, ROSTER, World, asked, charged
+from signed_sites import ANALYST, KEYS, LISTED, NAMES, QUICK, ROSTER, SCORE, World, asked, charged
 
 import privinf as pi
 from privinf.accounting.journal import Head
@@ -367,6 +367,26 @@ def test_a_ledger_that_went_back_and_grew_again_is_noticed(world):
         asked(world.federation())
     with pytest.raises(StorageError, match="site 'north': the site's ledger lacks entries"):
         asked(federation)
+
+
+def test_a_resumed_fit_notices_a_ledger_that_went_back_and_grew_again(world, tmp_path):
+    """The sites have shown their heads to the new process before it reads the file of the fit's folder."""
+    before = world.federation(roster=ROSTER)
+    before.heads.keep_in(tmp_path / "heads.json")
+    world.down("north")
+    put_back = world.kept(*both(world, "north"))
+    world.up("north")
+    asked(before)
+    world.down("north")
+    put_back()
+    world.up("north")
+    for _ in range(3):
+        asked(world.federation())
+    resumed = world.federation(roster=ROSTER)
+    server = SecureServer(resumed)
+    resumed.heads.keep_in(tmp_path / "heads.json")
+    with pytest.raises(StorageError, match="site 'north': the site's ledger lacks entries"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
 
 
 def test_mutant_no_site_looks_for_the_head_that_it_is_told(world, monkeypatch):

@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes
         assert len(model.ledger.entries) == call + 1
         assert f"Charges made so far are kept; when all files are in {folder} and it can" in told[-1]
         other = again(model, pi.Ledger(BUDGET))
-        other._rows = rows
+        filling.call = None
         found = other.fit(**how, checkpoint=folder)
         np.testing.assert_array_equal(found.params, expected.params)
         assert found.privacy.mu == pytest.approx(expected.privacy.mu, rel=1e-12)
@@ -199,8 +199,11 @@ def test_a_disk_that_is_full_in_mid_fit_is_told_with_the_charge_and_the_fit_goes
         assert any(f"/{name} cannot be written" in one for one in told)
 
 
-def stopped_and_mixed(folder, trust, order):
-    """Stop a fit by batches of own rows, and go on with other rows; return the mu of all in its ledger."""
+def stopped_and_mixed(folder, trust, order, without=()):
+    """Stop a fit by batches of own rows, and go on with other rows; return the mu of all in its ledger.
+
+    Files named in `without` are deleted in between.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (600, 2))
     y = (X[:, 0] > 0).astype(float)
@@ -222,6 +225,8 @@ def stopped_and_mixed(folder, trust, order):
         patch.setattr(CheckpointedServer, "vector_sum", until)
         with pytest.raises(Killed):
             model(np.arange(600)).fit(mu=1.0, optimizer=DP, checkpoint=folder)
+    for name in without:
+        (folder / name).unlink()
     other = model(order)
     other.fit(mu=1.0, optimizer=DP, checkpoint=folder)
     return other.ledger.total().mu
@@ -239,6 +244,12 @@ def test_a_fit_of_own_rows_goes_on_with_these_in_this_order_alone(trust, tmp_pat
         LocalSites, "digest", lambda sites, key: ""
     )  # the mutant: what is reported is too little
     assert stopped_and_mixed(tmp_path / "any", trust, np.arange(600)[::-1]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("trust", ["central", "server", "secure-sum"])
+def test_a_fit_of_own_rows_does_not_go_on_without_the_checksum_of_its_rows(trust, tmp_path):
+    with pytest.raises(StorageError, match=r"rows\.key, which holds a checksum of the fit's rows"):
+        stopped_and_mixed(tmp_path / "fit", trust, np.arange(600)[::-1], without=["rows.key"])
 
 
 def test_a_disk_that_is_full_before_a_fit_charges_nothing(tmp_path):

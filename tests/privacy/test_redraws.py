@@ -41,6 +41,7 @@ from privinf.federation import (
 from privinf.federation.planned import at_site, query_digest_of, with_query_digest
 from privinf.federation.server_noise import NoiseFile, NoiseMemory
 from privinf.noise import LatticeNoise, NoiseKey, OpenDPNoise, SimulationNoise
+from privinf.storage.folders import SealedFolder
 
 KEY = NoiseKey(bytes(range(32)))
 
@@ -490,3 +491,27 @@ def test_the_check_asks_for_what_is_unspent(tmp_path):
     with pytest.raises((BudgetExceededError, ArgumentError)):
         over(model, fake).fit(**BUDGET, checkpoint=tmp_path)
     assert len(fake) == 3
+
+
+class Killed(BaseException):
+    """Not an error that a fit could catch."""
+
+
+def test_the_check_counts_a_release_once_whose_query_was_left_beside_it(tmp_path, monkeypatch):
+    """A run that is killed between the two files leaves one ledger line in both."""
+    model = model_of(ledger=pi.Ledger(pi.Budget(**BUDGET)))
+    with monkeypatch.context() as patched:
+        patched.setattr(SealedFolder, "remove", raising)
+        with pytest.raises(Killed):
+            model.fit(**BUDGET, checkpoint=tmp_path)
+    assert {"00000.npz", "00000-asked.npz"} <= set(os.listdir(tmp_path))
+    other = replace(model.ledger.entries[0], id="other", loss=GaussianLoss(0.5 * model.ledger.total().mu))
+    model.ledger.spend(other)
+    spent = len(model.ledger)
+    with pytest.raises(BudgetExceededError):
+        model.fit(**BUDGET, checkpoint=tmp_path)
+    assert len(model.ledger) == spent
+
+
+def raising(*_):
+    raise Killed

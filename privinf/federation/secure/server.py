@@ -351,16 +351,23 @@ class SecureServer(TrustedServer):
         # The digits are part of a query: with other digits it is another query, with its own noise.
         return PlannedQuery(with_query_digest(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
-    def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> None:
-        """Store nothing: the sites draw the noise and store their replies.
+    def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes:
+        """Refuse: the sites draw the noise and store their replies, so this server has no noise key.
 
         Parameters
         ----------
-        path : path
-            Not used.
-        begun : bool, optional
-            Not used.
+        path, begun
+            As for a `TrustedServer`; no file is read or written.
+
+        Raises
+        ------
+        NotAvailableError
+            Always.
         """
+        raise NotAvailableError(
+            "a secure server has no noise key to store, because the sites draw the noise and store their "
+            "replies; omit remember()"
+        )
 
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a release that this server, or an earlier one that was stopped, has planned.
