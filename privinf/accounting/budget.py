@@ -317,8 +317,7 @@ def _read_limit(text: Any) -> Fraction:
     limit = Fraction(text)
     if limit > _LARGEST_LIMIT:
         raise ArgumentError(
-            f"the field 'limit' of a stored budget must be at most {float(_LARGEST_LIMIT):g}; restore a copy "
-            "of the file"
+            f"the field 'limit' of a stored budget must be at most {float(_LARGEST_LIMIT):g}{INTACT_FILE}"
         )
     return limit
 

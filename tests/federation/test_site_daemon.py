@@ -19,7 +19,7 @@ import pytest
 from federation_sites import OPEN, design_of, federation_of, rows_of
 
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, StorageError
-from privinf.federation import Query, RemoteSite, Site, SiteDaemon, TrustedServer
+from privinf.federation import Query, RemoteSite, Site, SiteDaemon, TrustedServer, frames
 from privinf.federation.daemon import LARGEST_QUERY, MOST_OF_ONE, REFUSALS, Caller, ConnectionLimits
 from privinf.federation.frames import HEAD, MAGIC, MOST_HEADER, frame, read_header, receive, unframe
 from privinf.noise import SimulationNoise
@@ -376,19 +376,26 @@ def test_one_question_at_a_time(daemon, monkeypatch):
 
 
 def test_an_answer_under_way_arrives_before_the_daemon_ends(tmp_path, monkeypatch):
-    entered, handle, replies = threading.Event(), Site.handle, []
+    entered, handle, send, sent, replies = threading.Event(), Site.handle, frames.send, [], []
 
-    def slowly(site, query, name):
+    def handled_slowly(site, query, name):
         entered.set()
-        time.sleep(0.3)
+        time.sleep(1.0)
         return handle(site, query, name)
 
-    monkeypatch.setattr(Site, "handle", slowly)
+    def sent_slowly(*args, **fields):
+        time.sleep(0.3)
+        send(*args, **fields)
+        sent.append(args)
+
+    monkeypatch.setattr(Site, "handle", handled_slowly)
+    monkeypatch.setattr("privinf.federation.daemon.send", sent_slowly)
     with SiteDaemon(site_of(), "north", tmp_path / "n").started() as daemon:
         remote = RemoteSite(daemon.path)
         caller = threading.Thread(target=lambda: replies.append(remote.handle(Query("describe"), "north")))
         caller.start()
         assert entered.wait(600.0)
+    assert len(sent) == 1  # the daemon's process may end now
     caller.join()
     assert [reply.rows for reply in replies] == [200]
 
@@ -439,6 +446,40 @@ def test_only_the_account_itself_may_open_the_socket(daemon, tmp_path):
         assert shared.path.stat().st_mode & 0o777 == 0o660
     with pytest.raises(ArgumentError, match="no group 'no such group'; pass an existing group"):
         SiteDaemon(site_of(), "north", tmp_path / "t", group="no such group")
+
+
+def test_nobody_connects_before_the_permissions_are_set(tmp_path, monkeypatch):
+    chmod, modes = os.chmod, []
+
+    def watched(path, mode):
+        with socket.socket(socket.AF_UNIX) as early, pytest.raises(ConnectionRefusedError):
+            early.connect(str(path))
+        modes.append(mode)
+        chmod(path, mode)
+
+    monkeypatch.setattr(os, "chmod", watched)
+    with SiteDaemon(site_of(), "north", tmp_path / "n"):
+        assert modes == [0o600]
+
+
+def test_a_link_in_the_place_of_a_socket_is_not_followed(daemon, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(tmp_path / "dead"))
+    (tmp_path / "file").write_text("rows")
+    refused = {
+        "file": "a file has this path",
+        "nothing": "a file has this path",
+        "north.sock": "another daemon",
+    }
+    for name in (*refused, "dead"):
+        (tmp_path / f"to {name}").symlink_to(tmp_path / name)
+    for name, reason in refused.items():
+        with pytest.raises(ArgumentError, match=reason):
+            SiteDaemon(site_of(), "north", tmp_path / f"to {name}")
+    with SiteDaemon(site_of(), "north", tmp_path / "to dead") as other:
+        assert not other.path.is_symlink()
+    assert (tmp_path / "file").read_text() == "rows"
+    assert (tmp_path / "dead").exists()
 
 
 def test_places_for_a_socket(daemon, tmp_path):
