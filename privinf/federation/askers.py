@@ -104,7 +104,10 @@ class HeadMemory:
             return True
 
     def save(self) -> None:
-        """Write new heads to the file, in addition to those of other processes."""
+        """Write new heads to the file, in addition to those of other processes.
+
+        StorageError if a site has shown another process another ledger, or the file cannot be written.
+        """
         with self._lock:
             if self._path is None or not self._changed:
                 return
@@ -129,8 +132,10 @@ class HeadMemory:
         return checksummed_json({"format": FORMAT, "version": 1, "heads": heads}, indent=1)
 
     def _merge_file(self) -> None:
-        """Load later heads of the file."""
+        """Load later heads of the file; StorageError if one of them contradicts a head of this object."""
         for key, (site, head) in self._stored_heads().items():
+            if head.contradicts(self.highest_head(key)):
+                raise StorageError(TWO_LEDGERS.format(site))
             if head.after(self.highest_head(key)):
                 self._heads[key] = site, head
 

@@ -509,6 +509,18 @@ def test_the_memory_of_heads(tmp_path):
         unwritable.save()
 
 
+def test_two_processes_of_one_file_that_a_site_has_shown_two_ledgers_notice_it(tmp_path):
+    owner, path = ROSTER.verifying["north"], tmp_path / "heads.json"
+    memories = [HeadMemory(path) for _ in range(2)]
+    for memory, letter in zip(memories, "ab", strict=True):
+        assert memory.learn("north", owner, SignedHead.by(KEYS["north"], "north", Head(4, letter * 64)))
+    memories[0].save()
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match="site 'north' has shown two different ledgers"):
+        memories[1].save()
+    assert path.read_bytes() == before
+
+
 def test_of_many_sites_each_question_tells_some(monkeypatch):
     names = [f"s{at:03d}" for at in range(MOST_HEADS + 20)]
     head = SignedHead.by(KEYS["north"], "x", Head(1, "0" * 64))
