@@ -182,7 +182,7 @@ class Release(Released):
         Returns
         -------
         Results
-            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the rest.
+            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the other attributes of `Results`.
 
         Raises
         ------

@@ -80,8 +80,8 @@ class Budget:
     Raises
     ------
     ArgumentError
-        Not exactly one of `epsilon`, `mu` and `rho` is given, it is not positive and finite, or `epsilon` has
-        no `delta`.
+        Not exactly one of `epsilon`, `mu` and `rho` is passed, the value is not positive and finite, or
+        `epsilon` is passed without `delta`.
 
     Notes
     -----
@@ -229,7 +229,7 @@ class Budget:
         Parameters
         ----------
         amount : Fraction, optional
-            The amount; by default the limit.
+            Amount to describe; by default the limit.
         relation : str
             Neighboring relation that the text names, if any.
 

@@ -83,8 +83,8 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded up. Infinite if a release has no noise, or if an (epsilon, delta) event leaks
-            with probability `delta` or more.
+            Epsilon, rounded up. It is infinite if a release has no noise, or if 1 - prod(1 - delta_i), taken
+            over the (epsilon, delta) events, is at least `delta`.
 
         Raises
         ------

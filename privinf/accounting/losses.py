@@ -205,9 +205,9 @@ class ThresholdLoss:
     Neighboring tables differ in the label of one record. There are three cases. If the old and the new label
     both occur in both tables, two counts differ by 1, which is mu-GDP. If one label occurs in only one table,
     it is shown with probability `delta`; the count of the other label differs by 1, which is (mu/sqrt 2)-GDP.
-    If each label occurs in only one table, no other count differs. For several releases, the total is the
-    largest loss over the possible numbers of releases in the second or third case. For each of these releases
-    the total counts delta, but not the mu^2 of the first case.
+    If each of the two labels occurs in only one table, the counts of all other labels are equal. For several
+    releases, the total is the largest loss over the possible numbers of releases in the second or third case.
+    For each of these releases the total counts delta, but not the mu^2 of the first case.
     """
 
     mu: float

@@ -37,7 +37,7 @@ NOTABLE_SHIFT = 0.5
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False, kw_only=True)
 class FoundSchema(Schema):
-    """Schema whose bounds and levels are private releases, with their cost and possible effects.
+    """Schema whose bounds and levels are private releases, with their cost and possible effects on fits.
 
     `clips` has one row per column. For numbers, ``low`` and ``high`` are the bounds, and ``wanted`` is the
     requested share of rows outside them. ``at_most`` is the largest plausible share outside the bounds. The

@@ -96,10 +96,10 @@ class FlowerFederation(ReplyVerifier):
 
     Notes
     -----
-    **Privacy.** The federation only transmits messages; each site decides on its answers. The machine of the
-    SuperLink, and anyone who may start a run there, sees all answers: only sites that trust the server send
-    it un-noised sums, and masked sums alone reveal nothing. Anyone who may start a run can also send code to
-    the nodes: keep rows behind a `SiteDaemon`.
+    **Privacy.** The federation only transmits messages; each site decides on its answers. All answers are
+    visible on the machine of the SuperLink, and to anyone who may start a run there. Un-noised sums are sent
+    only by sites that trust the server. Masked sums alone reveal nothing. Anyone who may start a run can also
+    send code to the nodes: keep rows behind a `SiteDaemon`.
 
     This object does not find a site that reconnects as a new node: make a new federation.
     """

@@ -78,8 +78,9 @@ class SitePolicy:
     max_colluding : int
         Number of the other sites that may collude with the server; their noise does not count.
     zero_out : bool
-        Whether charges may be stated for a record that is replaced by one that contributes nothing. If the
-        record is replaced by any other record, the loss is up to twice the mu that the charge states.
+        Whether charges may state the zero-out guarantee, in which a record is replaced by one that
+        contributes nothing. If the record is replaced by any other record, the loss is up to twice the mu
+        that the charge states.
     designs : tuple of str
         Digests (``Design.digest``) of designs that may be queried; the design that a site was made with is
         always allowed.
@@ -88,10 +89,11 @@ class SitePolicy:
         is counted once, in the site's ledger. By default 16 where the policy allows `trusted_server` or
         `secure_sums`, 0 where it allows neither.
     analysts : list of mapping
-        Analysts who may query, ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``: the
-        public Ed25519 key (``IdentityKey.verifying``), and the total cost of the queries under the name, if
-        the name has its own limit; by default anyone who can connect to the site. With a list, queries must
-        be signed. Queries to a `Site` in this process are unsigned, so a site with a list refuses all of
+        Analysts who may query, each as a mapping:
+        ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``. The key is the analyst's
+        public Ed25519 key (``IdentityKey.verifying``). The budget is optional, and limits the total cost of
+        the analyst's queries. By default anyone who can connect to the site may query. With a list, queries
+        must be signed. Queries to a `Site` in this process are unsigned, so a site with a list refuses all of
         them.
 
     Raises
@@ -210,7 +212,7 @@ class SitePolicy:
         op : str
             Name of the statistic.
         masked : bool
-            Whether the sum goes into a secure sum rather than to the server.
+            True if the sum is part of a secure sum, False if it is sent to the server without noise.
 
         Raises
         ------

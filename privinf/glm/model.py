@@ -127,8 +127,8 @@ class GLM(Model[GLMOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----
@@ -422,8 +422,8 @@ class GLM(Model[GLMOptions]):
         client_clip : float, optional
             C, the largest norm of the summed score of a site for ``unit="client"``; longer scores are shrunk
             to it. A replaced site then moves a sum by at most 2C. First-order optimizers need `client_clip`.
-            Sums over a batch of n_i/B records are about sqrt(n_i/B) times as long as the score of one record
-            near the solution.
+            Let a site have n_i records in B equal batches. Near the solution, the sum of the scores of a
+            batch is about sqrt(n_i/B) times as long as the score of one record.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
             the sampling part of the covariance by n/(n - p). "nonrobust", for the logistic and the Poisson

@@ -138,8 +138,8 @@ class OLS(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----
@@ -361,9 +361,9 @@ class OLS(OneFamily):
             are symmetric.
         adapt_bounds : bool
             Whether to weight rows by min(1, 1/max_j x_j^2), where each column x_j is measured in units of
-            narrower bounds, which follow from noisy counts. It costs a twenty-fifth of the budget and reduces
-            the noise where bounds are far too wide. The target is weighted least squares with these weights.
-            It equals unweighted least squares if the mean is linear in x.
+            narrower bounds, which follow from noisy counts. The option costs a twenty-fifth of the budget and
+            reduces the noise where bounds are far too wide. The target is then least squares with the weights
+            min(1, 1/max_j x_j^2). This target equals unweighted least squares if the mean is linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
@@ -429,8 +429,8 @@ class Logit(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----
@@ -642,8 +642,8 @@ class Poisson(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----

@@ -209,8 +209,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
     NotAvailableError
         The loss does not accept the label (`from_formula` and `from_release`).
 
@@ -467,10 +467,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
             number of such features); for other shares pass `response_shares`. The Gaussian columns get all
             budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
-            Leave it out if all features are sent unprotected.
+            Leave `epsilon_x` out if all features are sent unprotected.
         epsilon_y : float, optional
             Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
-            Gaussian noise. Leave it out if the label is sent unprotected.
+            Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
             How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
             shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
@@ -550,10 +550,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
             number of such features); for other shares pass `response_shares`. The Gaussian columns get all
             budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
-            Leave it out if all features are sent unprotected.
+            Leave `epsilon_x` out if all features are sent unprotected.
         epsilon_y : float, optional
             Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
-            Gaussian noise. Leave it out if the label is sent unprotected.
+            Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
             How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
             shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.

@@ -83,8 +83,8 @@ class RMGMOLS(PartyModel):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----
@@ -260,8 +260,8 @@ class DGMOLS(PartyModel):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----

@@ -204,7 +204,8 @@ class Analyses:
         Returns
         -------
         Results
-            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the rest; the noise is in all.
+            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the other attributes of `Results`.
+            Standard errors and tests include the noise.
 
         Raises
         ------

@@ -103,7 +103,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 
     For several sites, use `from_arrays`, or `from_formula` with a federation. Secure sums reveal only the
-    noisy total, with the noise of one trusted curator.
+    noisy total. By default its noise is as large as the noise of one trusted curator.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound of the sensitivity is missing or invalid, or an
-        argument is invalid. No message contains a value of a row.
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
 
     Notes
     -----

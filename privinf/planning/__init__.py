@@ -43,7 +43,7 @@ class Study:
     case : planned case
         Formula, number of people, budget, trust and level.
     cells : tuple
-        One cell per estimator: its widths, verdict and reason.
+        One object per estimator, with its widths, its verdict and the reason.
     floor : ndarray, shape (coefficients,)
         Widths without privacy.
 
@@ -464,10 +464,10 @@ def plan_study(
     residuals after a noisy clip, the number of mixed rows, and the columns that the noise hides. Widths are
     therefore simulated. The estimator is fitted to simulated rows (`privinf.planning.people.Population`) with
     simulated noise 16 to 48 times (up to 96 times with at most 20,000 people). The simulation stops early if
-    the relative standard error of the medians is below 2.5%. The median width is reported. Weak fits have no
-    width; where they are the majority, no width is predicted. Sums over sites have the same noise as sums of
-    one curator, and are simulated in the same way. Only secure sums of `DebiasedLasso` are simulated as
-    secure sums.
+    the relative standard error of each median width is at most 2.5%. The median widths are reported. Weak
+    fits have no width; where they are the majority, no width is predicted. Sums over sites have the same
+    noise as sums of one curator, and are simulated in the same way. Only secure sums of `DebiasedLasso` are
+    simulated as secure sums.
 
     Examples
     --------

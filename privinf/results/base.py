@@ -201,7 +201,7 @@ class Results(FittedResult, UnavailableAttributes):
     def cautions(self) -> tuple[Caution, ...]:
         """Warnings about normal intervals and the stated delta, as pairs of category and text.
 
-        Empty for results without such warnings.
+        The tuple is empty if the result has none of these warnings.
         """
         return self._export.cautions
 

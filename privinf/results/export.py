@@ -66,7 +66,7 @@ class Export:
     result: FittedResult
 
     def tidy(self, alpha: float = 0.05, method: IntervalMethod = "wald") -> pd.DataFrame:
-        """Return one row per coefficient, as R's ``broom::tidy`` and ``marginaleffects`` have it.
+        """Return a table with one row per coefficient, as R's ``broom::tidy`` and ``marginaleffects`` do.
 
         Parameters
         ----------

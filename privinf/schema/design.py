@@ -535,7 +535,7 @@ class Design:
         Parameters
         ----------
         table : table
-            New rows of a formula, not those of a fit, without missing values.
+            New rows with the columns of the formula, without missing values. Do not pass rows of the fit.
 
         Returns
         -------

@@ -48,7 +48,7 @@ class Schema:
     public : sequence of str
         Columns that are public and not protected; the same as ``public=True`` in their declaration.
     unit : str, optional
-        Column that identifies the person (or firm, or household) when one has several rows.
+        Column that identifies the person (or firm, or household), if a person may have several rows.
     max_rows : int
         Public cap on the rows of one unit; the sensitivity is multiplied by it.
 

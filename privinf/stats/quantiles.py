@@ -261,7 +261,8 @@ def quantile(
     and the intervals by widening those that are out of order.
 
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
-    record is read. There are two Gaussian releases or more; the edges of the second follow from the first.
+    record is read. There are at least two Gaussian releases. The edges at which later releases count rows
+    follow from the first release.
 
     Examples
     --------

@@ -266,8 +266,8 @@ class SecureServer(TrustedServer):
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError if mu may be too small to round `size` numbers to the sites' grid.
 
-        A fit calls this method if its first release is charged before the second can be planned. The method
-        checks a quarter of the price, since the smallest possible price depends on the digits of the
+        A fit calls this method if it must charge its first release before it can plan its second release. The
+        method checks a quarter of the price, since the smallest possible price depends on the digits of the
         sensitivity.
 
         Parameters

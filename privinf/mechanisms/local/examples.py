@@ -71,14 +71,14 @@ class LocalExamples:
     binary : list of str
         Private numeric columns coded 0 and 1 that are sent by randomized response, as factors always are.
     binary_mechanism : {"response", "gaussian"}
-        "gaussian": binary columns and factors get Gaussian noise like the rest, as in the paper, which is
-        less accurate.
+        "response" (default) sends binary columns and factors by randomized response. "gaussian" adds Gaussian
+        noise to them as to numeric columns, as in the paper, which is less accurate.
     response_shares : mapping of str to float
         Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor has
         the name of its column. A Gaussian column, and a feature that is not named, has share 1.
     radius : float, optional
-        Project the scaled Gaussian columns of a row onto the ball of this radius. A `Design` has its own
-        radius.
+        Project the scaled Gaussian columns of a row onto the ball of this radius. If `schema` is a `Design`,
+        leave `radius` out: the radius of the design applies.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
@@ -100,8 +100,9 @@ class LocalExamples:
     unit with at most `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each
     randomized response is divided by max_rows.
 
-    Differences from the paper: sensitivity is the diameter of the bounded set; totals are by exact
-    composition instead of eps_x + eps_y; binary features are Gaussian only on request.
+    There are three differences from the paper. The sensitivity is the diameter of the bounded set. The total
+    cost follows from exact composition, and not from the sum eps_x + eps_y. Binary features get Gaussian
+    noise only on request.
 
     References
     ----------
@@ -190,10 +191,10 @@ class LocalExamples:
             sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
             number of such features); for other shares pass `response_shares`. The Gaussian columns get all
             budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
-            Leave it out if all features are sent unprotected.
+            Leave `epsilon_x` out if all features are sent unprotected.
         epsilon_y : float, optional
             Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
-            Gaussian noise. Leave it out if the label is sent unprotected.
+            Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
             How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
             shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.

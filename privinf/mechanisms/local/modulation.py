@@ -106,8 +106,8 @@ class Modulation:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        The columns do not fit the formula or the schema, a bound of the sensitivity is missing or invalid, or
-        an argument such as `response_share` is out of range.
+        The columns do not fit the formula or the schema, a bound that the sensitivity needs is missing or
+        invalid, or an argument such as `response_share` is out of range.
 
     Notes
     -----

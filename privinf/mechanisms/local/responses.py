@@ -82,7 +82,7 @@ class RandomizedResponse:
 
     @property
     def other(self) -> float:
-        """Q0, the probability of each other code."""
+        """Q0, the probability of each code other than the true code."""
         return self.lie / (self.levels - 1)
 
     def respond(self, codes: ArrayLike, source: NoiseSource, lies: NoiseSource | None = None) -> Integers:

@@ -171,7 +171,7 @@ class MixingPlan:
         diameter: DiameterChoice = "own",
         calibration: Calibration = "exact",
     ) -> MixingPlan:
-        """Make a plan, whose missing numbers are chosen from public ones.
+        """Make a plan; `k`, `intercept` and `share` follow from public numbers unless they are passed.
 
         Parameters
         ----------
