@@ -142,8 +142,8 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            This kind of release alone does not support regressions, or a column is not a sum of released
-            ones.
+            This kind of release alone does not support regressions, or a column of the formula is not a sum
+            of released columns.
 
         Notes
         -----

@@ -186,11 +186,11 @@ def calibrate_mu(
     Parameters
     ----------
     epsilon : float, optional
-        With `delta`: the (epsilon, delta) level. Infinity means no noise.
+        Epsilon of the privacy level in (epsilon, delta). Infinity means no noise.
     mu : float, optional
-        The level in Gaussian DP, returned as it is.
+        Privacy level in Gaussian DP, returned unchanged.
     rho : float, optional
-        The level in zCDP: mu = sqrt(2 rho).
+        Privacy level in zCDP. The result is then mu = sqrt(2 rho).
     delta : float, optional
         In (0, 1). Required with a finite `epsilon`; with `mu` or `rho` it is only checked, because it is the
         delta of later reports and not part of the calibration.

@@ -120,9 +120,9 @@ def find_bounds(
     Raises
     ------
     NotAvailableError
-        n mu of one column is below 100 (n over `max_rows`), levels are requested where a person has several
-        rows, or the rows are a stream, which can be read only once. Nothing was spent, and no row was
-        counted.
+        The product n mu / `max_rows` is below 100, where mu is the budget of one column. Or levels are
+        requested where a person has several rows, or the rows are a stream, which can be read only once.
+        Nothing was spent, and no row was counted.
     SchemaError, ArgumentError
         A column is absent, has missing or infinite values, or has numbers among texts. Or levels are
         requested without `delta`.

@@ -475,8 +475,9 @@ class TrustedServer:
         BudgetExceededError
             The limit of the ledger, or of a site, would be exceeded.
         NotAvailableError
-            The release would repeat noise that cannot be keyed. Or, with ``missing="raise"``, other sites
-            answered than before, or their sum differs; with "continue" a new query is made, which is charged.
+            The release was already charged, and its noise comes from OpenDP, which cannot draw the same noise
+            again. Or, with ``missing="raise"``, other sites answered than before, or their sum differs. With
+            "continue" a new query is made instead, which is charged.
         StorageError
             The release was planned with another noise key.
 

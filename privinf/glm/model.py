@@ -432,10 +432,11 @@ class GLM(Model[GLMOptions]):
             clusters by the unit of the schema. "cluster" equals "HC0", because these models accept only one
             row per unit (`MomentOLS` accepts several).
         targets : sequence of str, optional
-            Names of the only coefficients to report, also where the columns are too many for a Hessian. The
-            final step uses only the columns of `targets`, the columns of `nuisance` and the constant, and p
-            in the rule for intervals counts these columns. The step assumes that, given these columns and
-            weighted by the curvature, no other column is correlated with the column of a target.
+            Names of the coefficients to report; no other coefficient is reported. Targets can have intervals
+            even if the columns are too many for a Hessian of all coefficients. The final step uses only the
+            columns of `targets`, the columns of `nuisance` and the constant, and p in the rule for intervals
+            counts these columns. The step assumes that, given these columns and weighted by the curvature, no
+            other column is correlated with the column of a target.
         nuisance : sequence of str
             Names of coefficients whose columns may be correlated with those of `targets`.
         margins : bool

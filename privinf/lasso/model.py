@@ -439,11 +439,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             are needed. For the paper's variant `precision_sparsity` is the number of nonzero entries of a
             column of the precision matrix, 5 by default.
         iterations : int, optional
-            Number of blocks in which columns are selected, each on the residuals of the last fit; default 3.
-            For the paper's variant `iterations` is the T of the paper, by default the logarithm of the total
-            number of rows, rounded up. On secure sums every block is a separate release with its share of the
-            budget. One block detects more with few rows and many columns, and several blocks detect more if
-            all columns are correlated.
+            Number of blocks in which columns are selected; default 3. Each block is selected on the residuals
+            of a fit to the columns of all earlier blocks. For the paper's variant `iterations` is the T of
+            the paper, by default the logarithm of the total number of rows, rounded up. On secure sums every
+            block is a separate release with its share of the budget. One block detects more with few rows and
+            many columns, and several blocks detect more if all columns are correlated.
         clip : float, optional
             Clip of residuals and products in selection and refit, in multiples of the released scale of the
             residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure

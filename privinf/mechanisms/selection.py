@@ -186,8 +186,8 @@ class NoisyTopK:
     epsilon, delta, mu, rho : float
         Total budget of selections and values: ``rho`` or ``mu`` (rho = mu^2/2) in zCDP, or ``epsilon`` with
         ``delta``. For ``epsilon`` and ``delta``, "gumbel" uses the rho that implies this guarantee, and
-        "laplace" the formula of the paper. ``delta=0`` requests pure epsilon, which needs "laplace", or
-        "gumbel" without values. Infinity adds no noise.
+        "laplace" the formula of the paper. ``delta=0`` requests pure epsilon. It needs ``method="laplace"``,
+        or ``values=False`` with either method. Infinity adds no noise.
     method : {"gumbel", "laplace"}
         Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
         results: it adds more noise for the same privacy.
@@ -287,7 +287,8 @@ class NoisyTopK:
         Raises
         ------
         SensitivityError
-            The budget is so small that rounding to the grid of the noise would alone cost more.
+            The budget is so small that rounding to the grid of the noise would alone cost more than the
+            budget.
         """
         times = check_count(times, "times")
         lines = PeelingLines(

@@ -182,10 +182,11 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     once, in the iterative protocol once per round, and adds its lines to the ledger. Neighbors differ by the
     replacement of one record.
 
-    Solves ``mean x~ (y - x~'b) + S b = 0`` with x~ = g/(1-alpha) and S the known covariance of the noise in
-    it; covariance ``A^-1 Cov(psi) A^-T / n`` with A = mean x~x~' - S (errors in variables, Fuller 1987).
-    In the iterative protocol the default estimator averages each client's messages before forming
-    moments; the paper's last iterate has an optimization error and no intervals.
+    The estimate b solves ``mean x~ (y - x~'b) + S b = 0``. Here x~ is g/(1-alpha) with the message g of a
+    record, and S is the known covariance of the noise in x~. With A = mean x~x~' - S and the score psi of a
+    record, the covariance of b is ``A^-1 Cov(psi) A^-T / n`` (errors in variables, Fuller 1987). In the
+    iterative protocol the default estimator averages each client's messages before forming moments; the
+    paper's last iterate has an optimization error and no intervals.
 
     References
     ----------
@@ -629,8 +630,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             formulas, gives a dict of results. Default: the regression that the release was made for, by
             `fit`.
         estimator : {"client-average", "pooled", "last"}, optional
-            Estimator of the regression that the release was made for, without `formula`; see `fit`. With a
-            formula the messages of a client in several rounds are averaged.
+            Estimator of the regression that the release was made for (see `fit`). Use `estimator` only
+            without `formula`: with a formula the messages of a client in several rounds are averaged.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
@@ -654,7 +655,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         ArgumentError
             The model was not built from a release.
         NotAvailableError
-            A column is not a sum of released ones.
+            A column of the formula is not a sum of released columns.
         """
         if formula is None:
             return self.fit(

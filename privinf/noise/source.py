@@ -97,7 +97,7 @@ def solve_scale(sensitivity: float, mu: float, dimension: int, source: NoiseSour
     Raises
     ------
     SensitivityError
-        The budget is so small that rounding to the grid of the noise would alone cost more.
+        The budget is so small that rounding to the grid of the noise would alone cost more than the budget.
     """
     check_positive(sensitivity, "sensitivity")
     scale = sensitivity / check_positive(mu, "mu")

@@ -60,11 +60,12 @@ class Study:
     def frame(self) -> pd.DataFrame:
         """One row per estimator and coefficient.
 
-        ``width`` is the median width, nan where the coefficient will be weakly identified. ``se`` and
-        ``se_without_noise`` are widths divided by twice the normal quantile, and ``times`` is the width
-        divided by the width without privacy. ``identified`` is the share of fits that do not mark the
-        coefficient as weak, ``error`` the relative error of the simulation, and ``fits`` the number of
-        simulated fits. ``verdict`` is the verdict on the coefficient, and ``reason`` a text.
+        ``width`` is the median width, nan where the coefficient will be weakly identified. ``se`` is this
+        width divided by twice the normal quantile, and ``se_without_noise`` is the width without privacy
+        divided by the same number. ``times`` is the width divided by the width without privacy.
+        ``identified`` is the share of fits that do not mark the coefficient as weak. ``error`` is the largest
+        relative standard error of a median width of this estimator, and ``fits`` the number of simulated
+        fits. ``verdict`` is the verdict on the coefficient, and ``reason`` a text.
         """
         import pandas as pd
 

@@ -1,7 +1,8 @@
 """Columns of one release for many regressions, and the part that a formula reads.
 
-A formula is answered where each of its columns is a sum of released ones: another coding of a factor is, and
-so is, by the constant, a column that is not centered. A product or a power is one only if it was released.
+A formula is answered where each of its columns is a sum of released columns: another coding of a factor is,
+and so is, by the constant, a column that is not centered. A product or a power is one only if it was
+released.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     SchemaError
         The text is not a formula of the schema's columns, or the response is also a regressor.
     NotAvailableError
-        A column is not a sum of released ones, or the release came from arrays, which have no formulas.
+        A column of the formula is not a sum of released columns, or the release came from arrays, which have
+        no formulas.
     """
     if released.schema is None:
         raise NotAvailableError(

@@ -67,7 +67,8 @@ class Design:
         The user's columns, to which the coefficients belong, if `columns` are an internal basis
         (`conditioned`).
     basis : ndarray, shape (p, p)
-        M with ``raw = columns @ M``, row by row; the identity if `columns` are the user's columns.
+        Matrix M that turns a row of `columns` into a row of `raw`: ``raw = columns @ M``. The identity if
+        `columns` are the user's columns.
 
     Notes
     -----

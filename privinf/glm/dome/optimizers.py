@@ -95,7 +95,8 @@ class DPSGD:
         Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
         iterate alone.
     final_share : float
-        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
+        release, and its rounds use the total budget.
 
     Notes
     -----
@@ -140,7 +141,8 @@ class DPAdam(DPSGD):
         Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
         iterate alone.
     final_share : float
-        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
+        release, and its rounds use the total budget.
 
     Notes
     -----
@@ -174,7 +176,8 @@ class RandomSketch(DPSGD):
         Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
         iterate alone.
     final_share : float
-        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
+        release, and its rounds use the total budget.
 
     Notes
     -----
@@ -198,7 +201,7 @@ class DOME(DPSGD):
     Parameters
     ----------
     k : int
-        Columns of the sketch, so the number of values that a site sends per round.
+        Number of columns of the sketch, which is also the number of values that a site sends per round.
     most_learned : int
         Largest number of learned directions.
     energy : float
@@ -214,9 +217,9 @@ class DOME(DPSGD):
         Whether Adam's first moment is subtracted from the scores before they are clipped, and whether they
         are divided by the root of its second moment. The variant sets the default.
     probes : {"unbiased", "orthonormal"}, optional
-        Scaling of the random probes; default by the variant.
+        Scaling of the random probes. The variant sets the default.
     adam : bool, optional
-        Whether to take Adam's steps instead of plain ones; default by the variant.
+        Whether to take Adam's steps instead of plain steps. The variant sets the default.
     epochs : int
         Number of times that every record takes part.
     batches : int
@@ -231,7 +234,8 @@ class DOME(DPSGD):
         Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
         iterate alone. The paper variant averages nothing.
     final_share : float
-        Share of the budget (mu^2) that the final release gets, if the dimension allows intervals.
+        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
+        release, and its rounds use the total budget.
 
     Notes
     -----

@@ -230,7 +230,8 @@ class LocalExamples:
         BudgetExceededError
             Before any row is read.
         SchemaError, AlignmentError
-            The rows do not fit the design (nothing is spent then); messages hold no value.
+            The rows do not fit the design. Nothing was spent, and the error message contains no value of a
+            row.
 
         Notes
         -----

@@ -80,7 +80,7 @@ class MixingPlan:
     Raises
     ------
     SchemaError
-        Two parties have a column of one name, or the id column is among the released ones.
+        Two parties have columns of the same name, or the id column is one of the released columns.
     ArgumentError
         A number is out of its range: k above n, or too few mixed rows for the columns.
 
@@ -201,7 +201,8 @@ class MixingPlan:
         ids_sha256 : str, optional
             SHA-256 of the sorted ids, where the parties agreed on a roster.
         diameter : {"own", "largest"}
-            Whether the noise follows each party's own diameter, or the largest one (the paper's d_max).
+            Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
+            of the paper).
         calibration : {"exact", "classic"}
             How `epsilon` and `delta` of a party determine its noise. "exact" (default) is the exact account
             of Gaussian noise. "classic" is the textbook formula, to reproduce published results only.
