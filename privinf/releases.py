@@ -168,7 +168,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            The release is not one of second moments of all records.
+            The release is not a release of the second moments of all records.
 
         Notes
         -----
@@ -187,7 +187,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            The release is not one of second moments.
+            The release is not a release of second moments.
 
         Notes
         -----
@@ -211,7 +211,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            The release is not one of second moments.
+            The release is not a release of second moments.
 
         Notes
         -----
@@ -237,7 +237,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            The release is not one of second moments.
+            The release is not a release of second moments.
 
         Notes
         -----

@@ -45,7 +45,7 @@ class Released:
 
     @property
     def loss(self) -> Total | ParallelTotal:
-        """Total privacy loss of its lines."""
+        """Total privacy loss of the ledger lines of this release."""
         return total_of((entry.scope, entry.loss) for entry in self.entries)
 
     @property

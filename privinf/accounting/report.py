@@ -225,7 +225,7 @@ class PrivacyReport:
 
     @property
     def mu(self) -> float:
-        """Gaussian DP of this fit; NotAvailableError, with the reason, where it is undefined."""
+        """Cost of this fit in Gaussian DP (mu); NotAvailableError, with the reason, where mu is undefined."""
         return self._total().mu
 
     @property
@@ -256,7 +256,7 @@ class PrivacyReport:
 
     @property
     def stamp_of_others(self) -> str:
-        """Comma and stamp of the ledger's total, or an empty text.
+        """Stamp of the ledger's total (such as NOT PRIVATE) after a comma, or an empty text.
 
         The stamp is stated here only if this report needs none: all its releases have secure noise, and other
         releases in the ledger do not.

@@ -220,7 +220,7 @@ class Site:
 
     @property
     def keys(self) -> PairKeys | None:
-        """Key of the site and the pinned roster, None without them."""
+        """Key of the site and the pinned roster; None if the site has no key and no roster."""
         return self._pairs
 
     @property

@@ -51,7 +51,7 @@ class Rows:
         Handling of missing values: refuse them, or impute the middle of the public bounds (of a factor, its
         first level).
     ordered : bool
-        Whether rows have fixed positions; those of queries and streams have none.
+        Whether rows have fixed positions. Rows of queries and streams have no fixed positions.
     """
 
     features: Any

@@ -229,7 +229,7 @@ class Analyses:
         Raises
         ------
         ArgumentError, NotAvailableError
-            A name is not the name of a released column, or the release is not one of second moments.
+            A name is not the name of a released column, or the release is not a release of second moments.
         """
         return correlation.correlations(self._moments(), self._release, columns, ())
 

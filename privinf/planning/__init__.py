@@ -102,7 +102,7 @@ class Study:
         Parameters
         ----------
         effect : float or mapping of str to float
-            The true coefficient, user units; one for all, or by name.
+            The true coefficient, in user units: one number for all coefficients, or a mapping by name.
 
         Returns
         -------
@@ -140,8 +140,8 @@ class Study:
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
-            True coefficient, user units, that the two-sided test against zero is to detect with probability
-            `power`.
+            True coefficient, in user units, that the two-sided test against zero is to detect with
+            probability `power`.
         power : float
             Probability with which the test detects `effect`.
         coefficient : str, optional
@@ -192,8 +192,8 @@ class Study:
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
-            True coefficient, user units, that the two-sided test against zero is to detect with probability
-            `power`.
+            True coefficient, in user units, that the two-sided test against zero is to detect with
+            probability `power`.
         power : float
             Probability with which the test detects `effect`.
         coefficient : str, optional
@@ -253,8 +253,8 @@ class Study:
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
-            True coefficient, user units, that the two-sided test against zero is to detect with probability
-            `power`.
+            True coefficient, in user units, that the two-sided test against zero is to detect with
+            probability `power`.
         power : float
             Probability with which the test detects `effect`.
         coefficient : str, optional
@@ -269,8 +269,8 @@ class Study:
             Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). The rows are the
             plan itself, more people, a larger budget, bounds within four guessed sds of the means, and the
             formula without one of its other terms. ``width`` is the largest predicted width of the requested
-            coefficients. If a power is requested, ``width`` is the width of an interval whose test has the
-            smallest predicted power.
+            coefficients. If a power is requested, the smallest predicted power is converted to a width:
+            ``width`` is the width of an interval whose test has this power.
 
         Notes
         -----

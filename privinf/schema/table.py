@@ -269,7 +269,7 @@ class Schema:
         return ()
 
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return simulated public rows: low, middle and high of each number, every level of each factor.
+        """Return simulated public rows: both bounds and the middle of each number, all levels of each factor.
 
         Parameters
         ----------

@@ -251,7 +251,7 @@ class StatResult(PortableTest):
     alternative : {"two-sided", "less", "greater"}
         Alternative.
     rows : tuple
-        Estimates with standard errors and intervals, user units; `table` shows them.
+        Estimates with standard errors and intervals, in user units; `table` shows them.
     effects : mapping of str to float
         Effect sizes.
     release : release

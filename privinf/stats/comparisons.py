@@ -128,7 +128,7 @@ class GroupsResult(base.StatResult):
         Returns
         -------
         StatResult
-            The contrast, user units.
+            The contrast, in user units.
         """
         level = base.check_level(confidence_level)
         c = contrast_weights(weights, self.groups)

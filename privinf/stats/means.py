@@ -259,7 +259,7 @@ class MeanResult(base.StatResult):
         Parameters
         ----------
         popmean : float
-            Mean under the null hypothesis, user units.
+            Mean under the null hypothesis, in user units.
         alternative : {"two-sided", "less", "greater"}
             Direction of the test: the mean relative to `popmean`.
         confidence_level : float
@@ -537,7 +537,7 @@ def _notes(release: SampleSums, model: MeanModel) -> tuple[str | Note, ...]:
 
 
 def described(release: SampleSums, clip: MeanClip | None = None, *, level: float) -> MeanResult:
-    """Return the mean of one release and its interval, user units."""
+    """Return the mean of one release and its interval, in user units."""
     model = MeanModel.released(release)
     (middle, half) = _units(release)
     mean = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)

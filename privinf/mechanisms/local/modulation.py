@@ -91,7 +91,7 @@ class Modulation:
     contraction : float in [0, 1)
         Contraction of a record toward the center, alpha of the paper.
     amplitude : float >= 0
-        Size of the cosine modulation, lambda of the paper, scaled units.
+        Size of the cosine modulation (lambda of the paper), in scaled units.
     frequency : float >= 0
         Frequency of the cosine modulation, omega of the paper.
     directions : int >= 1
@@ -370,7 +370,7 @@ class Modulation:
         )
 
     def feature_distance(self) -> float:
-        """Return the largest distance between two units' features, scaled units.
+        """Return the largest distance between two units' features, in scaled units.
 
         Returns
         -------
@@ -381,7 +381,7 @@ class Modulation:
         return math.sqrt(max_rows(self.design)) * distance
 
     def response_distance(self) -> float:
-        """Return the largest distance between two units' protected responses, scaled units.
+        """Return the largest distance between two units' protected responses, in scaled units.
 
         Returns
         -------
@@ -490,7 +490,7 @@ class ModulationSession:
 
     @property
     def scales(self) -> list[float]:
-        """Noise sd of each round, scaled units."""
+        """Standard deviation of the noise of each round, in scaled units."""
         return list(self._plan.scales)
 
     @property

@@ -68,7 +68,8 @@ class MixingPlan:
     share : float
         Share of the all-ones row; 0 without one.
     id : str or None
-        Name of the id column on which the parties' files are aligned; None: they are in one order already.
+        Name of the id column by which the parties' files are aligned. None if all files are already in the
+        same order.
     ids_sha256 : str or None
         Digest of the sorted ids, where the parties agreed on a roster.
     diameter : {"own", "largest"}
@@ -197,7 +198,8 @@ class MixingPlan:
         seed : int
             Public seed of the mixing matrix.
         id : str, optional
-            Name of the id column by which the parties' files are aligned; None if they are in one order.
+            Name of the id column by which the parties' files are aligned. None if all files are already in
+            the same order.
         ids_sha256 : str, optional
             SHA-256 of the sorted ids, where the parties agreed on a roster.
         diameter : {"own", "largest"}

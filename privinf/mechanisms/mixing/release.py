@@ -66,7 +66,8 @@ class GaussianRows(PartyMechanism):
     labels : labels of a plan, optional
         The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
     intercept : bool, default False
-        Whether regressions will have an intercept: numeric columns are then centered by their bounds.
+        Whether regressions will have an intercept. If they will, numeric columns are centered by their
+        bounds.
 
     Raises
     ------
