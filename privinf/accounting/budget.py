@@ -145,7 +145,7 @@ class Budget:
         Returns
         -------
         tuple of Budget
-            The parts, in the currency of this budget.
+            The parts, with the same `currency` as this budget.
         """
         if check_count(k, "k") > MAX_SHARES:
             raise ArgumentError(

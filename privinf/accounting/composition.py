@@ -142,7 +142,7 @@ class Total:
 
     @property
     def mu(self) -> float:
-        """A mu for which the total is mu-GDP: exact for Gaussian releases, an upper bound with others.
+        """A mu for which the total is mu-GDP: exact if all releases are Gaussian, otherwise an upper bound.
 
         Raises NotAvailableError if the guarantee of a release is stated only in zCDP or as (epsilon, delta).
         """

@@ -210,7 +210,7 @@ class LedgerEntry:
         identity : str
             Id of the line.
         scope : tuple of str
-            Place of the line.
+            Names of the nested scopes of the ledger to which the line belongs, from the outermost on.
         noise : mapping, optional
             Noise terms of the line; by default unchanged.
 

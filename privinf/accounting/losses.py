@@ -129,7 +129,7 @@ class ApproximateLoss:
     Raises
     ------
     ArgumentError
-        If either is out of range.
+        If `epsilon` or `delta` is out of range.
     """
 
     epsilon: float

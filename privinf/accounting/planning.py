@@ -35,7 +35,7 @@ class PlannedRelease:
     times : int
         Number of such releases.
     scope : tuple of str
-        Place of the releases in the ledger.
+        Names of the nested scopes of the ledger to which the releases belong, from the outermost on.
 
     Notes
     -----

@@ -94,8 +94,8 @@ class PrivacyReport:
     fit : int or None
         Number of this fit in its ledger, from 1; None where it is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
-        Subject of the totals: the releases of a fit, an earlier release that a fit reads without spending
-        anything itself, a release, the releases of one party, or all releases in a ledger.
+        Releases that the totals cover: those of a fit, an earlier release that a fit reads at no further
+        cost, one release, those of one party, or all releases in a ledger.
     elsewhere : int
         Number of `entries` that were charged to another ledger than the ledger of this report.
 
@@ -144,7 +144,7 @@ class PrivacyReport:
         delta : float, optional
             The requested delta; by default that of the ledger's limit, else 1e-6.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
-            Subject of the totals; see the class.
+            Releases that the totals cover; see the class.
 
         Returns
         -------
@@ -258,8 +258,8 @@ class PrivacyReport:
     def stamp_of_others(self) -> str:
         """Stamp of the ledger's total (such as NOT PRIVATE) after a comma, or an empty text.
 
-        The stamp is stated here only if this report needs none: all its releases have secure noise, and other
-        releases in the ledger do not.
+        The stamp appears here if all releases of this report have secure noise, and some other release in the
+        ledger does not. A report with a stamp of its own does not repeat the stamp.
         """
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
@@ -271,7 +271,10 @@ class PrivacyReport:
 
     @property
     def relation(self) -> str:
-        """The neighboring relation; if several, the total holds for pairs under all of them."""
+        """Neighboring relation of the releases.
+
+        If there are several relations, the total holds for tables that are neighbors under each of them.
+        """
         return _joined(entry.relation for entry in self.entries)
 
     @property

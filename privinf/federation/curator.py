@@ -228,7 +228,7 @@ class Curator:
         return self._rows.read if isinstance(self._rows, RowPasses) else None
 
     def vector_sum(self, op: str, args: Args, *, label: str, mu: float) -> NoisySum:
-        """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
+        """Release the sum of a statistic over all rows, with Gaussian noise of equal sd on every entry.
 
         Parameters
         ----------

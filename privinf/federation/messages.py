@@ -233,7 +233,8 @@ class Reply:
     site : str
         Name of the site.
     sums : ndarray
-        The statistic summed over the site's rows: un-noised only from a site that trusts the server.
+        The statistic summed over the site's rows. Only a site that trusts the server sends these un-noised
+        sums.
     rows : int
         Number of the site's rows, public.
     facts : mapping

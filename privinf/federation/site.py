@@ -96,9 +96,10 @@ class Site:
     AlignmentError
         There are no rows, or y and X differ in length.
     SchemaError
-        The rows do not fit the design, or have missing or infinite values; the response has no bounds.
+        The rows do not fit the design, or have missing or infinite values, or the response has no bounds.
     StorageError
-        The ledger is bound to other rows (`rebase`), or was changed (`SiteLedger`).
+        The `SiteLedger` is bound to other rows, another schema or another policy, and `rebase` is False. Or
+        the file of the ledger was changed.
 
     Warns
     -----

@@ -63,12 +63,12 @@ class SiteLedger(Ledger):
     the same query has the identical reply, or is answered for the first time, and is not charged again. An
     incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
     secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
-    order, the schema and the policy of its first site. Other rows, schemas or policies are refused until
-    `Site(..., rebase=True)` or ``privinf site rebase`` records the change. The site cannot check whether the
-    first rows are complete. Before every answer the file is checked. If it was deleted, replaced or changed
-    while the site was running, the site stops answering. If the ledger and its anchor are both restored to
-    the same earlier state while no site has them open, only a server or a site that stored a later `head`
-    detects it.
+    order, the schema and the policy of the first `Site` that opens it. Other rows, schemas or policies are
+    refused until `Site(..., rebase=True)` or ``privinf site rebase`` records the change. This first site
+    cannot check whether its rows are complete. Before every answer the file is checked. If it was deleted,
+    replaced or changed while the site was running, the site stops answering. If the ledger and its anchor are
+    both restored to the same earlier state while no site has them open, only a server or a site that stored a
+    later `head` detects it.
 
     Examples
     --------

@@ -332,7 +332,7 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> NoisySum:
-        """Release the sum of a statistic over all rows with Gaussian noise of one sd on every entry.
+        """Release the sum of a statistic over all rows, with Gaussian noise of equal sd on every entry.
 
         Parameters
         ----------
@@ -446,7 +446,7 @@ class TrustedServer:
         Raises
         ------
         SensitivityError
-            The price may be too small.
+            `mu` may be too small.
         """
         if not math.isinf(mu):
             solve_scale(1.0, mu / 4.0, size, self._noise.source)
@@ -476,8 +476,8 @@ class TrustedServer:
             The limit of the ledger, or of a site, would be exceeded.
         NotAvailableError
             The release was already charged, and its noise comes from OpenDP, which cannot draw the same noise
-            again. Or, with ``missing="raise"``, other sites answered than before, or their sum differs. With
-            "continue" a new query is made instead, which is charged.
+            again. Or, with ``missing="raise"``, the sites that answered, or their sum, are not those of the
+            first release. With "continue" the server then makes a new query, which is charged.
         StorageError
             The release was planned with another noise key.
 
@@ -676,12 +676,12 @@ class TrustedServer:
         Parameters
         ----------
         op : str
-            Name of the statistic, such as "squared_residuals". If the sum has several rows, shape (m, p),
-            entries are selected in every row.
+            Name of the statistic, such as "squared_residuals". If the sum is a matrix, shape (m, p),
+            entries are selected in each row of this matrix.
         args : mapping
             Public arguments of the statistic.
         k : int
-            Number of entries that are selected, in every row.
+            Number of entries that are selected from one row of the sum.
         label : str
             Description of the release in the ledger.
         offset : ndarray, shape of the sum, optional
@@ -693,15 +693,16 @@ class TrustedServer:
         sites : sequence of str, optional
             Names of the sites whose rows are summed; only these sites are charged. By default all sites.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for each row of the statistic. Give exactly one of
-            `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for one row of the sum. Give exactly one of `epsilon`,
+            `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the (epsilon, delta) guarantee for each row of the statistic. With `mu` or `rho` it is
-            the delta at which epsilon is reported.
+            Delta of the (epsilon, delta) guarantee for one row of the sum. With `mu` or `rho` it is the
+            delta at which epsilon is reported.
         mu : float, optional
-            Budget for each row in Gaussian differential privacy, instead of `epsilon`.
+            Budget for one row of the sum in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
-            Budget for each row in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+            Budget for one row of the sum in zero-concentrated differential privacy (zCDP), instead of
+            `epsilon`.
         method : {"gumbel", "laplace"}
             Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce
             published results: it adds more noise for the same privacy.
@@ -720,7 +721,7 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** The selection is charged before any site is queried, for each row of the statistic.
+        **Privacy.** The selection is charged before any site is queried, once for each row of the sum.
         """
         self._check_selections()
         statistic, record_sensitivity, names = self._rounds.check(op, args, sites)

@@ -144,10 +144,10 @@ class GLM(Model[GLMOptions]):
     The following applies to fits with ``optimizer=``, with a `radius`, with sites as units, and with named
     targets.
 
-    With r a record's clipped residual and w = min(1, R^2/||x||^2), which depends on x alone and does not
-    change a correctly specified mean, the estimate solves sum w x r = 0. The estimate is computed in noisy
-    rounds and one final Newton step D. The final step uses the noisy score and Hessian H at the last iterate
-    theta_T, and the covariance of the estimate is known:
+    Let r be the clipped residual of a record, and w = min(1, R^2/||x||^2) its weight. The weight depends on
+    x alone and does not change a correctly specified mean. The estimate solves sum w x r = 0. The estimate is
+    computed in noisy rounds and one final Newton step D. The final step uses the noisy score and Hessian H at
+    the last iterate theta_T, and the covariance of the estimate is known:
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
@@ -438,7 +438,8 @@ class GLM(Model[GLMOptions]):
             counts these columns. The step assumes that, given these columns and weighted by the curvature, no
             other column is correlated with the column of a target.
         nuisance : sequence of str
-            Names of coefficients whose columns may be correlated with those of `targets`.
+            Names of further coefficients, whose columns take part in the final step because they may be
+            correlated with the columns of `targets`.
         margins : bool
             Whether to keep a tenth of the budget for average marginal effects (`get_margeff`) of a logistic
             or Poisson model.

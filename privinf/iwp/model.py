@@ -493,7 +493,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Returns
         -------
         Release
-            Of kind "local-examples".
+            Release of kind "local-examples".
         """
         options = ExampleSpending(
             epsilon=epsilon,

@@ -206,7 +206,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centered: boo
     Parameters
     ----------
     release : Release
-        Of kind "local-examples".
+        Release of kind "local-examples".
     settings : ExampleSettings
         loss, correction, truncation and ridge.
     centered : bool

@@ -441,9 +441,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
         iterations : int, optional
             Number of blocks in which columns are selected; default 3. Each block is selected on the residuals
             of a fit to the columns of all earlier blocks. For the paper's variant `iterations` is the T of
-            the paper, by default the logarithm of the total number of rows, rounded up. On secure sums every
-            block is a separate release with its share of the budget. One block detects more with few rows and
-            many columns, and several blocks detect more if all columns are correlated.
+            the paper, by default the logarithm of the total number of rows, rounded up. With secure sums, the
+            columns of each block come from a separate release, which takes its share of the budget. One block
+            detects more with few rows and many columns, and several blocks detect more if all columns are
+            correlated.
         clip : float, optional
             Clip of residuals and products in selection and refit, in multiples of the released scale of the
             residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure
@@ -452,11 +453,12 @@ class DebiasedLasso(Model[LassoModelOptions]):
             For the paper's variant: whether it ends with least squares on the support. The default variant
             always does.
         center : {"declared", "released"}, optional
-            Initial centers of columns: the middles of their bounds, or released means of all columns, which
-            take a share of the budget (``means``, 0.04) and help to find columns with a distant mean, such as
-            rare levels. With ``targets="all"`` or ``heterogeneous=True`` the columns are not centered again
-            later, so "released" is the default. In such a fit "declared" gives the regression that passes
-            through the point in the middle of all bounds, and a note states this.
+            Initial centers of columns: the middles of their bounds, or released means of all columns.
+            Released means take a share of the budget (``means``, 0.04), and help to find columns whose mean
+            is far from the middle of the bounds, such as rare levels. With ``targets="all"`` or
+            ``heterogeneous=True`` the columns are not centered again later, so "released" is the default. In
+            such a fit "declared" gives the regression that passes through the point in the middle of all
+            bounds, and a note states this.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
             clipping threshold. With "mean" the coefficients describe the mean of the response, for any
@@ -471,14 +473,14 @@ class DebiasedLasso(Model[LassoModelOptions]):
         bootstrap_multipliers : {"rademacher", "gaussian"}
             Distribution of the multipliers of the private bootstrap.
         restricted_eigenvalues : bool
-            Whether to release the restricted eigenvalues too; the result has them as an attribute of the same
-            name.
+            Whether to release the restricted eigenvalues too; the result has them as the attribute
+            `restricted_eigenvalues`.
         noise_variance : bool
-            Whether to release the variance of the errors too; the result has it as an attribute of the same
-            name.
+            Whether to release the variance of the errors too; the result has this variance as the attribute
+            `noise_variance`.
         bias_bound : bool
-            Whether to compute the bound of the bias too; the result has it as an attribute of the same name.
-            The bound needs `restricted_eigenvalues`.
+            Whether to compute the bound of the bias too; the result has this bound as the attribute
+            `bias_bound`. The bound needs `restricted_eigenvalues`.
         shares : mapping, optional
             Shares of the budget; they sum to one. Give the keys selection, refit, scales, neighbours, gram,
             slopes and score; for heterogeneous fits also own_selection and own_refit; and means if means are
@@ -499,7 +501,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Returns
         -------
         LassoResults
-            Debiased coefficients of the targets and the sparse fit. With ``heterogeneous=True`` the call
+            The debiased coefficients of the targets, and the sparse fit. With ``heterogeneous=True`` the call
             returns an object whose ``results`` has the results of each site by the site's label.
 
         Raises

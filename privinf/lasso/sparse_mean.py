@@ -362,8 +362,8 @@ def sparse_mean(
     Warns
     -----
     WeakIdentificationWarning
-        The signs of a coordinate saturate, or may saturate (almost all are equal): sqrt(n) abs(mu) is above 2
-        sd, or the noise does not exclude that it is. Or no machine answered for a coordinate.
+        Almost all signs of a coordinate are or may be equal (saturation): sqrt(n) abs(mu) is above twice
+        `scale`, or the noise does not exclude such a value. Or no machine answered for a coordinate.
 
     Notes
     -----
@@ -373,8 +373,9 @@ def sparse_mean(
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of a sign depends only on
     mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``, and its error is
-    linear in p even if mu is sparse. This growth with p is the cost of not trusting the server. Each
-    coordinate has the same number of answers, which a random choice would not ensure.
+    linear in p even if mu is sparse. This growth with p is the cost of not trusting the server. The
+    machines are divided equally among the coordinates (up to one machine). If each machine chose a coordinate
+    at random, the numbers of answers would differ more.
 
     References
     ----------

@@ -225,8 +225,8 @@ class Moments:
             therefore sqrt 2 C^2 for any number of rows per unit. Local moments always support "HC0" and
             "cluster", at no cost.
         robust_share : float, optional
-            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
-            ``trust="local"``; default 0.25.
+            Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
+            ``trust="local"`` no residual moments are released.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
             ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
@@ -244,7 +244,7 @@ class Moments:
         Returns
         -------
         Release
-            Of kind "moments".
+            Release of kind "moments".
 
         Warns
         -----

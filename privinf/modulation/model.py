@@ -436,7 +436,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Returns
         -------
         Release
-            Of kind "modulation".
+            Release of kind "modulation".
         """
         options = ModulationReleaseOptions(
             epsilon=epsilon,

@@ -60,7 +60,7 @@ class Analyses:
     Parameters
     ----------
     release : Release
-        Of kind "moments".
+        Release of kind "moments".
 
     Notes
     -----

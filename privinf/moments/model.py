@@ -446,8 +446,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one table costs
             the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
         robust_share : float, optional
-            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
-            ``trust="local"``; default 0.25.
+            Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
+            ``trust="local"`` no residual moments are released.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
@@ -472,7 +472,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Returns
         -------
         Release
-            Of kind "moments".
+            Release of kind "moments".
 
         Raises
         ------
@@ -556,8 +556,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one table costs
             the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
         robust_share : float, optional
-            Share of mu^2 that residual moments cost, for ``cov_type="HC0"`` or "cluster" unless
-            ``trust="local"``; default 0.25.
+            Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
+            ``trust="local"`` no residual moments are released.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names the correction. "fuller" is for

@@ -102,7 +102,8 @@ class Study:
         Parameters
         ----------
         effect : float or mapping of str to float
-            The true coefficient, in user units: one number for all coefficients, or a mapping by name.
+            True coefficient, in user units: one number for all coefficients, or numbers by the name of the
+            coefficient.
 
         Returns
         -------
@@ -415,8 +416,8 @@ def plan_study(
     n : int
         Number of people, 5 to 5,000,000.
     guesses : Guesses, optional
-        Means, standard deviations, shares, correlations and R2. Everything that is not guessed follows from
-        the bounds, and is printed.
+        Guessed means, standard deviations, shares, correlations and R2. Everything that is not guessed
+        follows from the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. This is the budget of the planned fit.
@@ -560,8 +561,8 @@ def advise(
     n : int
         Number of people, 5 to 5,000,000.
     guesses : Guesses, optional
-        Means, standard deviations, shares, correlations and R2. Everything that is not guessed follows from
-        the bounds, and is printed.
+        Guessed means, standard deviations, shares, correlations and R2. Everything that is not guessed
+        follows from the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. This is the budget of the planned fit.

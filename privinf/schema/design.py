@@ -218,7 +218,8 @@ class Design:
         names : sequence of str
             Columns of the matrix, in order.
         bounds : sequence of (low, high), or mapping, optional
-            One pair per private column, one pair per column, or pairs by name.
+            Bounds of the columns: one pair for each private column or for each column, in order, or pairs by
+            the name of the column.
         radius : float, optional
             Radius of the ball that contains the private part of a row, in scaled units if there are `bounds`,
             and otherwise in user units.
@@ -296,22 +297,22 @@ class Design:
 
     @property
     def y_low(self) -> float | None:
-        """Lower bound of the response in user units; None if it is public."""
+        """Lower bound of the response in user units; None if the response is public."""
         return None if self.outcome.bounds is None else self.outcome.bounds.low
 
     @property
     def y_high(self) -> float | None:
-        """Upper bound of the response in user units; None if it is public."""
+        """Upper bound of the response in user units; None if the response is public."""
         return None if self.outcome.bounds is None else self.outcome.bounds.high
 
     @property
     def y_center(self) -> float:
-        """Center of the scaled response; 0 if it is public or there is no constant."""
+        """Center of the scaled response; 0 if the response is public or there is no constant."""
         return self.outcome.affine(centred=self.constant is not None)[0]
 
     @property
     def y_scale(self) -> float:
-        """Unit of the scaled response; 1 if it is public."""
+        """Unit of the scaled response; 1 if the response is public."""
         return self.outcome.affine(centred=self.constant is not None)[1]
 
     @property
@@ -482,8 +483,8 @@ class Design:
             Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
             first level).
         extrapolate : bool
-            Whether new rows may lie outside the bounds, for predictions; otherwise inputs of derived private
-            columns are clipped.
+            False (for holders): inputs of derived private columns are clipped to their declared bounds.
+            True (for predictions): new rows may lie outside the bounds, and nothing is clipped.
         seen_levels : set of str, optional
             Levels that occurred in earlier blocks, where `table` is one block of a table.
 

@@ -284,8 +284,9 @@ def ttest_ind(
     groups have the same mean and different spreads. ``null`` and the notes state this target, and a
     ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
 
-    **Privacy.** Neighbors differ by the replacement of one record, its value and its group. Only the number
-    of all records is public, not the size of each sample. Counts, sums and squares are released together.
+    **Privacy.** Neighbors differ by the replacement of one record, that is, of its value and its group. Only
+    the number of all records is public, not the size of each sample. Counts, sums and squares are released
+    together.
 
     Examples
     --------

@@ -358,7 +358,8 @@ def mean(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
-    record is read. The sums of u and u^2 are released together, at the cost of the sum of u alone.
+    record is read. Let u be a value in units in which all clipped values are in [-1, 1]. The sums of u and
+    u^2 are released together, at the cost of the sum of u alone.
 
     Examples
     --------

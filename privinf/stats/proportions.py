@@ -304,8 +304,8 @@ def proportions_ztest(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record, its outcome and its group; the number of
-    records is public. One count is released for one share, or four counts together for two groups.
+    **Privacy.** Neighbors differ by the replacement of one record, that is, of its outcome and its group; the
+    number of records is public. One count is released for one share, or four counts together for two groups.
 
     Examples
     --------

@@ -203,9 +203,9 @@ def mannwhitneyu(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record, its value and its sample; the number of
-    records is public. The sum of ranks and the size of the first sample are released together, and the sum
-    has no more noise than it would have alone.
+    **Privacy.** Neighbors differ by the replacement of one record, that is, of its value and its sample; the
+    number of records is public. The sum of ranks and the size of the first sample are released together, and
+    the sum has no more noise than it would have alone.
 
     Examples
     --------

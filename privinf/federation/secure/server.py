@@ -356,8 +356,15 @@ class SecureServer(TrustedServer):
 
         Parameters
         ----------
-        path, begun
-            As for a `TrustedServer`; no file is read or written.
+        path : path
+            Not used: no file is read or written.
+        begun : bool, optional
+            Not used.
+
+        Returns
+        -------
+        bytes
+            Never returned.
 
         Raises
         ------

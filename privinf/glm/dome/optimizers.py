@@ -214,12 +214,12 @@ class DOME(DPSGD):
         those of "repaired". The "paper" variant needs the repository's studies (``studies.paper.dome``),
         which are not in the wheel.
     centre, precondition : bool, optional
-        Whether Adam's first moment is subtracted from the scores before they are clipped, and whether they
-        are divided by the root of its second moment. The variant sets the default.
+        Whether Adam's first moment is subtracted from the scores before clipping, and whether the scores are
+        divided by the root of Adam's second moment. The variant sets the default.
     probes : {"unbiased", "orthonormal"}, optional
         Scaling of the random probes. The variant sets the default.
     adam : bool, optional
-        Whether to take Adam's steps instead of plain steps. The variant sets the default.
+        Whether to take Adam's steps instead of plain gradient steps. The variant sets the default.
     epochs : int
         Number of times that every record takes part.
     batches : int

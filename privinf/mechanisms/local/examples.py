@@ -218,12 +218,12 @@ class LocalExamples:
         Returns
         -------
         Release
-            Of kind "local-examples". The array ``features`` (n, d) has the private columns in design order:
-            noisy scaled numbers, and 0/1 indicators of the levels as sent. ``labels`` (n,) has level codes as
-            sent, noisy scaled numbers, or the unprotected response. ``public`` (n, q) has the public columns,
-            and ``groups`` (n,) is included where a unit has several rows. The noise model has ``scale`` and
-            ``gaussian`` (sd and positions of the Gaussian columns), ``responses``, ``label`` and ``units``.
-            The ``units`` are the center and scale of the design columns as they were sent.
+            Release of kind "local-examples". The array ``features`` (n, d) has the private columns in design
+            order: noisy scaled numbers, and 0/1 indicators of the levels as sent. ``labels`` (n,) has level
+            codes as sent, noisy scaled numbers, or the unprotected response. ``public`` (n, q) has the public
+            columns, and ``groups`` (n,) is included where a unit has several rows. The noise model has
+            ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns), ``responses``, ``label``
+            and ``units``. The ``units`` are the center and scale of the design columns as they were sent.
 
         Raises
         ------

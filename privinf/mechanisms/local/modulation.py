@@ -243,7 +243,7 @@ class Modulation:
         Returns
         -------
         Release
-            Of kind "modulation".
+            Release of kind "modulation".
         """
         options = SpendingOptions(
             epsilon=epsilon,
@@ -375,7 +375,7 @@ class Modulation:
         Returns
         -------
         float
-            Distance before the modulation and the noise.
+            Distance of the features, before the modulation and before noise is added.
         """
         distance = 1.0 if self.map.adjacency == "unit" else self.design.diameter
         return math.sqrt(max_rows(self.design)) * distance
@@ -386,7 +386,7 @@ class Modulation:
         Returns
         -------
         float
-            Distance before the noise.
+            Distance of the responses, before noise is added.
         """
         return math.sqrt(max_rows(self.design)) * self.design.y_diameter
 

@@ -95,8 +95,8 @@ class RandomizedResponse:
         source : NoiseSource
             Noise source that decides which answers are false and, without `lies`, draws the false answers.
         lies : NoiseSource, optional
-            Noise source of the false answers. A call per block of codes needs this second source, so that the
-            answers do not depend on the size of the blocks.
+            Noise source of the false answers. If `respond` is called once per block of codes, pass this
+            second source, so that the answers do not depend on the size of the blocks.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class RandomizedResponse:
 
     @property
     def draws(self) -> tuple[Draw, Draw]:
-        """The draws of `respond` for a number of rows, one for each of its two noise sources."""
+        """Functions that draw the numbers of `respond` for some rows, one for each of two noise sources."""
         lie = self.lie
         other_levels = self.levels - 1
         return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(

@@ -31,9 +31,9 @@ class PartyPlan:
     Attributes
     ----------
     schema : Schema
-        Its columns, all private, with public bounds or levels.
+        Columns of the party, all private, with public bounds or levels.
     epsilon, delta : float
-        Budget of its one release; ``epsilon=inf`` adds no noise, for simulation only.
+        Budget of the party's one release; ``epsilon=inf`` adds no noise, for simulation only.
     mu, rho : float
         Budget in Gaussian or concentrated DP, instead of `epsilon`; epsilon is then reported at `delta`.
     """

@@ -188,11 +188,12 @@ class MixingPlan:
             Whether the all-ones row is released as well. By default True for random mixing and False for
             single rows.
         share : float, optional
-            Share of the all-ones row; by default it follows from the largest noise and n.
+            Share of the all-ones row; by default it follows from n and the largest noise of a party.
         rsquared : float, optional
             Public guess of R^2, in (0, 1), for k="auto"; default 0.8.
         label : str, optional
-            A released column that will be the response, for k="auto"; default: any of them.
+            Released column that will be the response, for k="auto". By default any released column may be the
+            response.
         kind : {"signs", "hadamard", "countsketch"}
             Kind of the random mixing matrix.
         seed : int

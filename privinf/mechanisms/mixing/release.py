@@ -138,7 +138,7 @@ class GaussianRows(PartyMechanism):
         Returns
         -------
         Release
-            Of kind "gaussian-rows"; ``arrays["rows"]`` is (n, d).
+            Release of kind "gaussian-rows". The array ``arrays["rows"]`` has the shape (n, d).
         """
         options = SpendingOptions(
             epsilon=epsilon,
