@@ -122,7 +122,11 @@ class PlanReport:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Table of the plan, one row per line: times, and mu, rho and epsilon of all repetitions."""
+        """Table of the plan, one row per planned release.
+
+        ``times`` is the number of repetitions of the release. ``mu``, ``rho`` and ``epsilon`` are the cost of
+        all its repetitions together.
+        """
         import pandas as pd
 
         columns = ["label", "times", "mu", "rho", "epsilon"]
