@@ -293,7 +293,9 @@ def check_kind(
             "the file is damaged or not a valid release: the release of a party has no schema; use an intact "
             "copy"
         )
-    private = int(design.private.sum())
+    # Where rows are dropped, their number is private, and the constant is noised like the other columns.
+    dropping = noise_model.get("missing") == "drop"
+    private = len(design.private) if dropping else int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)
     for name, hint in entries.items():

@@ -182,6 +182,8 @@ class Curator:
     ----------
     rows : SiteBlock or RowPasses
         In memory, or read again by every pass.
+    size : int, optional
+        Number of rows in memory, dropped ones included; by default those of the block.
     name : str
         Name of the place of the rows, for releases.
     ledger : Ledger, optional
@@ -207,8 +209,10 @@ class Curator:
         ledger: Ledger | None = None,
         rng: RngLike = None,
         relation: SumRelation = "replace-one",
+        size: int | None = None,
     ) -> None:
         self._rows = rows
+        self._size = len(rows) if size is None and isinstance(rows, SiteBlock) else size
         self._name = name
         self._relation = relation
         self._noise = get_source(rng)
@@ -220,7 +224,7 @@ class Curator:
     @property
     def nobs(self) -> int:
         """Number of rows."""
-        return self._rows.n if isinstance(self._rows, RowPasses) else len(self._rows)
+        return self._rows.n if isinstance(self._rows, RowPasses) else self._size
 
     @property
     def passes(self) -> int | None:

@@ -69,8 +69,8 @@ class Rounds:
         Name of the session, random.
     rows : dict of str to int
         Number of rows of each site that answers, public.
-    imputed : {"raise", "impute-public"}
-        Rule for missing values: "impute-public" if any of the sites imputes.
+    imputed : {"raise", "impute-public", "drop"}
+        Rule for missing values: "impute-public" if any of the sites imputes, "drop" if any drops rows.
     design : Design
         The public columns and bounds, the same at every site.
     rosters : dict of str to str or None
@@ -243,9 +243,21 @@ class FitReservation:
 
 
 def imputed_at(replies: Iterable[Reply]) -> Missing:
-    """Return the rule for missing values: "impute-public" if any site imputes."""
-    missing: Missing = "impute-public"
-    return missing if any(reply.facts.get("missing") == missing for reply in replies) else "raise"
+    """Return the rule for missing values: "impute-public" if any site imputes, "drop" if any drops rows.
+
+    Raises
+    ------
+    NotAvailableError
+        Some sites impute and others drop rows; the message names one of each.
+    """
+    rules = {reply.facts.get("missing", "raise"): reply.site for reply in replies}
+    if {"drop", "impute-public"} <= rules.keys():
+        raise NotAvailableError(
+            f"site {rules['drop']!r} drops rows with missing values, and site {rules['impute-public']!r} "
+            "imputes them: agree on one rule for all sites"
+        )
+    handling: tuple[Missing, ...] = ("drop", "impute-public")
+    return next((rule for rule in handling if rule in rules), "raise")
 
 
 def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> list[Reply]:

@@ -156,7 +156,7 @@ class TrustedServer:
 
     @property
     def imputed(self) -> Missing:
-        """Rule for missing values at the sites: "impute-public" if any of them imputes."""
+        """Rule for missing values at the sites: "impute-public" if any imputes, "drop" if any drops rows."""
         return self._rounds.imputed
 
     @property

@@ -14,6 +14,7 @@ from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows, check_binary
 from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
+from privinf.mechanisms.rows import refuse_dropping
 from privinf.results.effects import check_effects
 from privinf.schema import Design
 from privinf.schema.geometry import SAME_UNIT, Reachable, check_magnitudes, to_user
@@ -261,6 +262,7 @@ def glm_rows(
     clip = _residual_clip(design, family, residual_clip)
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
     counts, missing = model_rows.described()
+    refuse_dropping(missing, "OLS, Logit, Poisson and GLM")
     return GlmRows(
         design=design,
         federation=model_rows.sites,

@@ -21,6 +21,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import (
     Line,
     Spending,
@@ -32,9 +33,19 @@ from privinf.mechanisms.gaussian import (
     unit_name,
     warn_of_large_delta,
 )
-from privinf.mechanisms.passes import OwnSum, RowPasses, encoded_blocks
+from privinf.mechanisms.passes import OwnSum, RowPasses, encoded_blocks, refuse_public
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
-from privinf.mechanisms.rows import BLOCK, EncodedRows, PublicSizes, Rows, as_rows, imputing, weight_bound
+from privinf.mechanisms.rows import (
+    BLOCK,
+    EACH_ROW,
+    EncodedRows,
+    PublicSizes,
+    Rows,
+    as_rows,
+    imputing,
+    refuse_dropping,
+    weight_bound,
+)
 from privinf.mechanisms.statistics.block import SMALLEST
 from privinf.mechanisms.statistics.moments import MomentLayout, default_response_weight
 from privinf.mechanisms.sums import BLOCK_ROWS
@@ -48,6 +59,7 @@ from privinf.schema.table import check_schema
 from privinf.typing import (
     AnyPath,
     Calibration,
+    Flags,
     Floats,
     Missing,
     MomentsCov,
@@ -162,17 +174,25 @@ class Moments:
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         self.weight_bound = weight_bound(self.design, weights)
         self.weights = weights
-        self.layout = MomentLayout(int((~self.design.private).sum()), int(self.design.private.sum()))
-        if self.layout.private == 0:
+        self.layout = moment_layout(self.design, self.missing)
+        if not self.design.private.any():
             raise SensitivityError(
                 "every column is declared public, so there is nothing to protect: declare at least "
                 "one private column"
                 if columns is None
                 else "a regression needs at least two columns: add another column to columns="
             )
+        if self.missing == "drop":
+            self._check_dropping(weights)
         if response_weight is not None:
             check_positive(response_weight, "response_weight")
         self.response_weight = response_weight
+
+    def _check_dropping(self, weights: str | None) -> None:
+        """Refuse what cannot be combined with dropped rows; see `privinf.mechanisms.complete`."""
+        if self.trust == "local":
+            refuse_dropping(self.missing, EACH_ROW)
+        refuse_dropping_of(self.design, weights)
 
     def __repr__(self) -> str:
         return f"<Moments of {self.design.response} and {len(self.design.names)} columns, trust {self.trust}>"
@@ -278,11 +298,16 @@ class Moments:
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         budget.ledger.check([GaussianLoss(part) for part in parts])
         checked_rows = as_rows(rows, self.missing)
+        if (checked_rows.missing == "drop") != (self.missing == "drop"):
+            raise ArgumentError(
+                f"the rows have missing={checked_rows.missing!r}, and the mechanism has "
+                f"missing={self.missing!r}: pass missing='drop' to both, or to none"
+            )
         if self.trust == "local":
             return self._release_records(checked_rows, budget, parts[0], to)
         passes = RowPasses(self.design, checked_rows, self.weights, passes=len(parts), together=units > 0)
         public_bounds, q2 = passes.public_sizes()
-        weight = self.response_weight or default_response_weight(self.design.norm, self.design.y_norm, q2)
+        weight = self.response_weight or default_response_weight(self._norm, self.design.y_norm, q2)
         queries = self._queries(weight, public_bounds, q2, robust=robust, units=units)
         lines = [self._line(query, part) for query, part in zip(queries, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
@@ -295,9 +320,20 @@ class Moments:
         arrays = {"moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public}
         noise_model = _noise_model(self.trust, weight, scales[0], budget) | imputing(checked_rows.missing)
         if robust:
-            full = self.layout.matrix(arrays["moments"], arrays["public_moments"]) / passes.n
-            moment_scale = MomentScale.from_design(
-                self.design, weight, q2, passes.n, scales[0], scales[1], units
+            full = self.layout.matrix(arrays["moments"], arrays["public_moments"])
+            complete = complete_rows_of(self.design, noise_model, full, passes.n)
+            n = passes.n if complete is None else complete.rows
+            full = full / n
+            moment_scale = MomentScale(
+                weight=weight,
+                x_norm=self._norm,
+                y_norm=self.design.y_norm,
+                public=self.layout.public,
+                public_norm2=q2,
+                n=n,
+                noise=scales[0] / n,
+                residual_noise=scales[1] / n,
+                units=units,
             )
             plan = ResidualPlan.from_moments(full, moment_scale)
             unit = plan.largest if noise_model["noise_free"] else plan.bound
@@ -322,6 +358,11 @@ class Moments:
             entries=recorded,
             nobs=passes.n,
         )
+
+    @property
+    def _norm(self) -> float:
+        """Largest norm of a row's noised columns: the constant is one of them where rows are dropped."""
+        return moment_norm(self.design, self.missing)
 
     def _release_records(self, rows: Rows, budget: Spending, mu: float, to: AnyPath | None) -> Release:
         """Release every record's moments with noise of its own: in memory, or to a file in blocks."""
@@ -396,9 +437,9 @@ class Moments:
     ) -> list[OwnSum]:
         """Return the queries of the statistics in scaled units; local records each have weight 1."""
         design = self.design
-        private = self.design.private
+        private = moment_columns(self.design, self.missing)
         args: dict[str, Any] = {
-            "norm": design.norm,
+            "norm": self._norm,
             "center": design.center[private],
             "scale": design.scale[private],
             "intercept": design.y_center,
@@ -438,6 +479,52 @@ class Moments:
             trust=self.trust,
             assumptions=assumed(self.design, data_bounds=self.data_bounds, placed=local),
         )
+
+
+# ---- rows with missing values, which are dropped
+
+
+def moment_columns(design: Design, missing: Missing) -> Flags:
+    """Return which columns of a design are noised: its private ones, and with dropped rows the constant."""
+    return np.ones(len(design.columns), dtype=bool) if missing == "drop" else design.private
+
+
+def refuse_dropping_of(design: Design, weights: str | None = None) -> None:
+    """Raise NotAvailableError for designs that rows cannot be dropped of.
+
+    They have public columns, no constant, or a radius.
+    """
+    refuse_public(design, weights)
+    if design.radius is not None:
+        raise NotAvailableError(
+            "missing='drop' cannot be combined with radius=: pass bounds for every column, and leave "
+            "radius= out"
+        )
+
+
+def moment_layout(design: Design, missing: Missing) -> MomentLayout:
+    """Return which entries of zz' a release of a design holds."""
+    noised = moment_columns(design, missing)
+    return MomentLayout(int((~noised).sum()), int(noised.sum()))
+
+
+def moment_norm(design: Design, missing: Missing) -> float:
+    """Return the largest norm of the noised columns of a row, scaled units."""
+    return math.hypot(design.norm, 1.0) if missing == "drop" else design.norm
+
+
+def complete_rows_of(
+    design: Design, noise_model: Mapping[str, Any], moments: Floats, n: int
+) -> CompleteRows | None:
+    """Return the estimated number of complete rows of a release; None where no rows are dropped.
+
+    `moments` are the released sums of zz', in which the constant is a column like the others.
+    """
+    if noise_model.get("missing") != "drop":
+        return None
+    assert design.constant is not None  # refused without one
+    total = float(moments[design.constant, design.constant])
+    return CompleteRows.from_sum(total, noise_model["scale"], n, len(design.columns))
 
 
 def _design_of_columns(

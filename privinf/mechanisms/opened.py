@@ -15,11 +15,11 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.labels import coded, label_column
-from privinf.mechanisms.rows import BLOCK, Rows, inputs_outside, needed, unit_codes
+from privinf.mechanisms.rows import BLOCK, Rows, complete_rows, inputs_outside, needed, unit_codes
 from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
-from privinf.typing import ColumnLike, Floats, Label
+from privinf.typing import ColumnLike, Flags, Floats, Label, Missing
 
 
 class OpenedRows:
@@ -45,6 +45,9 @@ class OpenedRows:
         Whether rows have places of their own (see `Rows`).
     lent : bool
         Whether the arrays are the caller's own, who can write into them (see `keep`).
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values. With "drop" the length counts all rows, while `matrix` and `response` have
+        those rows alone in which a design lacks nothing.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class OpenedRows:
     """
 
     __slots__ = (
+        "_answered",
         "_declared",
         "_design",
         "_matrix",
@@ -67,6 +71,7 @@ class OpenedRows:
         "_size",
         "defects",
         "lent",
+        "missing",
         "ordered",
     )
 
@@ -78,7 +83,11 @@ class OpenedRows:
         self.defects: Mapping[str, str] = MappingProxyType({})
         rows = rows.opened(_declared(schema), schema.schema if isinstance(schema, Design) else schema)
         self.ordered = rows.ordered
+        self.missing: Missing = rows.missing
         self._size = len(rows)
+        self._answered: Flags | None = None  # rows with a response, where it is apart from a table
+        if rows.missing == "drop":
+            rows = self._without_gaps(rows)
         self._response = None if rows.response is None else _numbers(_imputed(rows, self._design))
         if self._design is not None:
             self._open_arrays(self._design, rows)
@@ -87,16 +96,33 @@ class OpenedRows:
         self.lent = True
         if self._declared is not None and self._declared.unit is not None:
             self.keep()  # no person gets more rows after the count
-        if self._response is not None and len(self._response) != self._size:
-            raise AlignmentError(
-                f"the response has {len(self._response)} rows and the features have {self._size}: "
-                "pass the same rows in both"
-            )
+        if self._response is not None:
+            _check_lengths(len(self._response), len(rows))
+
+    def _without_gaps(self, rows: Rows) -> Rows:
+        """Return the complete rows of arrays, or all rows of a table.
+
+        For a table with a response apart from it, remember which rows have one.
+        """
+        if rows.response is not None:
+            _check_lengths(len(rows.response), self._size)
+        if self._design is not None:
+            complete = complete_rows(self._design, rows)
+            if complete is None:
+                return rows
+            response = None if rows.response is None else np.asarray(rows.response)[complete]
+            X = rows.features if isinstance(rows.features, pd.DataFrame) else np.asarray(rows.features)
+            return replace(rows, features=X[complete], response=response)
+        if rows.response is None:
+            return rows
+        absent = np.asarray(pd.isna(np.asarray(rows.response)))
+        self._answered = ~absent if absent.any() else None
+        return replace(rows, response=np.where(absent, 0.0, rows.response))
 
     def _open_arrays(self, design: Design, rows: Rows) -> None:
         X = rows.features
         ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
-        if not (ready and X.shape[1] == len(design.names)) or rows.missing != "raise":
+        if not (ready and X.shape[1] == len(design.names)) or rows.missing == "impute-public":
             X = design.released(X, missing=rows.missing)
         _check_matrix(X, design)
         self._matrix = X
@@ -179,6 +205,8 @@ class OpenedRows:
     def _columns(self) -> dict[str, tuple[Any, Any]]:
         """Return values of each column, with digests of a factor's levels by its codes."""
         columns: dict[str, tuple[Any, Any]] = {}
+        if self.missing == "drop":
+            columns |= self._gaps()
         if self._response is not None:
             columns["response"] = self._response, None
         if self._reader is None:
@@ -194,6 +222,18 @@ class OpenedRows:
             else:
                 columns[f"column {name}"] = self._reader.number(name), None
         return columns
+
+    def _gaps(self) -> dict[str, tuple[Any, Any]]:
+        """Return 1 where a column of a table, or the response beside it, has a value; else nothing."""
+        marks: dict[str, Flags | None] = {"response": self._answered}
+        if self._reader is not None and self._declared is not None:
+            names = [name for name in self._declared.columns if name not in self.defects]
+            marks |= {name: self._reader.complete((name,)) for name in names}
+        return {
+            f"values of {name}": (mark.astype(np.float64), None)
+            for name, mark in marks.items()
+            if mark is not None
+        }
 
     @property
     def unavailable(self) -> tuple[str, ...]:
@@ -214,22 +254,32 @@ class OpenedRows:
             assert self._matrix is not None
             return self._matrix
         self._check_columns(design)
-        return design.reading.evaluate(self._reader)
+        return self._complete(design, design.reading.evaluate(self._reader))
 
     def response(self, design: Design) -> Floats:
         """Return the response, shape (n,), in user units; total for a design that `lacks` nothing."""
         if self._response is not None:
-            return self._response
+            return self._complete(design, self._response)
         assert self._reader is not None
         self._check_columns(design)
-        return design.reading.evaluate_response(self._reader)
+        return self._complete(design, design.reading.evaluate_response(self._reader))
 
     def inputs_outside(self, design: Design) -> Floats | None:
         """Return which inputs of derived columns lie outside their bounds: see `rows.inputs_outside`."""
         if self._reader is None:
             return None
         self._check_columns(design)
-        return inputs_outside(design, self._reader)
+        marks = inputs_outside(design, self._reader)
+        return None if marks is None else self._complete(design, marks)
+
+    def _complete(self, design: Design, values: Floats) -> Floats:
+        """Return the values of those rows in which a design lacks nothing, where the others are dropped."""
+        if self.missing != "drop" or self._reader is None:
+            return values
+        complete = self._reader.complete(self._needed(design))
+        if self._answered is not None:
+            complete = self._answered if complete is None else complete & self._answered
+        return values if complete is None else values[complete]
 
     def _needed(self, design: Design) -> tuple[str, ...]:
         response = design.outcome.column.inputs if self._response is None else ()
@@ -254,6 +304,13 @@ class OpenedRows:
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
+
+
+def _check_lengths(responses: int, rows: int) -> None:
+    if responses != rows:
+        raise AlignmentError(
+            f"the response has {responses} rows and the features have {rows}: pass the same rows in both"
+        )
 
 
 def _check_matrix(X: Floats, design: Design) -> None:
@@ -335,7 +392,7 @@ def _groups(labels: pd.Series[Any], rows: int) -> Iterator[tuple[Any, Any]]:
 def _imputed(rows: Rows, design: Design | None) -> Any:
     """Return the response, with the middle of its bounds for missing values if the holder imputes."""
     response = rows.response
-    if rows.missing == "raise" or design is None or design.outcome.bounds is None:
+    if rows.missing != "impute-public" or design is None or design.outcome.bounds is None:
         return response
     values = np.asarray(response)
     if values.dtype.kind != "f":

@@ -19,17 +19,20 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms.rows import (
+    EACH_ROW,
     MESSAGES,
     EncodedRows,
     PublicSizes,
     Rows,
     check_enough,
     check_levels,
+    complete_rows,
     encode,
     inputs_outside,
     needed,
     numeric_names,
     observation_weights,
+    refuse_dropping,
     refuse_unordered,
     response_of,
     unit_codes,
@@ -42,10 +45,31 @@ from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, RecordSens
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
 from privinf.schema import Design, Schema
 from privinf.schema.reading import Reader, as_frame
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 from privinf.validation import READ_ROWS, even_parts
 
 T = TypeVar("T")
+
+
+NO_PUBLIC = (
+    "missing='drop' cannot be combined with public= columns or weights=, because the number of complete rows "
+    "is private: declare these columns as protected and leave weights= out, or remove the rows with missing "
+    "values. The number of remaining rows then counts as public"
+)
+
+
+NO_CONSTANT = (
+    "missing='drop' needs a model with a constant, whose noisy sum estimates the number of complete rows: "
+    "add a constant to the model"
+)
+
+
+def refuse_public(design: Design, weights: str | None) -> None:
+    """Raise NotAvailableError unless the constant is the one public column, where rows are dropped."""
+    if weights is not None or (~design.private).sum() > (design.constant is not None):
+        raise NotAvailableError(NO_PUBLIC)
+    if design.constant is None:
+        raise NotAvailableError(NO_CONSTANT)
 
 
 class Passes:
@@ -140,6 +164,9 @@ class RowPasses(Passes):
 
     Notes
     -----
+    With ``missing="drop"`` blocks hold complete rows alone, while `n` counts all rows. The number of complete
+    rows is private, so the constant is then one of the private columns, all ones.
+
     **Privacy.** Holds raw rows: never leaves the mechanisms, is neither pickled nor shown.
     """
 
@@ -147,6 +174,7 @@ class RowPasses(Passes):
         "_alone",
         "_codes",
         "_design",
+        "_height",
         "_names",
         "_ones",
         "_plain",
@@ -176,8 +204,12 @@ class RowPasses(Passes):
         self._stream = stream
         self.read = 0
         self._codes: Integers | None = None
+        self._height = 0
         private = np.flatnonzero(design.private)
         self._alone = len(private) + (design.constant is not None) == self.width  # the constant is
+        if rows.missing == "drop" and stream is None:
+            refuse_public(design, weights)
+            private = np.arange(self.width)
         adjacent = private[-1] - private[0] == len(private) - 1
         self._private = slice(int(private[0]), int(private[-1]) + 1) if adjacent else private
         self._names = numeric_names(design) if weights is None else None
@@ -207,14 +239,21 @@ class RowPasses(Passes):
         if response is not None and not isinstance(response, np.ndarray):
             response = response_of(design, rows)
         self._rows = Rows(features, response, rows.missing)
-        n = len(features)
+        n = self._height = len(features)
         if response is not None and response.shape[:1] != (n,):
             responses = len(response_of(design, rows))
             raise AlignmentError(
                 f"the response has {responses} rows and the features have {n}: pass the same rows in both"
             )
         self.counted(n)
-        if (codes := unit_codes(design.schema, rows)) is not None and together:
+        codes = unit_codes(design.schema, rows)
+        if (complete := self._complete(self._rows)) is not None:
+            features = features[complete]
+            response = None if response is None else response[complete]
+            codes = None if codes is None else codes[complete]
+            self._height = len(features)
+            self._rows = rows = Rows(features, response, rows.missing)
+        if codes is not None and together:
             order = np.argsort(codes, kind="stable")
             response = None if response is None else response_of(design, rows)[order]
             features = features.iloc[order]
@@ -224,6 +263,10 @@ class RowPasses(Passes):
             design.reading.is_matrix(features) and isinstance(response, np.ndarray) and self._weights is None
         )
         self._plain = self._plain and response.dtype == np.float64 and response.ndim == 1
+
+    def _complete(self, rows: Rows) -> Flags | None:
+        """Return which rows in memory are complete, where others are dropped; None for all."""
+        return complete_rows(self._design, rows) if rows.missing == "drop" else None
 
     @property
     def n(self) -> int:
@@ -277,23 +320,24 @@ class RowPasses(Passes):
         if self._rows.in_memory:
             yield from (self._block(*self._rows_of(part), part.start) for part in self._slices())
             return
-        start = 0
-        for block in self.part():
-            yield block
-            start += len(block)
-        self.counted(start)
+        self._height = 0
+        yield from self.part()
+        self.counted(self._height)
         check_levels(self._design.schema, needed(self._design), self.seen_levels)
 
     def part(self) -> Iterator[SiteBlock]:
         """Yield the rows of a table that is not in memory, be it a part of one: whose rows can be few."""
         start = 0
         for part in self._parts():
+            self._height = start + len(part)
             if isinstance(part, np.ndarray):  # the response, and the columns of the design
                 yield self._block(part[:, 1:], part[:, 0], None, start)
             else:
+                complete = self._complete(Rows(part, None, self._rows.missing))
+                part = part if complete is None else part[complete]
                 block = self._block(*self._evaluated(part, None, self.seen_levels), start)
                 yield block if self._stream is None else self._with_inputs(block, part)
-            start += len(part)
+            start = self._height
 
     def _with_inputs(self, block: SiteBlock, table: pd.DataFrame) -> SiteBlock:
         """Return a block of a site with the marks of inputs that lie outside their bounds."""
@@ -306,9 +350,9 @@ class RowPasses(Passes):
         """Yield the ends of blocks, none of them inside a unit's adjacent rows."""
         start = 0
         codes = self._codes
-        while start < self.n:
-            end = min(start + BLOCK_ROWS, self.n)
-            if codes is not None and end < self.n:
+        while start < self._height:
+            end = min(start + BLOCK_ROWS, self._height)
+            if codes is not None and end < self._height:
                 end = int(np.searchsorted(codes, codes[end]))
             yield slice(start, end)
             start = end
@@ -352,6 +396,8 @@ class RowPasses(Passes):
         if self._stream is not None:
             return self._site_block(matrix, response, None, None, start)
         public = None
+        if self._rows.missing == "drop":
+            return self._site_block(matrix, response, None, None, start)
         if self._alone and self._design.constant is not None:  # ones, as was checked
             public = self._ones[: len(matrix)]
         elif not self._alone:
@@ -422,6 +468,8 @@ class RowPasses(Passes):
         counts on it.
         """
         public = np.flatnonzero(~self._design.private)
+        if self._rows.missing == "drop":
+            return np.empty(0), 0.0
         if self._alone:
             return np.ones(len(public)), float(len(public))
         sizes = PublicSizes(np.zeros(len(public)), 0.0)
@@ -521,6 +569,7 @@ class ColumnPasses(Passes):
         max_rows: int = 1,
     ) -> None:
         super().__init__()
+        refuse_dropping(rows.missing, "means, tests and distributions")
         if often:
             rows.refuse_once()
         if unit is not None:
@@ -610,6 +659,7 @@ class RecordBlocks(Passes, Generic[T]):
         whole: bool,
         numbers: Callable[[Floats], T] | None = None,
     ) -> None:
+        refuse_dropping(rows.missing, EACH_ROW)
         refuse_unordered(rows, MESSAGES)
         rows.refuse_empty()
         super().__init__()

@@ -21,7 +21,7 @@ from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.schema.declared import DAYS
 from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
-from privinf.typing import Floats, Integers, Missing, Table
+from privinf.typing import Flags, Floats, Integers, Missing, Table
 from privinf.validation import check_choice, counted
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
@@ -29,6 +29,8 @@ BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 IN_MEMORY = (np.ndarray, pd.DataFrame, list, tuple)
 MESSAGES = "a release with one message per row"
 ALIGNED = "a release that is joined with releases of other parties"
+EACH_PARTY = "columns at several parties, because no party knows which values the others lack"
+EACH_ROW = "releases of one message per row, because a message of zeros would show which rows have gaps"
 ROWS_BEYOND = (
     "the table has changed since it was first read: some values of public columns are larger "
     "than the maximum of the first reading. Start again with a table that nobody writes to"
@@ -47,11 +49,12 @@ class Rows:
         data frames (see `privinf.mechanisms.tables.source_of`) are read when they are needed, by `opened`.
     response : ndarray of shape (n,) or None
         Response. None: the left-hand side of the formula, computed from `features`.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them, or impute the middle of the public bounds (of a factor, its
-        first level).
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them, impute the middle of the public bounds (of a factor, its
+        first level), or drop the rows that lack a value of the regression from every sum.
     ordered : bool
-        Whether rows have fixed positions. Rows of queries and streams have no fixed positions.
+        Whether rows have fixed positions. Rows of queries and streams have none, nor have complete rows once
+        other rows were dropped.
     """
 
     features: Any
@@ -70,6 +73,8 @@ class Rows:
             frame = source.in_memory()
             object.__setattr__(self, "features", source if frame is None else frame)
             object.__setattr__(self, "ordered", self.ordered and source.ordered)
+        if self.missing == "drop":
+            object.__setattr__(self, "ordered", False)
 
     @property
     def in_memory(self) -> bool:
@@ -236,7 +241,8 @@ def refuse_unordered(rows: Placed, subject: str) -> None:
     if not rows.ordered:
         raise ArgumentError(
             f"{subject} depends on the order of the rows. The row order of a query or stream can "
-            "reveal values: pass a data frame or table in memory, or the path of a file"
+            "reveal values, and so can the places of complete rows: pass a data frame or table in memory, or "
+            "the path of a file, without missing='drop'"
         )
 
 
@@ -270,6 +276,7 @@ def encode(
     -----
     **Privacy.** Reads every row, one at a time; the result never leaves the mechanisms.
     """
+    refuse_dropping(rows.missing, EACH_ROW)
     rows = rows.opened(needed(design, weights), design.schema)
     response = response_of(design, rows, seen_levels)
     matrix = design.released(rows.features, missing=rows.missing, seen_levels=seen_levels)
@@ -323,7 +330,7 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
         return y
     absent = np.isnan(y)
     if absent.any():
-        if rows.missing == "raise" or design.response_public:
+        if rows.missing != "impute-public" or design.response_public:
             remedy = "" if design.response_public else "pass missing='impute-public', or "
             raise SchemaError(
                 f"response {design.response!r} has missing values: {remedy}remove the rows in which it is "
@@ -366,6 +373,37 @@ def scaled_response(design: Design, y: Floats) -> Floats:
     if design.response_public:
         return np.array(y, dtype=np.float64)
     return (np.clip(y, design.y_low, design.y_high) - design.y_center) / design.y_scale
+
+
+def complete_rows(design: Design, rows: Rows) -> Flags | None:
+    """Return which rows in memory have all values that a design reads; None where all have them.
+
+    Notes
+    -----
+    **Privacy.** How many rows are complete is private: the result never leaves the mechanisms.
+    """
+    features = rows.features
+    if isinstance(features, pd.DataFrame):
+        # Columns that the table lacks are refused where they are read.
+        names = [name for name in needed(design) if name in features.columns]
+        absent = features[names].isna().to_numpy().any(axis=1)
+    else:
+        absent = np.asarray(pd.isna(features)).any(axis=1)
+    if rows.response is not None:
+        absent = absent | np.asarray(pd.isna(np.asarray(rows.response)))
+    return ~absent if absent.any() else None
+
+
+def refuse_dropping(missing: Missing, subject: str) -> None:
+    """Raise NotAvailableError where rows with missing values cannot be dropped.
+
+    `subject` says what is refused, and why.
+    """
+    if missing == "drop":
+        raise NotAvailableError(
+            f"missing='drop' is not available for {subject}: use missing='impute-public', or remove the rows "
+            "with missing values. The number of remaining rows then counts as public"
+        )
 
 
 def weight_bound(design: Design, weights: str | None) -> float:

@@ -153,6 +153,7 @@ class Analyses:
 
     def _regress(self, formula: str, options: RegressOptions) -> Results:
         check_formula_covariance(self._release, options.cov_type)
+        equation.check_stabilization(self._release, options.fit())
         schema = self._release.design.schema
         formula, effects = (formula, ()) if schema is None else absorbed(formula, schema)
         part = sub_design(self._release.design, formula)
@@ -168,7 +169,9 @@ class Analyses:
             method=equation.METHOD,
             fit=replace(options.fit(), design=part.design),
             options=equation.described(self._release),
-            settings={"formula": formula} | equation.at_ends(self._release, system, part.design),
+            settings={"formula": formula}
+            | equation.completeness(self._release)
+            | equation.at_ends(self._release, system, part.design),
             notes=(ONE_OF_MANY.format(len(all_columns(self._release.design))),),
         )
         return absorbing(result._noted(equation.advice_of(result, system, self._release.design)), effects)
@@ -267,7 +270,7 @@ class Analyses:
 
 def part_of(release: Release, maps: Floats) -> MomentMap:
     """Return columns and a response, last, that are sums of released columns, as sums of entries of z."""
-    layout, order = layout_of(release.design)
+    layout, order = layout_of(release)
     entries = np.empty_like(maps)
     entries[:, order] = maps[:, :-1]
     entries[:, -1] = maps[:, -1] / moments_noise_model(release)["response_weight"]
@@ -294,11 +297,12 @@ def stage_system(release: Release, stages: iv.Stages) -> iv.TwoStageEquation:
             'iv() needs a release of totals (trust="central", "server" or "secure-sum"), and this '
             "release contains noisy single records"
         )
-    layout, _ = layout_of(release.design)
-    W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / release.nobs
+    layout, _ = layout_of(release)
+    n = equation.rows_of(release)
+    W = layout.matrix(release.arrays["moments"], release.arrays["public_moments"]) / n
     part = part_of(release, stages.maps)
     columns = len(stages.endogenous)
-    return iv.TwoStageEquation(W, part, columns=columns, n=release.nobs, scale=noise_model["scale"])
+    return iv.TwoStageEquation(W, part, columns=columns, n=n, scale=noise_model["scale"])
 
 
 def check_formula_covariance(release: Release, cov_type: str | None) -> None:

@@ -29,14 +29,15 @@ from privinf.inference.estimate import (
 )
 from privinf.inference.linear_scores import partialled
 from privinf.inference.solution import semidefinite
-from privinf.moments.equation import MomentMap, moments_noise_model
+from privinf.mechanisms.complete import CompleteRows
+from privinf.moments.equation import MomentMap, complete_rows, completeness, moments_noise_model
 from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.notebook import html_frame
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.context import Context
 from privinf.results.export import PortableTable
-from privinf.results.notes import CLIPPED_PAIRS, IMPUTED_SAMPLE, Note, imputes, sentence
+from privinf.results.notes import CLIPPED_PAIRS, IMPUTED_SAMPLE, Note, complete_text, imputes, sentence
 from privinf.schema.columns import all_columns
 from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_fraction
@@ -97,7 +98,8 @@ class MeanMoments:
                 "does not measure this dependence: make the release from a table with one row per unit"
             )
         S = np.block([[system.A, system.g[:, None]], [system.g, system.residual_variance(0.0 * system.g)]])
-        if abs(S[design.constant, design.constant] - 1.0) > 1e-9:
+        dropping = moments_noise_model(release).get("missing") == "drop"
+        if abs(S[design.constant, design.constant] - 1.0) > 1e-9 and not dropping:
             raise NotAvailableError(
                 "standard errors are not available, because the rows are weighted and the release does not "
                 "contain the variance of weighted rows: make a release of rows without weights"
@@ -140,6 +142,9 @@ def means(moments: MeanMoments, release: Release) -> Results:
     is_mean = np.arange(len(moments.S)) != moments.constant
     m = moments.S[moments.constant, is_mean]
     loading = moments.part.products(moments.rows[[moments.constant]], moments.rows[is_mean])[0]
+    if not moments.noise_free[moments.constant]:  # the number of complete rows carries noise: E r(x - m) = 0
+        constant = moments.rows[[moments.constant]]
+        loading = loading - np.outer(m, moments.part.products(constant, constant)[0, 0])
     noise, total = moments.variances(loading)
     if total is None:
         centered = moments.S[np.ix_(is_mean, is_mean)] - np.outer(m, m)
@@ -167,6 +172,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
             sampling_cov=(total - noise) * np.outer(scale, scale),
             model="Means",
             method="noisy second moments",
+            settings=completeness(release),
             notes=(Note(CLIPPED_MEANS, "header"),),
         ),
     )
@@ -196,6 +202,8 @@ class PairCorrelations(PortableTable):
         Cost of the release.
     imputed : bool
         Whether missing values were to be imputed (``missing="impute-public"``).
+    complete : CompleteRows or None
+        Estimated number of complete rows, where the others were dropped (``missing="drop"``).
 
     Notes
     -----
@@ -215,6 +223,7 @@ class PairCorrelations(PortableTable):
     law: str
     privacy: PrivacyReport
     imputed: bool = False
+    complete: CompleteRows | None = None
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals of level ``1 - alpha``, one row per pair, columns 0 and 1.
@@ -294,6 +303,8 @@ class PairCorrelations(PortableTable):
     @property
     def _notes(self) -> list[str]:
         notes = [CLIPPED_PAIRS, *([sentence(IMPUTED_SAMPLE)] if self.imputed else [])]
+        if self.complete is not None:
+            notes.append(complete_text(self.complete))
         return [*notes, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 
@@ -336,6 +347,7 @@ def correlations(
         law=ASSUMES_NORMAL if moments.spread is None else USES_SPREAD,
         privacy=release_report(release, reread=True),
         imputed=imputes(release.noise_model),
+        complete=complete_rows(release),
     )
 
 

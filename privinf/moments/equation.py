@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import check_records, requested_covariance
+from privinf.fitting.solve import Fit
 from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LEAST_MOMENT_STRENGTH, LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
+from privinf.mechanisms.complete import CompleteRows
+from privinf.mechanisms.moments import complete_rows_of, moment_columns
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsNoiseModel
 from privinf.releases import Release
@@ -432,10 +435,11 @@ def at_ends(release: Release, system: LargeSample, design: Design) -> dict[str, 
     constant = design.constant
     if not isinstance(system, NoisyTotals) or constant is None:
         return {}
-    if abs(system.A[constant, constant] - 1.0) > 1e-9:  # rows are weighted
-        return {}
     noise_model = moments_noise_model(release)
-    sd = noise_model["scale"] / (release.nobs * math.sqrt(2.0))
+    dropping = noise_model.get("missing") == "drop"
+    if abs(system.A[constant, constant] - 1.0) > 1e-9 and not dropping:  # rows are weighted
+        return {}
+    sd = noise_model["scale"] / (system.n * math.sqrt(2.0))
     schema = design.schema
     response = design.outcome.column
 
@@ -507,7 +511,8 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
     """Return the estimating equation of a total, scaled units: of its design, or of a part of it."""
     arrays = release.arrays
     noise_model = moments_noise_model(release)
-    layout, order = layout_of(release.design)
+    layout, order = layout_of(release)
+    n = rows_of(release)
     residual = None
     if part is None and "residual_moments" in arrays:
         size = layout.size - 1
@@ -515,10 +520,10 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
         residual = np.zeros((size, size))
         residual[rows, columns] = arrays["residual_moments"] / np.where(rows == columns, 1.0, np.sqrt(2.0))
         residual[columns, rows] = residual[rows, columns]
-        residual = residual / release.nobs
+        residual = residual / n
     return NoisyTotals(
-        layout.matrix(arrays["moments"], arrays["public_moments"]) / release.nobs,
-        n=release.nobs,
+        layout.matrix(arrays["moments"], arrays["public_moments"]) / n,
+        n=n,
         public=layout.public,
         order=order,
         weight=noise_model["response_weight"],
@@ -529,11 +534,46 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
     )
 
 
-def layout_of(design: Design) -> tuple[MomentLayout, Integers]:
+def layout_of(release: Release) -> tuple[MomentLayout, Integers]:
     """Return how a release orders z, (public, private, c y), and the order that brings columns back."""
-    public = np.flatnonzero(~design.private)
-    private = np.flatnonzero(design.private)
+    noised = moment_columns(release.design, moments_noise_model(release).get("missing", "raise"))
+    public = np.flatnonzero(~noised)
+    private = np.flatnonzero(noised)
     return MomentLayout(len(public), len(private)), np.argsort(np.concatenate([public, private]))
+
+
+def complete_rows(release: Release) -> CompleteRows | None:
+    """Return the estimated number of complete rows; None where no rows are dropped.
+
+    It is the noisy sum of the constant, and takes the place of n in every mean: see
+    `privinf.mechanisms.complete`.
+    """
+    if release.noise_model.get("missing") != "drop":
+        return None
+    layout, _ = layout_of(release)
+    moments = layout.matrix(release.arrays["moments"], release.arrays["public_moments"])
+    return complete_rows_of(release.design, release.noise_model, moments, release.nobs)
+
+
+def rows_of(release: Release) -> int:
+    """Return the number of rows behind a release: where rows are dropped, the estimate for complete ones."""
+    complete = complete_rows(release)
+    return release.nobs if complete is None else complete.rows
+
+
+def check_stabilization(release: Release, fit: Fit) -> None:
+    """Refuse a ridge penalty where rows were dropped, since it would shrink the noisy constant too."""
+    if fit.ridge > 0.0 and release.noise_model.get("missing") == "drop":
+        raise NotAvailableError(
+            "ridge= cannot be used with a release with missing='drop', whose constant carries noise too and "
+            "would be penalized: leave ridge= and stabilization= out"
+        )
+
+
+def completeness(release: Release) -> dict[str, Any]:
+    """Return the settings of a result that state how many rows are complete; empty where none are dropped."""
+    complete = complete_rows(release)
+    return {} if complete is None else complete.settings()
 
 
 # ---- causes of wide intervals

@@ -19,17 +19,22 @@ from privinf.federation.charges import stating_charges
 from privinf.federation.checkpoint import CheckpointedServer, FitFolder, fit_digest
 from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.gaussian import total_mu, warn_of_large_delta
-from privinf.mechanisms.moments import ROBUST_SHARE
+from privinf.mechanisms.moments import (
+    ROBUST_SHARE,
+    complete_rows_of,
+    moment_layout,
+    moment_norm,
+    refuse_dropping_of,
+)
 from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
 from privinf.mechanisms.rows import imputing
 from privinf.mechanisms.statistics.moments import (
-    MomentLayout,
     default_response_weight,
     residual_moment_sensitivity,
 )
 from privinf.releases import Release
 from privinf.schema import Design, Schema
-from privinf.typing import Calibration, CovType, Floats, RngLike, SpendingOptions, Trust
+from privinf.typing import Calibration, CovType, Floats, Missing, RngLike, SpendingOptions, Trust
 from privinf.validation import check_cov_type, check_fraction, check_positive
 from privinf.wire import Labels, Statistics
 
@@ -179,8 +184,13 @@ class FederatedMoments:
         holders: Mapping[str, Any],
     ) -> Release:
         """Return the release of all rounds, whose price is reserved; `holders` is for the noise model."""
-        first = rounds.release_sum(Statistics.MOMENTS_TOTAL, self._total_args(), Labels.MOMENTS, parts[0])
-        arrays = {"moments": first.values, "public_moments": np.full([self._constants] * 2, float(n))}
+        missing: Missing = holders.get("missing", "raise")
+        if missing == "drop":
+            refuse_dropping_of(self.design)
+        layout = moment_layout(self.design, missing)
+        args = self._total_args(missing)
+        first = rounds.release_sum(Statistics.MOMENTS_TOTAL, args, Labels.MOMENTS, parts[0])
+        arrays = {"moments": first.values, "public_moments": np.full([layout.public] * 2, float(n))}
         noise_model: dict[str, Any] = {
             "trust": self.trust,
             "response_weight": self.response_weight,
@@ -191,9 +201,9 @@ class FederatedMoments:
             **holders,
         }
         if len(parts) > 1:
-            plan = self._plan(arrays, n, first.scale, parts[1])
+            plan = self._plan(arrays, noise_model, n, parts[1])
             bound = plan.largest if noise_model["noise_free"] else plan.bound
-            args = self._shared_args() | {
+            args = self._shared_args(missing) | {
                 "response_factor": 1.0 / self.design.y_scale,
                 "coefficients": plan.coefficients,
                 "residual_clip": bound,
@@ -227,32 +237,47 @@ class FederatedMoments:
             raise ArgumentError('max_colluding= can only be combined with trust="secure-sum"')
         return TrustedServer(federation, **options)
 
-    def _plan(self, arrays: Mapping[str, Floats], n: int, noise: float, mu: float) -> ResidualPlan:
+    def _plan(
+        self, arrays: Mapping[str, Floats], noise_model: Mapping[str, Any], n: int, mu: float
+    ) -> ResidualPlan:
         """Return the plan of the second round, whose price is `mu`, from the first one."""
-        design = self.design
-        constants = self._constants
-        layout = MomentLayout(constants, len(design.names) - constants)
-        full = layout.matrix(arrays["moments"], arrays["public_moments"]) / n
-        residual = residual_moment_sensitivity(design.norm, constants) / mu
-        scale = MomentScale.from_design(design, self.response_weight, constants, n, noise, residual)
-        return ResidualPlan.from_moments(full, scale)
+        missing: Missing = noise_model.get("missing", "raise")
+        layout = moment_layout(self.design, missing)
+        full = layout.matrix(arrays["moments"], arrays["public_moments"])
+        complete = complete_rows_of(self.design, noise_model, full, n)
+        n = n if complete is None else complete.rows
+        norm = moment_norm(self.design, missing)
+        scale = MomentScale(
+            weight=self.response_weight,
+            x_norm=norm,
+            y_norm=self.design.y_norm,
+            public=layout.public,
+            public_norm2=layout.public,
+            n=n,
+            noise=noise_model["scale"] / n,
+            residual_noise=residual_moment_sensitivity(norm, layout.public) / mu / n,
+        )
+        return ResidualPlan.from_moments(full / n, scale)
 
-    def _shared_args(self) -> dict[str, Any]:
-        """Return the arguments of both statistics: units that differ from the user's, and the constant."""
+    def _shared_args(self, missing: Missing = "raise") -> dict[str, Any]:
+        """Return the arguments of both statistics: units that differ from the user's, and the constant.
+
+        Where sites drop rows, how many are complete is private, and the constant is a column like the others.
+        """
         design = self.design
-        args: dict[str, Any] = {"norm": design.norm, "intercept": design.y_center}
+        args: dict[str, Any] = {"norm": moment_norm(design, missing), "intercept": design.y_center}
         if design.center.any():
             args["center"] = design.center
         if (design.scale != 1.0).any():
             args["scale"] = design.scale
-        if design.constant is not None:
+        if design.constant is not None and missing != "drop":
             args["constant"] = design.constant
         return args
 
-    def _total_args(self) -> dict[str, Any]:
+    def _total_args(self, missing: Missing = "raise") -> dict[str, Any]:
         weight = self.response_weight
         bound = weight * self.design.y_norm
-        return self._shared_args() | {
+        return self._shared_args(missing) | {
             "response_factor": weight / self.design.y_scale,
             "response_bound": bound,
         }

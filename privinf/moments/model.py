@@ -628,6 +628,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         release = self._release_or_none(call_options)
         if release is None:
             release = self.release(cov_type=options.cov_type, **call_options)
+        equation.check_stabilization(release, fit_options)
         schema = release.design.schema
         covariance = requested_covariance(options.cov_type, schema)
         check_release_covariance(covariance, equation.release_cov_type(release), schema)
@@ -642,7 +643,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             method=equation.METHOD,
             fit=fit_options,
             options=equation.described(release),
-            settings=equation.caveats(release, system) | equation.at_ends(release, system, release.design),
+            settings=equation.completeness(release)
+            | equation.caveats(release, system)
+            | equation.at_ends(release, system, release.design),
         )
         results = with_covariance(
             results._noted(equation.advice_of(results, system, release.design)), covariance

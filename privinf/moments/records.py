@@ -209,7 +209,7 @@ def record_system(release: Release, part: MomentMap | None = None) -> NoisyRecor
     """
     arrays = release.arrays
     noise_model = moments_noise_model(release)
-    layout, order = layout_of(release.design)
+    layout, order = layout_of(release)
     weights = arrays.get("weights")
     return NoisyRecordMoments(
         arrays["moments"],

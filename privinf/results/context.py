@@ -16,12 +16,14 @@ from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableErro
 from privinf.inference.covariances import takes_rows_as_independent
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
+from privinf.mechanisms.complete import CompleteRows
 from privinf.releases import Release
 from privinf.results.notes import (
     CHANGED_TARGET,
     IMPUTING,
     Note,
     clipped_texts,
+    complete_notes,
     imputes,
     must_read,
     ranked,
@@ -106,6 +108,8 @@ class Context:
         if imputes({} if self.release is None else self.release.noise_model, self.settings):
             object.__setattr__(self, "settings", {**self.settings, "missing": IMPUTING})
             notes = with_imputation(notes)
+        texts = [note.text for note in notes]
+        notes = (*(note for note in complete_notes(self.settings) if note.text not in texts), *notes)
         object.__setattr__(self, "notes", notes)
 
     @property
@@ -117,6 +121,11 @@ class Context:
     def imputed(self) -> bool:
         """Whether missing values were imputed, so that estimates describe completed rows."""
         return imputes(self.settings)
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """Estimated number of complete rows, where the others were dropped; None elsewhere."""
+        return CompleteRows.from_settings(self.settings)
 
     def warned(self, estimate: Estimate) -> Context:
         """Return the context with notes on effects of bounds, or of released bounds, and warn of them."""

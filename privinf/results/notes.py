@@ -9,14 +9,16 @@ from typing import Any
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError
+from privinf.mechanisms.complete import CompleteRows
 from privinf.typing import NoteRank
 from privinf.validation import check_choice
 
 # Kind of the caution about coefficients that do not describe the rows as they are.
 CHANGED_TARGET = "ChangedTarget"
 IMPUTING = "impute-public"
-IMPUTED_LABEL = "Missing values:"
+MISSING_LABEL = "Missing values:"
 IMPUTED_VALUE = "middle of bounds"
+DROPPED_VALUE = "rows dropped"
 CLIPPED = "Target: the regression on values clipped to their public bounds."
 CLIPPED_COLUMNS = "Target: the regression on private columns {}; {} is not clipped."
 CLIPPED_RESPONSE = (
@@ -33,6 +35,14 @@ REPLACED = "missing values were replaced by the middle of their "  # so begin th
 IMPUTED = (
     f"{REPLACED}bounds or the first level of a factor: estimates describe the completed data, and slopes of "
     "columns with missing values are usually biased towards zero"
+)
+COMPLETE_ROWS = (
+    "About {:,} of {:,} rows are complete (95% interval {:,} to {:,}); the estimates describe the complete "
+    "rows, and this number of observations is an estimate."
+)
+COMPLETE_TARGET = (
+    "The estimates hold for all rows if the model is right and, given the columns, whether a row is complete "
+    "does not depend on the response."
 )
 IMPUTED_SAMPLE = (
     f"{REPLACED}bounds or the first level of a factor: estimates and tests describe the completed data"
@@ -128,6 +138,19 @@ def imputes(*mappings: Mapping[str, Any]) -> bool:
     They have it whether or not values were missing. Releases and results of older versions lack it.
     """
     return any(mapping.get("missing") == IMPUTING for mapping in mappings)
+
+
+def complete_notes(settings: Mapping[str, Any]) -> tuple[Note, ...]:
+    """Return the notes of a result whose incomplete rows were dropped: number of complete rows, target."""
+    complete = CompleteRows.from_settings(settings)
+    if complete is None:
+        return ()
+    return Note(complete_text(complete), "must-read", CHANGED_TARGET), Note(COMPLETE_TARGET, "table")
+
+
+def complete_text(complete: CompleteRows) -> str:
+    """Return the sentence on how many rows are complete."""
+    return COMPLETE_ROWS.format(complete.rows, complete.of, *complete.interval)
 
 
 def target_notes(report: PrivacyReport) -> tuple[Note, ...]:

@@ -25,7 +25,7 @@ from privinf.results.constraints import (
 from privinf.results.context import index_of
 from privinf.results.wald import Inference
 from privinf.schema import Design
-from privinf.typing import ArrayLike, Floats, IntervalMethod
+from privinf.typing import ArrayLike, Flags, Floats, IntervalMethod
 from privinf.validation import check_array, check_choice, check_fraction
 
 NEVER_KEPT = (
@@ -187,9 +187,9 @@ class ScoreTests:
                 tested[design.constant] = False
             if not tested.any():
                 raise NotAvailableError("the model has no slope to test")
-            return score_test(system, tested=tested)
+            return _slopes_test(system, tested, np.zeros(int(tested.sum())))
         null = _private_slopes(beta0, design)
-        return replace(score_test(system, design.scaled_slopes(null), tested=design.private), null=null)
+        return replace(_slopes_test(system, design.private, design.scaled_slopes(null)), null=null)
 
     def restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
         """Return the score test of ``R b = q`` in user units."""
@@ -211,7 +211,8 @@ class ScoreTests:
         transform, shift = design.to_user
         factors = np.diag(transform)
         uncentred: Any = Uncentred(system, transform / factors[:, None])
-        sets = score_sets(uncentred, self._places, alpha=alpha, tested=design.private)
+        noisy = design.private | ~system.noise_free
+        sets = score_sets(uncentred, self._places, alpha=alpha, tested=noisy)
         return tuple(
             scaled.mapped(float(factors[place]), float(shift[place]))
             for scaled, place in zip(sets, self._places, strict=True)
@@ -246,6 +247,16 @@ class ScoreTests:
                 + (NEVER_KEPT if never_kept else LEFT_OUT).format(context.model)
             )
         return context.system, context.design
+
+
+def _slopes_test(system: LinearScores, tested: Flags, values: Floats) -> ScoreTestResult:
+    """Return the score test of some coefficients; the others are minimized over where they carry noise.
+
+    The constant carries noise where rows with missing values are dropped.
+    """
+    if not (~tested & ~system.noise_free).any():
+        return score_test(system, values, tested=tested)
+    return restricted_score_test(system, np.eye(len(tested))[tested], values)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import (
-    IMPUTED_LABEL,
+    DROPPED_VALUE,
     IMPUTED_VALUE,
+    MISSING_LABEL,
     Note,
     clipped_fact,
     clipped_texts,
@@ -361,16 +362,21 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
     ]
     target = _target_facts(result)
     if options.slim:
-        fit_facts = [("No. Observations:", f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
+        fit_facts = [(_observations(result), f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
         return model_facts[: 2 + len(alarms)], [*fit_facts, *target]
     fit_facts = [
-        ("No. Observations:", f"{result.nobs:d}"),
+        (_observations(result), f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
         *([] if result._fit_statistics.no_moments else _moment_facts(result)),
         ("Covariance Type:", result.cov_type),
         *target,
     ]
     return model_facts, fit_facts
+
+
+def _observations(result: FittedResult) -> str:
+    """Return the label of the number of rows, which is an estimate where incomplete rows were dropped."""
+    return "No. Observations:" if result._context.complete is None else "Observations (est.):"
 
 
 def _is_shown(result: FittedResult, name: str, value: object) -> bool:
@@ -385,7 +391,8 @@ def _target_facts(result: FittedResult) -> list[Fact]:
     clipped = clipped_fact(result._context.ranked)
     target = result.target if result.target != "population" else clipped
     facts = [("Target:", target)] if target else []
-    facts += [(IMPUTED_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
+    facts += [(MISSING_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
+    facts += [(MISSING_LABEL, DROPPED_VALUE)] if result._context.complete is not None else []
     for assumption, fact in ((Assumptions.PUBLIC_PLACES, ORDER), (Assumptions.DATA_BOUNDS, DATA_BOUNDS)):
         if assumption in result.privacy.assumptions:
             facts = [*facts, fact]

@@ -15,7 +15,7 @@ from privinf.schema.declared import DAYS, Factor, Level, Numeric, date_number
 from privinf.schema.intervals import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
-from privinf.typing import ColumnsLike, Floats, Integers, Missing, Names, Table
+from privinf.typing import ColumnsLike, Flags, Floats, Integers, Missing, Names, Table
 from privinf.validation import blanks_alone, check_choice, columns_phrase
 
 # What pandas may find in a column of objects that is read as numbers.
@@ -64,8 +64,9 @@ class Reader:
         The raw rows.
     schema : Schema, optional
         Declarations; without it every column is numeric and its bounds come from `middles`.
-    missing : {"raise", "impute-public"}
-        Whether a missing value is refused, or replaced by the middle of the bounds or the first level.
+    missing : {"raise", "impute-public", "drop"}
+        Whether a missing value is refused, or replaced by the middle of the bounds or the first level. With
+        "drop" it is replaced too, and `complete` tells the rows without replaced values.
     middles : mapping
         Stand-in for missing values of columns that `schema` does not declare.
     seen : set of str, optional
@@ -77,7 +78,17 @@ class Reader:
     **Privacy.** Holds raw rows; never outlives the call that made it. Errors name columns only.
     """
 
-    __slots__ = ("_bases", "_codes", "_frame", "_middles", "_missing", "_numbers", "_schema", "_seen_levels")
+    __slots__ = (
+        "_absent",
+        "_bases",
+        "_codes",
+        "_frame",
+        "_middles",
+        "_missing",
+        "_numbers",
+        "_schema",
+        "_seen_levels",
+    )
 
     def __init__(
         self,
@@ -95,6 +106,7 @@ class Reader:
         self._numbers: dict[str, Floats] = {}
         self._codes: dict[str, Integers] = {}
         self._bases: dict[tuple[str, Basis], Floats] = {}
+        self._absent: dict[str, Flags] = {}
 
     def __len__(self) -> int:
         return len(self._frame)
@@ -139,6 +151,16 @@ class Reader:
             except SchemaError as error:
                 defects[name] = str(error)
         return defects
+
+    def complete(self, names: Iterable[str]) -> Flags | None:
+        """Return which rows have a value in every one of some columns that were read; None where all have.
+
+        Notes
+        -----
+        **Privacy.** With ``missing="drop"`` the number of complete rows is private.
+        """
+        gaps = [self._absent[name] for name in names if name in self._absent]
+        return ~np.logical_or.reduce(gaps) if gaps else None
 
     def number(self, name: str) -> Floats:
         """Return a column as numbers, finite."""
@@ -192,6 +214,7 @@ class Reader:
         gaps = np.isnan(values)
         if gaps.any():
             values = np.where(gaps, self._stand_in(name, declared), values)
+            self._absent[name] = gaps
         if not np.isfinite(values).all():
             raise SchemaError(INFINITE.format(name))
         return values
@@ -200,6 +223,8 @@ class Reader:
         self._refuse_missing(name)
         if declared is not None:
             return declared.interval.middle
+        if self._missing == "drop":
+            return 0.0
         if name not in self._middles:
             raise SchemaError(
                 f"column {name!r} has missing values, which cannot be imputed without declared bounds: "
@@ -222,6 +247,7 @@ class Reader:
         if gaps.any():
             self._refuse_missing(name)
             codes = np.where(gaps, 0, codes)
+            self._absent[name] = gaps
         if declared.other is not None:
             if (codes >= 0).any():
                 names_met = {name} if self._seen_levels is None else self._seen_levels

@@ -22,7 +22,7 @@ from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
-from privinf.results.notes import IMPUTED_LABEL, IMPUTED_SAMPLE, IMPUTED_VALUE, Note, ranked, sentence
+from privinf.results.notes import IMPUTED_SAMPLE, IMPUTED_VALUE, MISSING_LABEL, Note, ranked, sentence
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import NOT_PRIVATE, large_delta, number, privacy_facts
 from privinf.schema import Factor, Schema
@@ -374,7 +374,7 @@ class StatResult(PortableTest):
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         source = [("No. Observations:", f"{self.nobs:d}"), ("Noise distribution:", self.release.noise)]
-        source += [(IMPUTED_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
+        source += [(MISSING_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
         stamped = [("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []
         if not self.null:
             return [("Estimates:", readable(self.release.query.label)), *stamped], source

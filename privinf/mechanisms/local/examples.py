@@ -19,6 +19,7 @@ from privinf.mechanisms.local.channels import indicators_of, label_design, plan_
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.passes import RecordBlocks
 from privinf.mechanisms.rows import (
+    EACH_ROW,
     EncodedRows,
     Rows,
     as_rows,
@@ -26,6 +27,7 @@ from privinf.mechanisms.rows import (
     imputing,
     in_units,
     needed,
+    refuse_dropping,
     scaled_response,
 )
 from privinf.noise import NoiseSource, get_source, side_by_side
@@ -144,6 +146,7 @@ class LocalExamples:
         self.label, self.design = resolve_label(design, label, levels)
         self.features = plan_features(self.design, binary, binary_mechanism)
         self.missing: Missing = check_choice(missing, Missing, "missing")
+        refuse_dropping(self.missing, EACH_ROW)
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         weights = self.features.shares(response_shares or {})
         self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)

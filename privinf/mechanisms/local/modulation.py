@@ -20,11 +20,13 @@ from privinf.mechanisms.local.modulation_map import (
 )
 from privinf.mechanisms.passes import encoded_blocks
 from privinf.mechanisms.rows import (
+    EACH_ROW,
     MESSAGES,
     EncodedRows,
     as_rows,
     encode,
     imputing,
+    refuse_dropping,
     refuse_unordered,
     weight_bound,
 )
@@ -177,6 +179,7 @@ class Modulation:
             check_number(response_share, "response_share", low=0.0, high=1.0, open_low=True, open_high=True)
         self.response_share = response_share
         self.missing: Missing = check_choice(missing, Missing, "missing")
+        refuse_dropping(self.missing, EACH_ROW)
         self.public_seed = check_count(public_seed, "public_seed", least=0)
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         weight_bound(self.design, weights)

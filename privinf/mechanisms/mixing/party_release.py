@@ -16,7 +16,15 @@ from privinf.errors import AlignmentError, ArgumentError
 from privinf.mechanisms.blocks import RowBlocks, open_table
 from privinf.mechanisms.gaussian import Line, Spending
 from privinf.mechanisms.mixing.party import party_design
-from privinf.mechanisms.rows import ALIGNED, BLOCK, as_rows, refuse_unordered, scale_private
+from privinf.mechanisms.rows import (
+    ALIGNED,
+    BLOCK,
+    EACH_PARTY,
+    as_rows,
+    refuse_dropping,
+    refuse_unordered,
+    scale_private,
+)
 from privinf.mechanisms.sources import Source
 from privinf.noise import get_source
 from privinf.release_kinds import GaussianRowsNoiseModel
@@ -135,6 +143,7 @@ class PartyMechanism:
             own_diameter, own_diameter if diameter is None else check_positive(diameter, "diameter")
         )
         self.missing: Missing = check_choice(missing, Missing, "missing")
+        refuse_dropping(self.missing, EACH_PARTY)
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         self.labels = labels or PartyLabels()
 

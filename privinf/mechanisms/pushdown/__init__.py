@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import AlignmentError
 from privinf.mechanisms.pushdown.databases import Dialect, Layer, case, unfit
-from privinf.mechanisms.pushdown.queries import ALL_ROWS, TableQuery
+from privinf.mechanisms.pushdown.queries import ALL_ROWS, GAP, TableQuery
 from privinf.mechanisms.rows import PublicSizes, Rows, check_levels, needed
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid
@@ -107,8 +107,9 @@ def add_entries(
         ALL_ROWS if text is None else dialect.total.format(f"_z{place}") for place, text in enumerate(texts)
     ]
     n, numbers_by_cell = table_query.counted(
-        [*layers, [f"{table_query.cell(by)} AS _cell", *table_query.value_names, *last]], sum_texts
+        [*layers, [f"{table_query.cell_or_gap(by)} AS _cell", *table_query.value_names, *last]], sum_texts
     )
+    numbers_by_cell.pop(GAP, None)
     totals = np.zeros(sums.shape, dtype=object)
     for cell, numbers in numbers_by_cell.items():
         ones = [1 << 2 * VALUE_BITS if text is None else 1 for text in texts]

@@ -38,7 +38,7 @@ from privinf.typing import Floats, Missing
 
 MOST_LOOKUPS = 1 << 12  # combinations of levels that one column may distinguish
 ALL_ROWS = "COUNT(*)"
-GAP = -2  # in place of a level's place: the row has no value
+GAP = -2  # in place of a level's or a cell's place: the row has no value
 UNDECLARED = -1  # in place of a level's place: the schema has no such level
 
 
@@ -81,10 +81,37 @@ class TableQuery:
         elif kind not in ("number", "decimal", "truth"):
             raise SchemaError(NOT_NUMBERS.format(name))
 
+    # ---- rows with missing values
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows with missing values add nothing to the sums."""
+        return self._missing == "drop"
+
+    def complete(self, text: str) -> str:
+        """Return an expression that is NULL in rows with missing values, where these are dropped."""
+        if not self.drops:
+            return text
+        return f"CASE WHEN {' AND '.join(map(self._present, self._names))} THEN {text} END"
+
+    @property
+    def complete_rows(self) -> str:
+        """How many rows add to the sums: all, or those without missing values."""
+        return f"COUNT({self.complete('1')})" if self.drops else ALL_ROWS
+
+    def _present(self, name: str) -> str:
+        """Return the condition that a row has a value of a column."""
+        value = self._value(name)
+        if name in self._factors:
+            return f"{value} <> {GAP}"
+        return f"{value} IS NOT NULL AND NOT {self.dialect.nan.format(value)}"
+
     # ---- defects of rows
 
     def defects(self, strict: Mapping[str, str] | None = None) -> list[str]:
         """Return expressions for rows of numbers that are not finite, and of undeclared levels of a factor.
+
+        Missing numbers are not counted where their rows are dropped.
 
         `strict` has, by name, an expression that is NULL in just the rows where a number is not finite:
         counting it costs less than a comparison.
@@ -99,6 +126,8 @@ class TableQuery:
                     count(f"{value} = {UNDECLARED}"),
                     count(f"{value} >= 0"),
                 ]
+            elif self.drops:
+                expressions.append(count(f"{self._present(name)} AND ABS({value}) > {top}"))
             else:
                 finite = strict.get(name, f"CASE WHEN ABS({value}) <= {top} THEN 1 END")
                 expressions.append(f"COUNT(*) - COUNT({finite})")
@@ -257,6 +286,12 @@ class TableQuery:
             texts.append(f"{stride} * {self._by_level(name, list(map(str, range(size))))}")
             stride *= size
         return " + ".join(texts)
+
+    def cell_or_gap(self, names: Sequence[str]) -> str:
+        """Return the number of a row's cell; `GAP` for rows with missing values, where these are dropped."""
+        if not self.drops:
+            return self.cell(names)
+        return case([(" AND ".join(map(self._present, self._names)), self.cell(names))], str(GAP))
 
     def _by_level(self, name: str, results: list[str]) -> str:
         """Return the result at the level of a row."""

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from privinf.mechanisms.pushdown.databases import Dialect, Layer, PushedSource, case, count, named, unfit
+from privinf.mechanisms.pushdown.databases import Layer, PushedSource, case, count, named, unfit
 from privinf.mechanisms.pushdown.expressions import Expressions, Node, layers_of
 from privinf.mechanisms.pushdown.queries import ALL_ROWS, DesignQuery
 from privinf.mechanisms.rows import Rows
@@ -261,13 +261,18 @@ class TracedReader:
     def moments(self, sums: MomentSums, design: Design) -> list[Node]:
         """Return the integers whose products second or residual moments are."""
         grid = sums.columns
-        private = np.flatnonzero(design.private).tolist()
+        # Where rows are dropped their number is private, and the constant is a column like the others.
+        own = np.arange(len(design.columns)) if self._query.drops else np.flatnonzero(design.private)
+        private = own.tolist()
         ones = len(design.columns) - len(private)
         if ones > (design.constant is not None):
             raise unfit("the design has public columns other than the constant")
         if math.isfinite(grid.radius):
             raise unfit("some bounds are more than 16 times as wide as radius=, the largest norm of a row")
-        nodes = [self._steps(at, grid.column(j)) for j, at in enumerate(private)]
+        nodes = [
+            self._expressions.number(FULL_SCALE) if at == design.constant else self._steps(at, grid.column(j))
+            for j, at in enumerate(private)
+        ]
         public_nodes = [self._expressions.number(FULL_SCALE)] * ones
         x = self._array(nodes)
         longest = {at: int(node.longest) for at, node in zip(private, nodes, strict=True)}
@@ -291,9 +296,10 @@ class _SumQuery:
     across: bool = False
 
     def texts(
-        self, dialect: Dialect, names: Mapping[Node, str], numbers: Mapping[Node, str]
+        self, table_query: DesignQuery, names: Mapping[Node, str], numbers: Mapping[Node, str]
     ) -> list[tuple[int, str]]:
         """Return the summed expressions, and their weights."""
+        dialect = table_query.dialect
         if self.thresholds is not None:
             ((node,),) = self.products
             return [
@@ -303,7 +309,7 @@ class _SumQuery:
         for pair in self.products:
             moving = " * ".join(names[node] for node in pair if not node.known)
             factor = math.prod(int(node.low) for node in pair if node.known)
-            sum_texts.append((factor, dialect.total.format(moving) if moving else ALL_ROWS))
+            sum_texts.append((factor, dialect.total.format(moving) if moving else table_query.complete_rows))
         return sum_texts
 
     def take(self, n: int, totals: list[int]) -> None:
@@ -364,7 +370,7 @@ def add_pushed(
         for part in _sum_queries(table_query, expressions, public, design, accumulator)
     ]
     layers, strict, *names = _layers(table_query, expressions, queries)
-    query_texts = [part.texts(source.dialect, *names) for part in queries]
+    query_texts = [part.texts(table_query, *names) for part in queries]
     defects = table_query.defects(strict)
     sums = list(
         dict.fromkeys(
@@ -393,8 +399,8 @@ def _layers(
     numbers = _named("_c", [query.products[0][0] for query in queries if query.thresholds is not None])
     layers, texts = layers_of([*names, *numbers], table_query.value_names)
     factor = table_query.dialect.factor.format
-    last = [f"{factor(texts[node])} AS {name}" for node, name in names.items()]
-    last += [f"{texts[node]} AS {name}" for node, name in numbers.items()]
+    last = [f"{table_query.complete(factor(texts[node]))} AS {name}" for node, name in names.items()]
+    last += [f"{table_query.complete(texts[node])} AS {name}" for node, name in numbers.items()]
     inputs = [f"{text} AS {name}" for text, name in expressions.columns.items()]
     below = [
         table_query.values(),
