@@ -13,6 +13,7 @@ from privinf.accounting.shares import part_of_mu
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import SINGULAR_SUMS, GlmServer, Traffic
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
@@ -104,6 +105,10 @@ class CurvedSums:
         Of the free columns.
     moment_sd : float
         Of the noise of the first release's second moments, on their diagonal.
+    dropping : bool
+        Whether rows with missing values are dropped, so that their number is private.
+    complete : CompleteRows or None
+        Estimate from the first release, whose number of rows then has the place of `n`.
     """
 
     server: GlmServer
@@ -122,6 +127,8 @@ class CurvedSums:
     spent: float = 0.0
     names: tuple[str, ...] = ()
     moment_sd: float = math.inf
+    dropping: bool = False
+    complete: CompleteRows | None = None
 
     @property
     def p(self) -> int:
@@ -147,7 +154,7 @@ class CurvedSums:
         self.spent += share
         release = self.server.vector_sum(op, args, label=label, mu=self.price(share))
         self.traffic.add(label, args, len(release.values))
-        return release
+        return release if self.complete is None else replace(release, rows=self.n)
 
     @property
     def weight_unit(self) -> float:
@@ -166,7 +173,20 @@ class CurvedSums:
         args = {name: self.units[name] for name in ("center", "scale") if name in self.units}
         args |= {"block": self.start_columns, "radius": self.radius, "share": matrix}
         release = self._release(Statistics.CURVED_START, args, Labels.START, share)
-        return _parts(release, len(self.start_columns), matrix, self.radius / 2.0, self.radius**2)
+        width = len(self.start_columns)
+
+        def parts() -> tuple[Noisy, Noisy]:
+            counted_release = replace(release, rows=self.n)
+            return _parts(counted_release, width, matrix, self.radius / 2.0, self.radius**2)
+
+        if self.dropping:
+            assert self.constant is not None
+            at = int(np.flatnonzero(self.start_columns == self.free[self.constant])[0])
+            gram = parts()[1]
+            total, sd = float(gram.mean[at, at]) * self.n, gram.sd * self.n
+            self.complete = CompleteRows.from_sum(total, sd, self.n, self.p)
+            self.n = self.complete.rows
+        return parts()
 
     def step(
         self, at: ExpansionPoint, score_bound: float, curvature_bound: float, share: float, label: str

@@ -22,6 +22,7 @@ from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, confirmed_tail, squared, tail_of
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.statistics.isometric import from_isometric
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.summands import counts_above
@@ -254,20 +255,31 @@ class LeastSquaresQueries:
         if self.rows.weighted:
             return self._weighted_moments(weight)
         constant = self.units.get("constant")
-        public = 0 if constant is None else 1
+        dropping = self.rows.missing == "drop"
+        public = 0 if constant is None or dropping else 1
+        units = {name: value for name, value in self.units.items() if name != "constant" or not dropping}
         args = {
-            **self.units,
+            **units,
             "norm": math.sqrt(self.reachable.radius**2 - public),
             "response_factor": weight * self.units["response_factor"],
             "response_bound": weight * max(map(abs, self.response)),
         }
         release = self.sums.release_sum(Statistics.MOMENTS_TOTAL, args, Labels.MOMENTS, self.price(MOMENTS))
         layout = MomentLayout(public, self.p - public)
-        full = layout.matrix(release.values, np.full((public, public), float(self.n))) / self.n
+        full = layout.matrix(release.values, np.full((public, public), float(self.n)))
+        if dropping:
+            self._count(float(full[constant, constant]), float(release.scale))
+        full /= self.n
         private = [j for j in range(self.p) if j != constant]
-        order = np.argsort([*([] if constant is None else [constant]), *private, self.p])
+        order = np.argsort([*([constant] if public else []), *(private if public else range(self.p)), self.p])
         unit = np.append(np.ones(self.p), 1.0 / weight)
         return (full * np.outer(unit, unit))[np.ix_(order, order)], float(release.scale) / self.n
+
+    def _count(self, total: float, sd: float) -> None:
+        """Estimate the number of complete rows, which has the place of n from now on."""
+        complete = CompleteRows.from_sum(total, sd, self.n, self.p)
+        self.rows = replace(self.rows, complete=complete)
+        self.n = complete.rows
 
     def _weighted_moments(self, weight: float) -> tuple[Floats, float]:
         """Return the same of weighted rows, whose constant is private too."""

@@ -114,6 +114,7 @@ class GlmSettings(TypedDict):
     dispersion: NotRequired[float]
     to_user: NotRequired[list[list[float]]]
     missing: NotRequired[Missing]
+    complete: NotRequired[dict[str, Any]]
     clipped: NotRequired[dict[str, float]]
     at_an_end: NotRequired[list[str]]
 
@@ -456,6 +457,8 @@ class FitDescription:
         }
         if rows.missing != "raise":
             settings["missing"] = rows.missing
+        if rows.complete is not None:
+            settings["complete"] = rows.complete.settings()["complete"]
         if self.clipped:
             settings["clipped"] = dict(self.clipped)
         if self.at_an_end:

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows, check_binary
 from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
-from privinf.mechanisms.rows import refuse_dropping
+from privinf.mechanisms.complete import CompleteRows
+from privinf.mechanisms.passes import NO_CONSTANT
 from privinf.results.effects import check_effects
 from privinf.schema import Design
 from privinf.schema.geometry import SAME_UNIT, Reachable, check_magnitudes, to_user
@@ -45,8 +46,10 @@ class GlmRows:
         How a one-step fit clips; None where the user stated E.
     roles : Roles
         Columns without coefficients.
-    missing : {"raise", "impute-public"}
+    missing : {"raise", "impute-public", "drop"}
         What the holders of the rows do about missing values.
+    complete : CompleteRows or None
+        Estimated number of complete rows, once a release has told it, where the others are dropped.
     default_radius : bool
         Whether the radius is that of the bounds.
     weighted : bool
@@ -70,6 +73,7 @@ class GlmRows:
     weighted: bool = False
     roles: Roles = NO_ROLES
     missing: Missing = "raise"
+    complete: CompleteRows | None = None
 
     @property
     def reachable(self) -> Reachable:
@@ -106,8 +110,8 @@ class GlmRows:
 
     @property
     def total(self) -> int:
-        """Number of rows."""
-        return sum(self.rows.values())
+        """Number of rows; where rows are dropped, the estimated number of complete ones once it is known."""
+        return sum(self.rows.values()) if self.complete is None else self.complete.rows
 
     @property
     def p(self) -> int:
@@ -262,7 +266,8 @@ def glm_rows(
     clip = _residual_clip(design, family, residual_clip)
     rule: ClipRule | None = residual_clip if isinstance(residual_clip, str) else None
     counts, missing = model_rows.described()
-    refuse_dropping(missing, "OLS, Logit, Poisson and GLM")
+    if missing == "drop":
+        _check_dropping(design, radius, roles)
     return GlmRows(
         design=design,
         federation=model_rows.sites,
@@ -277,6 +282,17 @@ def glm_rows(
         roles=roles,
         missing=missing,
     )
+
+
+def _check_dropping(design: Design, radius: float | None, roles: Roles) -> None:
+    """Raise NotAvailableError for fits whose number of complete rows no released sum of ones estimates."""
+    if design.constant is None:
+        raise NotAvailableError(NO_CONSTANT)
+    if radius is not None or roles.weights is not None:
+        raise NotAvailableError(
+            "missing='drop' cannot be combined with radius= or weights=, because their sums count rows with "
+            "unequal weights: leave radius= and weights= out"
+        )
 
 
 def _check_roles(design: Design, family: Family, roles: Roles) -> None:

@@ -60,6 +60,7 @@ from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import COVARIANCES
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.tails import HEAVY
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
 from privinf.results.notes import must_read, sentence
@@ -82,6 +83,15 @@ ONE_MEAN = (
 )
 TOO_FEW_ROWS = "{} rows are too few to identify {} coefficients: use fewer columns or more rows"
 HIDDEN = "the noise hides the Hessian: increase the budget, use fewer coefficients, or declare tighter bounds"
+DROPPING_ROUNDS = (
+    "missing='drop' is available only for the default fits of OLS, Logit and Poisson, which estimate the "
+    "number of complete rows from their first release: leave optimizer=, unit=, targets= and residual_clip= "
+    "out, and use enough rows and budget for the coefficients"
+)
+DROPPING_BOUNDS = (
+    "missing='drop' cannot be combined with adapt_bounds=True, whose counts of columns come before the number "
+    "of complete rows is estimated: leave adapt_bounds= out"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +135,14 @@ class FitRun:
     outside: OutsideCount | None
     mu: float
     sums: GlmSums
+
+    def counted(self, complete: CompleteRows) -> FitRun:
+        """Return the same fit once a release has told how many rows are complete."""
+        return replace(
+            self,
+            rows=replace(self.rows, complete=complete),
+            all_rows=replace(self.all_rows, complete=complete),
+        )
 
     def describe(
         self,
@@ -238,6 +256,10 @@ def _check_plan(plan: FitPlan, request: FitRequest, rows: GlmRows, all_rows: Glm
     refuse_without_intervals(plan, request, rows.family)
     if rows.p == 1 and rows.design.constant is not None and one_step:
         raise ArgumentError(ONE_MEAN)
+    if rows.missing == "drop" and not one_step:
+        raise NotAvailableError(DROPPING_ROUNDS)
+    if rows.missing == "drop" and plan.least_squares is not None and plan.least_squares.adapt_bounds:
+        raise NotAvailableError(DROPPING_BOUNDS)
     if plan.margins and rows.design.constant is None:
         raise NotAvailableError(NO_CONSTANT)
     if plan.margins and rows.family == "binomial" and all_rows.roles.offset is not None:
@@ -280,6 +302,9 @@ def _run_curved(fit: FitRun) -> GLMResults:
     if isinstance(outcome, OneStepRelease):
         average = average_curvature(queries, outcome.estimate) if fit.plan.margins else None
         final_counts = None if fit.outside is None else fit.outside.release(fit.sums)
+    if queries.complete is not None:
+        fit = fit.counted(queries.complete)
+        rows = fit.rows
     path = curved_path(outcome)
     method = f"Newton's method in whitened coordinates, {counted(path.length, 'round')}"
     ends = curved_ends(rows, outcome, queries.moment_sd)
@@ -297,6 +322,8 @@ def _run_least_squares(fit: FitRun, options: LeastSquaresOptions) -> GLMResults:
     if fit.outside is not None and queries.counted is None:
         queries.counted = fit.outside.release(fit.sums)
     lines = options.described(fit.rows.design.y_scale)
+    if queries.rows.complete is not None:
+        fit = fit.counted(queries.rows.complete)
     path = path_of(one_step, queries.rows)
     method = "least squares by a one-step estimator"
     description = fit.describe(method, path, queries.counted, queries.ends, **lines)
@@ -362,6 +389,7 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
         mu=mu,
         traffic=sums.traffic,
         names=tuple(names[j] for j in free),
+        dropping=rows.missing == "drop",
     )
 
 
@@ -406,7 +434,7 @@ def sums_of(
     curator_rows = sites.own_rows(rows.design) if isinstance(sites, (LocalSites, TableByPasses)) else None
     answering: Curator | TrustedServer | CheckpointedServer
     if trust == "central" and folder is None and curator_rows is not None:
-        answering = Curator(curator_rows[1], name=curator_rows[0], **options)
+        answering = Curator(curator_rows[1], name=curator_rows[0], size=rows.total, **options)
     else:
         options["design"] = None if rows.design.schema is None else rows.design
         if trust == "secure-sum":
