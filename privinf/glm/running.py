@@ -89,8 +89,8 @@ DROPPING_ROUNDS = (
     "out, and use enough rows and budget for the coefficients"
 )
 DROPPING_BOUNDS = (
-    "missing='drop' cannot be combined with adapt_bounds=True, whose counts of columns come before the number "
-    "of complete rows is estimated: leave adapt_bounds= out"
+    "missing='drop' cannot be combined with adapt_bounds=True, whose counts of columns come before the "
+    "number of complete rows is estimated: leave adapt_bounds= out"
 )
 
 
