@@ -15,7 +15,15 @@ import pandas as pd
 
 from privinf.errors import AlignmentError, ArgumentError, SchemaError
 from privinf.mechanisms.labels import coded, label_column
-from privinf.mechanisms.rows import BLOCK, Rows, complete_rows, inputs_outside, needed, unit_codes
+from privinf.mechanisms.rows import (
+    BLOCK,
+    Rows,
+    complete_rows,
+    inputs_outside,
+    needed,
+    once_complete,
+    unit_codes,
+)
 from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
@@ -123,11 +131,11 @@ class OpenedRows:
         X = rows.features
         ready = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.ndim == 2
         if not (ready and X.shape[1] == len(design.names)) or rows.missing == "impute-public":
-            X = design.released(X, missing=rows.missing)
+            X = design.released(X, missing=once_complete(rows.missing))
         _check_matrix(X, design)
         self._matrix = X
         if self._response is None:
-            self._response = design.response_values(rows.features, missing=rows.missing)
+            self._response = design.response_values(rows.features, missing=once_complete(rows.missing))
 
     def _open_columns(self, schema: Schema | Design, rows: Rows) -> None:
         declared = schema.schema if isinstance(schema, Design) else schema

@@ -32,6 +32,7 @@ from privinf.mechanisms.rows import (
     needed,
     numeric_names,
     observation_weights,
+    once_complete,
     refuse_dropping,
     refuse_unordered,
     response_of,
@@ -235,7 +236,7 @@ class RowPasses(Passes):
         response = rows.response
         matrix = isinstance(features, np.ndarray) and features.ndim == 2
         if not (matrix or isinstance(features, pd.DataFrame)):
-            features = design.released(features, missing=rows.missing)
+            features = design.released(features, missing=once_complete(rows.missing))
         if response is not None and not isinstance(response, np.ndarray):
             response = response_of(design, rows)
         self._rows = Rows(features, response, rows.missing)
@@ -442,7 +443,7 @@ class RowPasses(Passes):
     ) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows."""
         design = self._design
-        rows = Rows(table, y, self._rows.missing)
+        rows = Rows(table, y, once_complete(self._rows.missing))
         matrix = self._with_ones(design.released(table, missing=rows.missing, seen_levels=seen_columns))
         return (
             matrix,

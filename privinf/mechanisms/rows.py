@@ -394,6 +394,11 @@ def complete_rows(design: Design, rows: Rows) -> Flags | None:
     return ~absent if absent.any() else None
 
 
+def once_complete(missing: Missing) -> Missing:
+    """Return the handling of missing values of rows among which incomplete ones were dropped already."""
+    return "raise" if missing == "drop" else missing
+
+
 def refuse_dropping(missing: Missing, subject: str) -> None:
     """Raise NotAvailableError where rows with missing values cannot be dropped.
 

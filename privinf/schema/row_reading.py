@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from privinf.errors import SchemaError
+from privinf.errors import ArgumentError, SchemaError
 from privinf.schema.intervals import Interval
 from privinf.schema.matrix_columns import stand_ins
 from privinf.schema.reading import Reader
@@ -66,6 +66,7 @@ class RowReading:
         self, table: Table, missing: Missing, *, extrapolate: bool, seen_levels: set[str] | None
     ) -> Floats:
         """Return the design matrix of a table, shape (n, p); arguments and errors of `Design.released`."""
+        _refuse_dropping(missing)
         if self.is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
         reader = self.open(table, missing, seen_levels)
@@ -95,6 +96,7 @@ class RowReading:
 
     def response(self, table: Table, missing: Missing, *, seen_levels: set[str] | None) -> Floats:
         """Return the response of a table; arguments and errors of `Design.response_values`."""
+        _refuse_dropping(missing)
         name = self.outcome.column.name
         if isinstance(table, np.ndarray) and table.ndim == 1 and self.schema is None:
             table = {name: table}
@@ -115,3 +117,12 @@ class RowReading:
         column = self.outcome.column
         declared = self.schema is not None and all(name in self.schema for name in column.inputs)
         return np.array(column.values_inside(reader, self.outcome.bounds, strict=not declared))
+
+
+def _refuse_dropping(missing: Missing) -> None:
+    """Raise ArgumentError: columns are computed for all rows, and only sums of them drop rows."""
+    if missing == "drop":
+        raise ArgumentError(
+            "missing='drop' is for sums over rows, and columns of rows are computed for every row: pass "
+            "missing='raise' and complete rows, or missing='impute-public'"
+        )
