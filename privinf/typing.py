@@ -46,6 +46,7 @@ CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # options of a fit
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
+Imputation = Literal["raise", "impute-public"]  # handling of missing values of which no row is dropped
 IntervalMethod = Literal["wald", "score"]
 IntervalNeed = Literal["required", "optional"]  # whether a fit without intervals is refused
 LabelKind = Literal["response", "gaussian", "clear"]
@@ -165,6 +166,7 @@ __all__ = [
     "Family",
     "Flags",
     "Floats",
+    "Imputation",
     "Integers",
     "IntervalMethod",
     "IntervalNeed",

@@ -131,7 +131,8 @@ class FitOptions(TypedDict):
     type=click.Choice(get_args(Missing)),
     help=(
         "Treatment of missing values in a table of rows: stop with an error (raise, the "
-        "default), or replace them by the midpoint of the public bounds (impute-public)."
+        "default), replace them by the midpoint of the public bounds (impute-public), or drop the rows "
+        "that lack a value of the model, whose number stays private (drop)."
     ),
 )
 @click.option("--weights", help="Name of the column with the weights of the rows.")

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, Unpack, cast, get_args
 
 import click
 import pandas as pd
@@ -22,9 +22,10 @@ from privinf.mechanisms.blocks import TableRows, open_table
 from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.moments import Moments
 from privinf.mechanisms.reading import open_rows
+from privinf.mechanisms.rows import EACH_PARTY, refuse_dropping
 from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
-from privinf.typing import Integers, Missing
+from privinf.typing import Imputation, Integers, Missing
 
 
 class ReleaseOptions(TypedDict):
@@ -104,8 +105,9 @@ class ReleaseOptions(TypedDict):
     default="raise",
     show_default=True,
     help=(
-        "Treatment of missing values: stop with an error (raise), or replace them by the "
-        "midpoint of the public bounds (impute-public)."
+        "Treatment of missing values: stop with an error (raise), replace them by the midpoint of the "
+        "public bounds (impute-public), or, with --schema, drop the rows that lack a value (drop). The "
+        "number of dropped rows stays private."
     ),
 )
 @click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
@@ -220,7 +222,8 @@ def _of_table(options: ReleaseOptions, ledger: StagedLedger) -> tuple[Release, s
 def _released(
     plan: MixingPlan, party: str, rows: TableRows, ledger: StagedLedger, options: ReleaseOptions
 ) -> Release:
-    mechanism = plan.mechanism(party, missing=options["missing"])
+    refuse_dropping(options["missing"], EACH_PARTY)
+    mechanism = plan.mechanism(party, missing=cast("Imputation", options["missing"]))
     if rows.ids_sha256:  # so that the join sees whether all parties hold the same people
         mechanism.labels = dataclasses.replace(mechanism.labels, ids=rows.ids_sha256)
     spending: dict[str, Any] = plan.party(party).spending

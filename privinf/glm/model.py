@@ -115,8 +115,10 @@ class GLM(Model[GLMOptions]):
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
@@ -243,9 +245,10 @@ class GLM(Model[GLMOptions]):
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
-            federation each site decides by the argument `missing` of its `Rows`.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -318,8 +321,10 @@ class GLM(Model[GLMOptions]):
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
@@ -556,8 +561,10 @@ class FederatedGLM(GLM):
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.

@@ -126,8 +126,10 @@ class OLS(OneFamily):
         extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
         is scaled to the total range of the response. A number is a clipping threshold in units of y, which
         changes the target.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
@@ -221,9 +223,10 @@ class OLS(OneFamily):
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
             y, which changes the target.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
-            federation each site decides by the argument `missing` of its `Rows`.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -283,8 +286,10 @@ class OLS(OneFamily):
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
             y, which changes the target.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
@@ -417,8 +422,10 @@ class Logit(OneFamily):
     weights : str, optional
         Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each row
         as one independent observation, whatever its weight.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
@@ -508,9 +515,10 @@ class Logit(OneFamily):
         weights : str, optional
             Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
             row as one independent observation, whatever its weight.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
-            federation each site decides by the argument `missing` of its `Rows`.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -569,8 +577,10 @@ class Logit(OneFamily):
         weights : str, optional
             Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
             row as one independent observation, whatever its weight.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
@@ -630,8 +640,10 @@ class Poisson(OneFamily):
     weights : str, optional
         Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each row
         as one independent observation, whatever its weight.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
@@ -736,9 +748,10 @@ class Poisson(OneFamily):
         weights : str, optional
             Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
             row as one independent observation, whatever its weight.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
-            federation each site decides by the argument `missing` of its `Rows`.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
@@ -812,8 +825,10 @@ class Poisson(OneFamily):
         weights : str, optional
             Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
             row as one independent observation, whatever its weight.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the

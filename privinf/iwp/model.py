@@ -61,9 +61,9 @@ from privinf.typing import (
     ColumnsLike,
     CovWord,
     Floats,
+    Imputation,
     LabelChoice,
     LossName,
-    Missing,
     Pair,
     RngLike,
     SourceName,
@@ -261,7 +261,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         public: Sequence[str | int] = (),
         binary: Sequence[str | int] = (),
         binary_mechanism: BinaryMechanism = "response",
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> None:
         check_choice(loss, LossName, "loss")
@@ -295,7 +295,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         binary_mechanism: BinaryMechanism = "response",
         response_shares: Mapping[str, float] | None = None,
         radius: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
         data_bounds: bool = False,
     ) -> Self:

@@ -101,9 +101,10 @@ class Moments:
         the features. With `columns` there is no response, and every column has weight 1.
     radius : float, optional
         Project each scaled row onto the ball of this radius. The replace-one diameter is then 2 * radius.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        Whether missing values are refused or replaced by the middle of the bounds (of a factor, by its first
+        level), or rows that lack a value are dropped. Dropped rows add zero to every sum, so that their
+        number stays private. With `columns` a row is dropped if it lacks any of them.
     weights : str, optional
         Name of a declared-public column of observation weights with positive bounds. With ``trust="central"``
         the upper bound of the weights multiplies the sensitivity.

@@ -14,7 +14,7 @@ from privinf.typing import (
     ColumnLike,
     ColumnsLike,
     DiameterChoice,
-    Missing,
+    Imputation,
     MixingKind,
     Pair,
     PartyColumns,
@@ -130,7 +130,7 @@ class RMGMOLS(PartyModel):
         share: float | None = None,
         diameter: DiameterChoice = "own",
         rsquared: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> None:
         options = MixingModelOptions(
@@ -164,7 +164,7 @@ class RMGMOLS(PartyModel):
         share: float | None = None,
         diameter: DiameterChoice = "own",
         rsquared: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from a formula, the full table, its schema and the columns of each party.
@@ -299,7 +299,7 @@ class DGMOLS(PartyModel):
         y_bounds: Pair | str | None = None,
         intercept: bool = False,
         diameter: DiameterChoice = "own",
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> None:
         options = PartyModelOptions(
@@ -323,7 +323,7 @@ class DGMOLS(PartyModel):
         parties: PartyColumns,
         intercept: bool = False,
         diameter: DiameterChoice = "own",
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
         """Build the model from a formula, the full table, its schema and the columns of each party.

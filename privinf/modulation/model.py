@@ -38,7 +38,7 @@ from privinf.typing import (
     ColumnLike,
     ColumnsLike,
     CovWord,
-    Missing,
+    Imputation,
     Pair,
     ResponseMode,
     RngLike,
@@ -227,7 +227,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         adjacency: Adjacency = "bounded",
         response_share: float | None = None,
         public_seed: int = 0,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> None:
         check_response(response, y_bounds)
@@ -269,7 +269,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         adjacency: Adjacency = "bounded",
         response_share: float | None = None,
         public_seed: int = 0,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         ledger: Ledger | None = None,
         data_bounds: bool = False,
     ) -> Self:

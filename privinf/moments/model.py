@@ -130,8 +130,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     response_weight : float, optional
         Public weight of the response relative to the features in the release. By default the weight balances
         the response against the features.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
     ledger : Ledger, optional
         Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
         its limit. Default: a new ledger of the model.
@@ -236,8 +238,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         response_weight : float, optional
             Public weight of the response relative to the features in the release. By default the weight
             balances the response against the features.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
@@ -317,9 +321,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         weights : str, optional
             Name of a column of observation weights, which the schema declares public with positive bounds;
             not over a federation.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
-            federation each site decides by the argument `missing` of its `Rows`.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.

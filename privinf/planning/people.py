@@ -106,7 +106,10 @@ class Population:
         frame = drawn(self.distributions, self.root, n, rng)
         item = self.schema[self.design.response]
         mean = inverse_link(self.design.matrix(frame) @ self.slopes, self.family)
-        frame[self.design.response] = _response(self, item, frame, mean, rng)
+        response = _response(self, item, frame, mean, rng)
+        if self.guesses.complete < 1.0:
+            response = pd.Series(response).mask(rng.random(n) >= self.guesses.complete)
+        frame[self.design.response] = response
         if self.schema.unit is not None:
             frame[self.schema.unit] = np.arange(n)
         return frame
@@ -156,6 +159,8 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -
         places, width = _places(X @ slopes, schema[design.response])
         residuals = residual_distribution(residual_sd, guesses, frame, places, width)
         assumptions.append(_residual_assumption(residuals, guesses))
+    if guesses.complete < 1.0:
+        assumptions.append(f"{guesses.complete:.0%} of the rows are complete, at random")
     lines = (*(distribution.description for distribution in distributions), *assumptions)
     return Population(
         schema=schema,
@@ -388,6 +393,7 @@ def floor_widths(case: Case) -> Floats:
     standard_errors = []
     for seed in np.random.SeedSequence(case.seed).spawn(3):
         frame = case.people.rows(case.n, np.random.default_rng(seed))
+        frame = frame[frame[design.response].notna()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = sm.GLM(design.response_values(frame), design.matrix(frame), family())

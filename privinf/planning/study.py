@@ -49,14 +49,20 @@ def _plain(model: Any, words: Callable[[Case], dict[str, Any]] = lambda case: {}
     options = {"intervals": "optional"} if issubclass(model, GLM) else {}
 
     def fit(case: Case, frame: Any, rng: np.random.Generator) -> Any:
-        fitted_model = model.from_formula(case.formula, frame, schema=case.schema, **words(case))
+        options_of_rows = _missing(case) | words(case)
+        fitted_model = model.from_formula(case.formula, frame, schema=case.schema, **options_of_rows)
         return fitted_model.fit(**case.spending, **options, rng=rng)
 
     return fit
 
 
+def _missing(case: Case) -> dict[str, Any]:
+    """Return the handling of missing values of a fit to simulated rows, some of which may be incomplete."""
+    return {"missing": "drop"} if case.people.guesses.complete < 1.0 else {}
+
+
 def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
-    words: dict[str, Any] = {"family": case.people.family}
+    words: dict[str, Any] = {"family": case.people.family, **_missing(case)}
     if case.trust == "secure-sum":
         words |= {"trust": "secure-sum", "sites": SITE}
         frame = frame.assign(**{SITE: np.arange(len(frame)) % 2})

@@ -40,6 +40,7 @@ from privinf.typing import (
     BinaryMechanism,
     Calibration,
     Floats,
+    Imputation,
     Integers,
     LabelChoice,
     Missing,
@@ -138,7 +139,7 @@ class LocalExamples:
         binary_mechanism: BinaryMechanism = "response",
         response_shares: Mapping[str, float] | None = None,
         radius: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         data_bounds: bool = False,
     ) -> None:
         check_choice(binary_mechanism, BinaryMechanism, "binary_mechanism")

@@ -40,6 +40,7 @@ from privinf.typing import (
     ArrayLike,
     Calibration,
     Floats,
+    Imputation,
     Missing,
     ResponseMode,
     RngLike,
@@ -144,7 +145,7 @@ class Modulation:
         response: ResponseMode = "protected",
         radius: float | None = None,
         response_share: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         weights: str | None = None,
         public_seed: int = 0,
         data_bounds: bool = False,
@@ -473,7 +474,7 @@ class ModulationSession:
         encoded: EncodedRows,
         plan: _ModulationPlan,
         spending: Spending,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
     ) -> None:
         self._mechanism = mechanism
         self._missing = missing

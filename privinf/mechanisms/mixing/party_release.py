@@ -31,7 +31,7 @@ from privinf.release_kinds import GaussianRowsNoiseModel
 from privinf.releases import Release
 from privinf.schema import Schema
 from privinf.schema.table import check_schema
-from privinf.typing import Flags, Floats, Integers, Missing, MixingMethod, SourceName, Table
+from privinf.typing import Flags, Floats, Imputation, Integers, Missing, MixingMethod, SourceName, Table
 from privinf.validation import check_choice, check_count, check_flag, check_positive
 from privinf.wire import Assumptions, Derivations, Mechanisms
 
@@ -130,7 +130,7 @@ class PartyMechanism:
         n: int | None = None,
         intercept: bool = False,
         diameter: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         data_bounds: bool = False,
         labels: PartyLabels | None = None,
     ) -> None:

@@ -30,7 +30,7 @@ from privinf.storage.checksummed import checksummed_json, parse_json, read_text,
 from privinf.typing import (
     Calibration,
     DiameterChoice,
-    Missing,
+    Imputation,
     MixingKind,
     MixingMethod,
     RngLike,
@@ -280,7 +280,7 @@ class MixingPlan:
         return party_designs(self.parties, self.intercept)
 
     def mechanism(
-        self, party: str, *, missing: Missing = "raise", data_bounds: bool = False
+        self, party: str, *, missing: Imputation = "raise", data_bounds: bool = False
     ) -> RandomMixing | GaussianRows:
         """Return the mechanism of one party.
 
@@ -367,7 +367,7 @@ class MixingPlan:
         rows: Table,
         *,
         rng: RngLike = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         data_bounds: bool = False,
         source: SourceName = "lattice",
         ledger: Ledger | None = None,

@@ -34,7 +34,7 @@ from privinf.schema import Schema
 from privinf.typing import (
     Calibration,
     Floats,
-    Missing,
+    Imputation,
     MixingKind,
     RngLike,
     SourceName,
@@ -244,7 +244,7 @@ class RandomMixing(PartyMechanism):
         intercept: bool = True,
         share: float | None = None,
         diameter: float | None = None,
-        missing: Missing = "raise",
+        missing: Imputation = "raise",
         data_bounds: bool = False,
         labels: PartyLabels | None = None,
     ) -> None:
