@@ -109,7 +109,7 @@ class FoundSchema(Schema):
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return a warning about slopes that released bounds may change by half a standard error or more.
+        """Return a warning about slopes that clipping to released bounds may change by half a standard error.
 
         Parameters
         ----------

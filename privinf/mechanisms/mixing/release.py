@@ -189,8 +189,8 @@ class RandomMixing(PartyMechanism):
         Whether to release the all-ones row too, for accurate column means and intercepts, and to center
         numeric columns by their bounds.
     share : float, optional
-        a, the public share of the all-ones row, the same for every party; by default it follows from this
-        party's own noise.
+        Public weight a of the all-ones row. Releases can be joined only if all parties use the same weight.
+        Default: computed from the noise of this party, for a release that is not joined.
     diameter : float, optional
         If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
         diameter (d_max of the paper).
@@ -339,8 +339,9 @@ class RandomMixing(PartyMechanism):
         Returns
         -------
         Release
-            ``arrays["rows"]`` (k, d), ``arrays["ones"]`` (k,) the public mixture of ones, and
-            ``arrays["ones_row"]`` (d,) with `intercept`.
+            ``arrays["rows"]``, shape (k, d): the noisy random sums of rows. ``arrays["ones"]``, shape (k,): the
+            same sums of a column of ones, which are public. ``arrays["ones_row"]``, shape (d,), only with
+            ``intercept=True``: the noisy sum that belongs to the all-ones row.
 
         Raises
         ------
