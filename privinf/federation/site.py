@@ -230,7 +230,7 @@ class Site:
         return self.policy.analysts
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer a query as the site `name`. An error becomes a reply that states it, without any value of a row.
+        """Answer a query as the site `name`. An error becomes a reply that states it, without values of rows.
 
         Parameters
         ----------

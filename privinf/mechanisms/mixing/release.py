@@ -339,9 +339,9 @@ class RandomMixing(PartyMechanism):
         Returns
         -------
         Release
-            ``arrays["rows"]``, shape (k, d): the noisy random sums of rows. ``arrays["ones"]``, shape (k,): the
-            same sums of a column of ones, which are public. ``arrays["ones_row"]``, shape (d,), only with
-            ``intercept=True``: the noisy sum that belongs to the all-ones row.
+            ``arrays["rows"]``, shape (k, d): the noisy random sums of rows. ``arrays["ones"]``, shape (k,):
+            the same sums of a column of ones, which are public. ``arrays["ones_row"]``, shape (d,), only
+            with ``intercept=True``: the noisy sum that belongs to the all-ones row.
 
         Raises
         ------
