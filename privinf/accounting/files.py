@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,8 +12,9 @@ from uuid import uuid4
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.entries import LedgerEntry
-from privinf.accounting.journal import Anchor, Head, OpenJournal, refuse_lost
+from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, refuse_lost
 from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
+from privinf.accounting.purposes import PURPOSES, Purpose, read_purposes, stored_purposes
 from privinf.accounting.scopes import Part, Scope
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, FileMissingError, StorageError
@@ -93,6 +94,7 @@ class LedgerFile(Ledger):
         enlist(account)
         self._account = account
         self._scope = ()
+        self._fit_name = ""
 
     @classmethod
     def create(
@@ -159,18 +161,28 @@ class FileAccount(RereadAccount):
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent} is not a folder; create it before you create a ledger there")
 
-    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+    def record(
+        self, entries: tuple[LedgerEntry, ...], on: Part | None = None, *, purpose: Purpose | None = None
+    ) -> None:
         """Record entries, all or none, and return when they have reached the disk."""
         if not os.path.lexists(self.path):  # no file is made for a refused spend
             self._current().record(entries)
         with self._opened(making=True) as (chain, account):
             account.record(entries)
-            self._write(chain, entries)
+            known = {} if purpose is None else dict.fromkeys([entry.id for entry in entries], purpose)
+            self._write(chain, entries, known)
 
-    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
+    def absorb(
+        self,
+        entries: Iterable[LedgerEntry],
+        on: Part | None = None,
+        *,
+        purposes: Mapping[str, Purpose] | None = None,
+    ) -> None:
         """Add the entries of another copy of this account."""
         with self._opened(making=True) as (chain, account):
-            self._write(chain, tuple(entry for entry in entries if not account.names(entry.id)))
+            new = tuple(entry for entry in entries if not account.names(entry.id))
+            self._write(chain, new, purposes or {})
 
     def resume(self) -> None:
         """Do nothing: a file is charged by every process that may write it."""
@@ -218,9 +230,14 @@ class FileAccount(RereadAccount):
         finally:
             chain.close()
 
-    def _write(self, chain: OpenJournal, entries: tuple[LedgerEntry, ...]) -> None:
+    def _write(
+        self, chain: OpenJournal, entries: tuple[LedgerEntry, ...], purposes: Mapping[str, Purpose]
+    ) -> None:
+        """Append entries; their fits go to the private part of the line, on which no tag depends."""
         if entries:
-            chain.append({"charge": [entry.to_dict() for entry in entries]})
+            fits = stored_purposes(purposes, [entry.id for entry in entries])
+            beside = {PRIVATE: {PURPOSES: fits}} if fits else {}
+            chain.append({"charge": [entry.to_dict() for entry in entries], **beside})
             self._latest = chain.head
 
 
@@ -230,7 +247,9 @@ def _account_of(lines: list[dict[str, Any]], path: Path) -> MemoryAccount:
         header = lines[0]
         budget = None if header["budget"] is None else Budget.from_dict(header["budget"])
         account = MemoryAccount(budget, str(header["name"]), str(header["id"]))
-        account.absorb(LedgerEntry.from_dict(entry) for line in lines[1:] for entry in line.get("charge", ()))
+        for line in lines[1:]:
+            entries = [LedgerEntry.from_dict(entry) for entry in line.get("charge", ())]
+            account.absorb(entries, purposes=read_purposes(line.get(PRIVATE, {}).get(PURPOSES, ())))
         return account
     except (AttributeError, ArgumentError, KeyError, TypeError, ValueError):
         raise StorageError(f"the ledger {path} is damaged; restore its latest copy") from None

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,16 @@ from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined, check_units
 from privinf.accounting.losses import INTACT_FILE, Loss
-from privinf.accounting.scopes import Part, Scope, Tally, check_scope, scope_component, total_of
+from privinf.accounting.purposes import (
+    PURPOSES,
+    LedgerFit,
+    Purpose,
+    fits_of,
+    purpose_of,
+    read_purposes,
+    stored_purposes,
+)
+from privinf.accounting.scopes import Part, Scope, Tally, check_scope, cost_of, scope_component, total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.notebook import html_table
@@ -67,7 +76,7 @@ class Ledger:
     0.0
     """
 
-    __slots__ = ("_account", "_scope")
+    __slots__ = ("_account", "_fit_name", "_scope")
 
     def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
         check_budget(budget)
@@ -75,6 +84,7 @@ class Ledger:
             raise ArgumentError("name=, the privacy unit that the limit protects, must be a non-empty string")
         self._account: Account = enlist(MemoryAccount(budget, name, str(uuid4())))
         self._scope: Scope = ()
+        self._fit_name = ""
 
     @property
     def budget(self) -> Budget | None:
@@ -120,7 +130,7 @@ class Ledger:
                     f"entries= must be a sequence of LedgerEntry objects, got {type(entry).__name__}"
                 )
         placed = tuple(entry.within(self._scope) for entry in entries)
-        self._account.record(placed)
+        self._account.record(placed, purpose=purpose_of(placed, self._fit_name))
         return placed
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
@@ -206,7 +216,62 @@ class Ledger:
         ArgumentError
             If a name is empty or contains ``=``.
         """
-        return ledger_of(self._account, (*self._scope, scope_component(name, disjoint)))
+        return ledger_of(self._account, (*self._scope, scope_component(name, disjoint)), self._fit_name)
+
+    def named(self, name: str) -> Ledger:
+        """Return a handle of the same ledger whose charges are listed under a name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the fit for people who read the ledger, such as "table 2". It is public. It has no
+            effect on the cost, the noise or the scope of a release.
+
+        Returns
+        -------
+        Ledger
+            Another handle of the same ledger, to pass as ``ledger=``.
+
+        Raises
+        ------
+        ArgumentError
+            If `name` is empty.
+
+        Examples
+        --------
+        >>> import privinf as pi
+        >>> from privinf.mechanisms import noisy_scalar
+        >>> ledger = pi.Ledger(pi.Budget(mu=1.0))
+        >>> released = noisy_scalar(3.0, 0.001, mu=0.4, rng=0, ledger=ledger.named("pilot"))
+        >>> [fit.name for fit in ledger.fits], ledger.count_more()
+        (['pilot'], 5)
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise ArgumentError("name= of a fit in a ledger must be a non-empty string")
+        return ledger_of(self._account, self._scope, " ".join(name.split()))
+
+    @property
+    def fits(self) -> tuple[LedgerFit, ...]:
+        """The entries of this scope by fit, in order, each with its formula or statistic and its name.
+
+        Entries of ledgers of earlier versions, which did not record the fit, are grouped by their labels.
+        """
+        return fits_of(self.entries, self._account.purposes())
+
+    def count_more(self) -> int | None:
+        """Return how many more fits with the cost of the last fit the limit allows.
+
+        Returns
+        -------
+        int or None
+            None without a limit, or without an earlier fit.
+        """
+        rest = self.remaining()
+        fits = self.fits
+        if self.budget is None or rest is None or not fits:
+            return None
+        cost = cost_of(self.budget, [(entry.scope, entry.loss) for entry in fits[-1].entries])
+        return None if not cost else int(rest.limit // cost)
 
     def total(self) -> Total | ParallelTotal:
         """Return the joint loss of all releases in this scope, for the unit with the largest loss.
@@ -237,7 +302,9 @@ class Ledger:
         str
             For `from_json`.
         """
-        return checksummed_json(self._account.to_dict(), indent=1)
+        text = checksummed_json(self._account.to_dict(), indent=1)
+        purposes = json.dumps({PURPOSES: self._account.stored_purposes()}, indent=1, allow_nan=False)
+        return f"{text[:-2]},{purposes[1:]}"  # after the fields that the checksum covers
 
     @classmethod
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
@@ -304,8 +371,12 @@ class Ledger:
         return f"<{type(self).__name__} of one {self.name}{scope}: {len(self)} releases, {limit}{mode}>"
 
     def _repr_html_(self) -> str:
-        rows = [(readable(entry.label), entry.mechanism, entry.loss, entry.trust) for entry in self.entries]
-        return html_table(("label", "mechanism", "loss", "trust"), rows, repr(self).strip("<>"))
+        rows = [
+            (fit.title, readable(entry.label), entry.mechanism, entry.loss, entry.trust)
+            for fit in self.fits
+            for entry in fit.entries
+        ]
+        return html_table(("fit", "label", "mechanism", "loss", "trust"), rows, repr(self).strip("<>"))
 
 
 def check_budget(budget: object) -> None:
@@ -355,7 +426,13 @@ class Account(ABC):
         """Return whether this very entry was recorded."""
 
     @abstractmethod
-    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+    def purposes(self) -> dict[str, Purpose]:
+        """Return the fit or statistic of each entry by its id, as far as they were recorded."""
+
+    @abstractmethod
+    def record(
+        self, entries: tuple[LedgerEntry, ...], on: Part | None = None, *, purpose: Purpose | None = None
+    ) -> None:
         """Record entries, on a reservation or none, all or none (BudgetExceededError, ArgumentError)."""
 
     @abstractmethod
@@ -383,12 +460,22 @@ class Account(ABC):
         """Return the remaining budget at `scope`, None without a limit."""
 
     @abstractmethod
-    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
+    def absorb(
+        self,
+        entries: Iterable[LedgerEntry],
+        on: Part | None = None,
+        *,
+        purposes: Mapping[str, Purpose] | None = None,
+    ) -> None:
         """Add entries that another copy of this account recorded; as facts they pass no limit check."""
 
     @abstractmethod
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open this account elsewhere: a function and its arguments, for pickle."""
+
+    @abstractmethod
+    def stored_purposes(self) -> list[dict[str, Any]]:
+        """Return the fits of the entries for JSON."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -426,6 +513,7 @@ class MemoryAccount(Account):
         self.shared = False  # shared: other processes see its spends
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
+        self._purposes: dict[str, Purpose] = {}
         self._fits = FitNumbers()
         self._relations: set[str] = set()
         self._tally = None if budget is None else Tally(budget, f"one {name}")
@@ -434,6 +522,11 @@ class MemoryAccount(Account):
         """Return all entries, in order."""
         with self._lock:
             return tuple(self._entries.values())
+
+    def purposes(self) -> dict[str, Purpose]:
+        """Return the fit or statistic of each entry by its id, as far as they were recorded."""
+        with self._lock:
+            return dict(self._purposes)
 
     def names(self, identity: str) -> bool:
         """Return whether an entry of this id was recorded."""
@@ -445,7 +538,9 @@ class MemoryAccount(Account):
         with self._lock:
             return self._entries.get(entry.id) == entry
 
-    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+    def record(
+        self, entries: tuple[LedgerEntry, ...], on: Part | None = None, *, purpose: Purpose | None = None
+    ) -> None:
         """Record entries, on a reservation or none, all or none (BudgetExceededError, ArgumentError)."""
         identities = [entry.id for entry in entries]
         with self._lock:
@@ -464,6 +559,8 @@ class MemoryAccount(Account):
                 self._tally.charge(spends, named_labels(entries), on)
             self._entries |= {entry.id: entry for entry in entries}
             self._relations = relations
+            if purpose is not None:
+                self._purposes |= dict.fromkeys(identities, purpose)
 
     def check(self, spends: list[tuple[Scope, Loss]], subject: str) -> None:
         """Raise BudgetExceededError if the spends would exceed the limit; `subject` names them."""
@@ -513,9 +610,16 @@ class MemoryAccount(Account):
         record = self.budget.to_dict() | {"limit": str(max(amount, Fraction(0)))}
         return Budget.from_dict(record)
 
-    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
+    def absorb(
+        self,
+        entries: Iterable[LedgerEntry],
+        on: Part | None = None,
+        *,
+        purposes: Mapping[str, Purpose] | None = None,
+    ) -> None:
         """Add entries that another copy of this account recorded; as facts they pass no limit check."""
         with self._lock:
+            self._purposes = {**(purposes or {}), **self._purposes}
             for entry in entries:
                 if entry.id not in self._entries:
                     self._entries[entry.id] = entry
@@ -525,7 +629,13 @@ class MemoryAccount(Account):
 
     def reopened(self, scope: Scope) -> tuple[Any, ...]:
         """Return how to open this account elsewhere: a function and its arguments, for pickle."""
-        return _open, (json.dumps(self.to_dict(), allow_nan=False), scope)
+        record = self.to_dict() | {PURPOSES: self.stored_purposes()}
+        return _open, (json.dumps(record, allow_nan=False), scope)
+
+    def stored_purposes(self) -> list[dict[str, Any]]:
+        """Return the fits of the entries for JSON."""
+        with self._lock:
+            return stored_purposes(self._purposes, self._entries)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
@@ -557,6 +667,14 @@ class RereadAccount(Account):
     def snapshot(self) -> tuple[LedgerEntry, ...]:
         """Return all entries, in order."""
         return self._current().snapshot()
+
+    def purposes(self) -> dict[str, Purpose]:
+        """Return the fit or statistic of each entry by its id, as far as they were recorded."""
+        return self._current().purposes()
+
+    def stored_purposes(self) -> list[dict[str, Any]]:
+        """Return the fits of the entries for JSON."""
+        return self._current().stored_purposes()
 
     def holds(self, entry: LedgerEntry) -> bool:
         """Return whether this very entry was recorded."""
@@ -605,7 +723,9 @@ if hasattr(os, "register_at_fork"):
 @reads("a ledger")
 def read_account(text: str) -> MemoryAccount:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
-    record = verified_record(parse_json(text, "the text of a ledger"), "a ledger", _FIELDS)
+    content = parse_json(text, "the text of a ledger")
+    stored = content.pop(PURPOSES, ()) if isinstance(content, dict) else ()
+    record = verified_record(content, "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError(
             "this version of privinf cannot read the text as a ledger; update privinf, or use another text"
@@ -613,7 +733,9 @@ def read_account(text: str) -> MemoryAccount:
     try:
         budget = None if record["budget"] is None else Budget.from_dict(record["budget"])
         account = MemoryAccount(budget, str(record["name"]), str(record["id"]))
-        account.absorb([LedgerEntry.from_dict(entry) for entry in record["entries"]])
+        account.absorb(
+            [LedgerEntry.from_dict(entry) for entry in record["entries"]], purposes=read_purposes(stored)
+        )
         if account.to_dict()["spent"] == record["spent"]:
             return account
         reason = "the sum of the privacy losses of its entries differs from the recorded total"
@@ -636,7 +758,7 @@ def _open(text: str, scope: Scope) -> Ledger:
     stored.read_only = True
     account = enlist(stored)
     if account is not stored:
-        account.absorb(stored.snapshot())
+        account.absorb(stored.snapshot(), purposes=stored.purposes())
     return ledger_of(account, scope)
 
 
@@ -651,9 +773,10 @@ def account_of(ledger: Ledger) -> tuple[Account, Scope]:
     return ledger._account, ledger._scope
 
 
-def ledger_of(account: Account, scope: Scope = ()) -> Ledger:
-    """Return a ledger that files its entries in this account, at `scope`."""
+def ledger_of(account: Account, scope: Scope = (), fit_name: str = "") -> Ledger:
+    """Return a ledger that files its entries in this account, at `scope`, under the name of a fit."""
     ledger = Ledger.__new__(Ledger)
     ledger._account = account
     ledger._scope = scope
+    ledger._fit_name = fit_name
     return ledger

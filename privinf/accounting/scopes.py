@@ -126,6 +126,14 @@ def total_of(spends: Iterable[tuple[Scope, Loss]]) -> Total | ParallelTotal:
     return root.total()
 
 
+def cost_of(budget: Budget, spends: Iterable[tuple[Scope, Loss]]) -> Fraction:
+    """Return the cost of releases for the unit with the largest loss, in the currency of a budget."""
+    root = ScopeNode()
+    for scope, loss in spends:
+        root.descend(scope).spent += budget.cost(loss)
+    return root.cost()
+
+
 def _cross(first: list[Total], second: list[Total]) -> list[Total]:
     return _prune([a + b for a in first for b in second])
 

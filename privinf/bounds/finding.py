@@ -22,6 +22,7 @@ from privinf.accounting import (
     gaussian_delta,
     gaussian_epsilon,
 )
+from privinf.accounting.purposes import charged_for
 from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
 from privinf.error_boundary import error_boundary, warn
 from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
@@ -196,26 +197,27 @@ def find_bounds(
     labels = {name: OpenLabels(table, name) for name in texts}
     n = _same({*searches.counted(), *(column.n for column in labels.values())})
     _check_signal(n / max_rows, column_mu, len(kinds))
-    ranges, entries = searches.released(part, budget)
-    declarations: dict[str, tuple[Declaration, list[float]]] = {}
-    for name in kinds:
-        if name in labels:
-            noisy_levels, recorded = labels[name].levels(part, event, budget, LABEL)
-            entries += recorded
-            declarations[name] = _pooled(name, noisy_levels, shares[1])
-        else:
-            column_range = _checked(name, ranges[name], shares[0])
-            declarations[name] = (
-                Numeric(column_range.low, column_range.high),
-                [
-                    column_range.low,
-                    column_range.high,
-                    shares[0],
-                    column_range.most,
-                    math.nan,
-                    column_range.moves,
-                ],
-            )
+    with charged_for(f"find_bounds: {', '.join(kinds)}"):
+        ranges, entries = searches.released(part, budget)
+        declarations: dict[str, tuple[Declaration, list[float]]] = {}
+        for name in kinds:
+            if name in labels:
+                noisy_levels, recorded = labels[name].levels(part, event, budget, LABEL)
+                entries += recorded
+                declarations[name] = _pooled(name, noisy_levels, shares[1])
+            else:
+                column_range = _checked(name, ranges[name], shares[0])
+                declarations[name] = (
+                    Numeric(column_range.low, column_range.high),
+                    [
+                        column_range.low,
+                        column_range.high,
+                        shares[0],
+                        column_range.most,
+                        math.nan,
+                        column_range.moves,
+                    ],
+                )
     clip_rows = {name: row for name, (_, row) in declarations.items()}
     clips = pd.DataFrame.from_dict(clip_rows, "index", columns=CLIP_COLUMNS)
     return FoundSchema(

@@ -50,6 +50,7 @@ ON_ROWS = (
     "rho",
     "seed",
     "ledger_file",
+    "name",
     "cov_type",
     "coefficients_only",
     *ROLE_COLUMNS,
@@ -72,6 +73,7 @@ class FitOptions(TypedDict):
     schema_file: Path | None
     model: str | None
     ledger_file: Path | None
+    name: str | None
     epsilon: float | None
     delta: float | None
     mu: float | None
@@ -120,6 +122,10 @@ class FitOptions(TypedDict):
     "ledger_file",
     type=NEW_FILE,
     help=("For a table of rows: file of the budget ledger to charge, made by 'privinf ledger create'."),
+)
+@click.option(
+    "--name",
+    help="Name of the fit in the ledger, such as 'table 2', which 'privinf ledger show' prints.",
 )
 @click.option(
     "--cov-type",
@@ -265,7 +271,10 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     path = options["ledger_file"]
     spending = spending_of(options)
     schema = read_schema_file(options["schema_file"])
+    if options["name"] is not None and path is None:
+        raise ArgumentError("--name is the name of a fit in a ledger; pass --ledger too, or omit --name")
     ledger = Ledger() if path is None else open_ledger(path)
+    charged = ledger if options["name"] is None else ledger.named(options["name"])
     columns = {name: options[name] for name in ROLE_COLUMNS}  # type: ignore[literal-required]
     model_options: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
     if (kind := options["model"] or "ols") == "moments" and model_options.keys() - {"weights"}:
@@ -281,7 +290,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         model_options["missing"] = options["missing"]
     rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
     named = getattr(pi, ROW_MODELS[kind])  # the package loads names on request
-    model = named.from_formula(options["formula"], rows, schema=schema, ledger=ledger, **model_options)
+    model = named.from_formula(options["formula"], rows, schema=schema, ledger=charged, **model_options)
     budget = {name: value for name, value in spending.items() if name != "rng"}
     if (
         kind != "moments"

@@ -114,7 +114,10 @@ def create_command(
 @click.argument("path", type=FILE)
 @json_option
 def show_command(path: Path, as_json: bool) -> None:
-    """Print the budget that is spent, for which releases, and the budget that is left.
+    """Print the budget that is spent, fit by fit, and the budget that is left.
+
+    Each fit has its times, its name (from ledger.named in Python or --name), its formula or statistic, and
+    its cost. The rest of the budget is also stated in fits like the last one.
 
     This works for any ledger, also for a site's ledger while the site is running.
 
@@ -133,14 +136,17 @@ def show_command(path: Path, as_json: bool) -> None:
     spent = f"epsilon {facts['epsilon']:.4g} at delta {facts['delta']:g} is spent; {limit}"
     click.echo(f"{path}: {spent}{appended(facts['stamp'])}")
     if facts["left"]:
-        click.echo(f"budget left: {facts['left']}")
+        more = facts["more"]
+        count = f" (about {more} more like the last fit)" if more else ""
+        if more == 0:
+            count = " (less than the last fit cost)"
+        click.echo(f"budget left: {facts['left']}{count}")
     click.echo(
         f"{facts['releases']} release(s); the budget protects each "
         f"{' or one '.join(facts['units']) or facts['name']}"
     )
-    for label, releases in facts["by_label"].items():
-        plain = "".join(sign if sign.isprintable() else " " for sign in label)  # chosen by the caller
-        click.echo(f"  {plain}: {releases['releases']} release(s), epsilon {releases['epsilon']:.4g}")
+    for fit in facts["fits"]:
+        click.echo(f"  {fit_line(fit)}")
     for line in analyst_lines(facts):
         click.echo(line)
     pins = facts.get("bound", ())
@@ -152,6 +158,17 @@ def show_command(path: Path, as_json: bool) -> None:
         )
         end = "; the site refuses to start with other rows" if pin is pins[-1] else ""
         click.echo(f"{event} a checksum of the site's {pin['rows']} rows{end}")
+
+
+def fit_line(fit: Mapping[str, Any]) -> str:
+    """Return the charges of a fit in one line: times, name, formula or statistic, cost."""
+    title = f"{fit['name']}: {fit['subject']}" if fit["name"] else fit["subject"]
+    plain = "".join(sign if sign.isprintable() else " " for sign in title)  # chosen by the caller
+    started, ended = (datetime.fromisoformat(fit[end]) for end in ("started", "ended"))
+    time = f"{started:%Y-%m-%d %H:%M}"
+    if f"{ended:%Y-%m-%d %H:%M}" != time:
+        time += f" to {ended:%H:%M}" if ended.date() == started.date() else f" to {ended:%Y-%m-%d %H:%M}"
+    return f"{time} UTC  {plain}: {fit['releases']} release(s), epsilon {fit['epsilon']:.4g}"
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:
@@ -166,6 +183,17 @@ def _record_of(ledger: Ledger) -> dict[str, Any]:
         label: {"releases": len(entries), "epsilon": _epsilon(entries, delta)}
         for label, entries in labels.items()
     }
+    fits = [
+        {
+            "name": fit.name,
+            "subject": fit.subject,
+            "started": fit.started.astimezone(UTC).isoformat(timespec="seconds"),
+            "ended": fit.ended.astimezone(UTC).isoformat(timespec="seconds"),
+            "releases": len(fit.entries),
+            "epsilon": _epsilon(list(fit.entries), delta),
+        }
+        for fit in ledger.fits
+    ]
     return {
         "epsilon": _epsilon(list(ledger.entries), delta),
         "delta": delta or DEFAULT_DELTA,
@@ -173,6 +201,8 @@ def _record_of(ledger: Ledger) -> dict[str, Any]:
         "left": None if remaining is None else str(remaining),
         "name": ledger.name,
         "releases": len(ledger),
+        "fits": fits,
+        "more": ledger.count_more(),
         "by_label": by_label,
         "stamp": stamp_of(ledger.entries),
         "units": list(dict.fromkeys(entry.unit for entry in ledger.entries)),

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from privinf.accounting import Budget, Ledger, LedgerEntry, Loss
 from privinf.accounting.ledger import Account, MemoryAccount, RereadAccount, account_of, named_labels
+from privinf.accounting.purposes import Purpose
 from privinf.accounting.scopes import Part, Scope
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, StorageError
 from privinf.releases import FORMAT, WITHOUT_NOISE, Release, load_release
@@ -54,6 +55,7 @@ class StagedLedger(Ledger):
     def __init__(self, real: Ledger) -> None:
         self.real = real
         account, self._scope = account_of(real)
+        self._fit_name = ""
         self._account = self._staged = StagedAccount(account)
 
     @property
@@ -71,6 +73,7 @@ class StagedAccount(RereadAccount):
         self.real = real
         self.shared = real.shared
         self.lines: list[LedgerEntry] = []
+        self._staged_purposes: dict[str, Purpose] = {}
 
     @property
     def read_only(self) -> bool:  # type: ignore[override]
@@ -81,11 +84,15 @@ class StagedAccount(RereadAccount):
         """Raise BudgetExceededError if the spends, after the lines here, would pass the real limit."""
         self.real.check([*((line.scope, line.loss) for line in self.lines), *spends], subject)
 
-    def record(self, entries: tuple[LedgerEntry, ...], on: Part | None = None) -> None:
+    def record(
+        self, entries: tuple[LedgerEntry, ...], on: Part | None = None, *, purpose: Purpose | None = None
+    ) -> None:
         """Keep lines that the real account could afford now, all or none."""
         self.check([(entry.scope, entry.loss) for entry in entries], named_labels(entries))
         self._current().record(entries)
         self.lines += entries
+        if purpose is not None:
+            self._staged_purposes |= dict.fromkeys([entry.id for entry in entries], purpose)
 
     def remaining(self, scope: Scope) -> Budget | None:
         """Return the budget left at `scope` after the account's reservations and the staged lines."""
@@ -97,9 +104,15 @@ class StagedAccount(RereadAccount):
         rest = max(limit.limit - (before.limit - after.limit), Fraction(0))
         return Budget.from_dict(limit.to_dict() | {"limit": str(rest)})
 
-    def absorb(self, entries: Iterable[LedgerEntry], on: Part | None = None) -> None:
+    def absorb(
+        self,
+        entries: Iterable[LedgerEntry],
+        on: Part | None = None,
+        *,
+        purposes: Mapping[str, Purpose] | None = None,
+    ) -> None:
         """Add facts to the real account."""
-        self.real.absorb(entries, on)
+        self.real.absorb(entries, on, purposes=purposes)
 
     def resume(self) -> None:
         """Let the real account be charged again."""
@@ -115,12 +128,12 @@ class StagedAccount(RereadAccount):
 
     def _charged(self) -> MemoryAccount:
         account = MemoryAccount(self.budget, self.name, self.identity)
-        account.absorb(self.real.snapshot())
+        account.absorb(self.real.snapshot(), purposes=self.real.purposes())
         return account
 
     def _current(self) -> MemoryAccount:
         account = self._charged()
-        account.absorb(self.lines)
+        account.absorb(self.lines, purposes=self._staged_purposes)
         return account
 
 

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
+from privinf.accounting.purposes import charged_for
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
 from privinf.cli.outputs import FILE, NEW_FILE, check_free, ledger_line, overwrite_option, report_line
 from privinf.cli.pending import StagedLedger, digest_of_arguments, finish, save_charged
@@ -156,7 +157,8 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
         return
     check_free(options["out"], options["overwrite"])
     release, privacy = _of_party(options, ledger) if options["plan_file"] else _of_table(options, ledger)
-    save_charged(release, options["out"], ledger.real, path, digest)
+    with charged_for(f"privinf release: {options['party'] or options['formula'] or 'second moments'}"):
+        save_charged(release, options["out"], ledger.real, path, digest)
     if not options["quiet"]:
         click.echo(privacy)
         click.echo(ledger_line(ledger.real, path))

@@ -10,9 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, loss_from_dict
-from privinf.accounting.journal import Head
+from privinf.accounting.journal import PRIVATE, Head
 from privinf.accounting.ledger import account_of, ledger_of, named_labels
 from privinf.accounting.losses import noise_free
+from privinf.accounting.purposes import PURPOSES, Purpose, read_purposes
 from privinf.accounting.scopes import Part, Tally
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.envelope import Analyst, SignedHead
@@ -263,7 +264,10 @@ class Journal:
             )
         if "charge" in line:
             entries = tuple(LedgerEntry.from_dict(entry) for entry in line["charge"])
-            self._account.absorb(entries, _part(line))
+            purposes = read_purposes(line.get(PRIVATE, {}).get(PURPOSES, ()))
+            if "session" in line:
+                purposes |= dict.fromkeys([entry.id for entry in entries], purpose_of_query(line))
+            self._account.absorb(entries, _part(line), purposes=purposes)
             self._credit(line, entries)
         if "reserve" in line:
             reservation = Reservation.from_dict(line["reserve"])
@@ -347,10 +351,19 @@ class Journal:
             self._tallies[part[0]].free(part)
 
     def _spend(self, entries: tuple[LedgerEntry, ...], on: Part | None, note: dict[str, Any]) -> None:
-        self._account.record(entries, on)
+        self._account.record(entries, on, purpose=purpose_of_query(note))
 
     def _write(self, line: dict[str, Any]) -> None:
         """Keep a line, where there is a file."""
+
+
+def purpose_of_query(line: Mapping[str, Any]) -> Purpose:
+    """Return the fit that a query at a site belongs to: that of its reservation, else of its session."""
+    analyst = line.get("analyst", "")
+    return Purpose(
+        fit=f"{analyst} {line.get('reservation', line['session'])}",
+        subject=f"fit by analyst {analyst}" if analyst else "fit over sites",
+    )
 
 
 def _part(line: Mapping[str, Any]) -> Part | None:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
-from privinf.accounting.journal import Anchor, Head, OpenJournal, verified_lines
+from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, verified_lines
 from privinf.accounting.ledger import MemoryAccount, check_budget, enlist, ledger_of
+from privinf.accounting.purposes import PURPOSES, Purpose, stored_purposes
 from privinf.accounting.scopes import Part
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, PrivinfError, StorageError
 from privinf.federation.binding import Bound, Pin
 from privinf.federation.envelope import SignedHead
 from privinf.federation.messages import Reply
-from privinf.federation.sessions import Journal
+from privinf.federation.sessions import Journal, purpose_of_query
 from privinf.secret_files import own_path
 from privinf.storage.checksummed import read_bytes
 from privinf.wire import Formats
@@ -99,6 +100,7 @@ class SiteLedger(Ledger):
         )
         self._account = self.journal.account
         self._scope = ()
+        self._fit_name = ""
 
     @classmethod
     def open(
@@ -132,6 +134,7 @@ class SiteLedger(Ledger):
         )
         ledger._account = ledger.journal.account
         ledger._scope = ()
+        ledger._fit_name = ""
         return ledger
 
     @property
@@ -176,14 +179,23 @@ class JournalAccount(MemoryAccount):
         self.journal: FileJournal | None = None
 
     def record(
-        self, entries: tuple[LedgerEntry, ...], on: Part | None = None, note: dict[str, Any] | None = None
+        self,
+        entries: tuple[LedgerEntry, ...],
+        on: Part | None = None,
+        note: dict[str, Any] | None = None,
+        *,
+        purpose: Purpose | None = None,
     ) -> None:
         """Record entries, all or none, and return when they, with the note, have reached the disk."""
         if self.journal is None:
             raise StorageError("the site's ledger is not open; open it with SiteLedger.open")
         self.journal.watch()
-        super().record(entries, on)
-        self.journal.append({"charge": [entry.to_dict() for entry in entries], **(note or {})})
+        super().record(entries, on, purpose=purpose)
+        line: dict[str, Any] = {"charge": [entry.to_dict() for entry in entries], **(note or {})}
+        if note is None and purpose is not None:  # the note of a query names its fit
+            fits = stored_purposes({entry.id: purpose for entry in entries}, [entry.id for entry in entries])
+            line[PRIVATE] = {PURPOSES: fits}
+        self.journal.append(line)
 
     def reopened(self, scope: object) -> Any:
         """Refuse: the file has one owner."""
@@ -264,7 +276,7 @@ class FileJournal(Journal):
         super().keep(digest, reply)
 
     def _spend(self, entries: tuple[LedgerEntry, ...], on: Part | None, note: dict[str, Any]) -> None:
-        self.account.record(entries, on, note)
+        self.account.record(entries, on, note, purpose=purpose_of_query(note))
 
     def _write(self, line: dict[str, Any]) -> None:
         self.append(line)

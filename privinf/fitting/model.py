@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.fitting.rows import (
@@ -62,6 +63,10 @@ STATSMODELS = {
     "scale": (
         "is not supported, because it assumes a known residual variance: here it is estimated "
         "from the release"
+    ),
+    "name": (
+        "is not an argument here: pass ledger=ledger.named('...') to the model, and the ledger lists the "
+        "charges of its fits under that name"
     ),
     "use_correction": "is not supported: pass cov_type='HC1', which applies the same correction",
 }
@@ -372,7 +377,8 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         if self._rows is None:
             raise NotAvailableError("this model was built from a release: there are no rows to release again")
         account = self.ledger if ledger is None else check_ledger(ledger)
-        released: Release = self.mechanism.release(self._rows, ledger=account, **spending)
+        with charged_for(f"{type(self).__name__}: {self.mechanism.design.text}"):
+            released: Release = self.mechanism.release(self._rows, ledger=account, **spending)
         return released
 
     def _release_or_none(self, spending: Mapping[str, Any]) -> Release | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
+from privinf.accounting.purposes import charged_for
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.charges import stating_charges
@@ -190,6 +191,7 @@ def run_fit(
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
     request = replace(request, cov_type=covariance.release or "HC0")
     with ExitStack() as stack:
+        stack.enter_context(charged_for(f"{model}: {rows.design.user.text}"))
         fit = _prepare_fit(rows, trust, ledger, model, request, spending, stack)
         if fit.plan.curved:
             result = _run_curved(fit)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from privinf.accounting import Ledger
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
@@ -556,10 +557,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
         )
         check_made(options.cov_type, "HC0", refused=NO_ROW_COUNT)
         kind = options.kind(self._rows.trust, self._rows.family)
-        if isinstance(self._rows.federation, LocalSites):
-            return self._fitted(kind, options)
-        with stating_charges(self.ledger, delta=options.delta, resumable=False):
-            return self._fitted(kind, options)
+        with charged_for(f"{type(self).__name__}: {self._rows.design.text}"):
+            if isinstance(self._rows.federation, LocalSites):
+                return self._fitted(kind, options)
+            with stating_charges(self.ledger, delta=options.delta, resumable=False):
+                return self._fitted(kind, options)
 
     def _fitted(self, kind: FitKind, options: LassoOptions) -> LassoResults | MachineResults:
         """Return the fit of one kind."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import MIXED_ROWS, check_made
@@ -295,18 +296,19 @@ class PartyModel(Model[PartyModelOptions]):
             mu = plan.party(name).total_mu(plan.calibration)
             mechanism.check_noise(mu, source, seeded=rng is not None)
             mechanism.check_rows(table.rows)
-        releases = {
-            name: plan.release(
-                name,
-                table.rows,
-                missing=table.rows.missing,
-                data_bounds=table.data_bounds,
-                ledger=account,
-                rng=seed,
-                source=source,
-            )
-            for name, seed in zip(plan.parties, seeds, strict=True)
-        }
+        with charged_for(f"{type(self).__name__}: {', '.join(plan.parties)}"):
+            releases = {
+                name: plan.release(
+                    name,
+                    table.rows,
+                    missing=table.rows.missing,
+                    data_bounds=table.data_bounds,
+                    ledger=account,
+                    rng=seed,
+                    source=source,
+                )
+                for name, seed in zip(plan.parties, seeds, strict=True)
+            }
         regression = self._regression_noise_model()
         return {
             name: replace(release, noise_model={**release.noise_model, "regression": regression})

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
@@ -511,7 +512,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         account = self.ledger if ledger is None else check_ledger(ledger)
         round_options = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}
         if self._federated:
-            return self.mechanism.release(ledger=account, **round_options, **call_options)  # type: ignore[no-any-return]
+            with charged_for(f"{type(self).__name__}: {self.mechanism.design.text}"):
+                return self.mechanism.release(ledger=account, **round_options, **call_options)  # type: ignore[no-any-return]
         for name in [name for name, value in round_options.items() if value not in (None, 0)]:
             raise ArgumentError(f"{name}= can only be passed for a federation")
         return self._released(account, call_options)

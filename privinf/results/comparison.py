@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary2 import Summary
 
+from privinf.accounting import PrivacyReport
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.export import caution_kinds
@@ -67,6 +68,20 @@ class Comparison:
         rows = {name: _privacy(result) for name, result in self.results.items()}
         return pd.DataFrame.from_dict(rows, orient="index")
 
+    @property
+    def total(self) -> PrivacyReport | None:
+        """Privacy report on all private fits together; None without one.
+
+        A release that several fits use is counted once. The total is that of a person whose data are in every
+        fit. ArgumentError if the neighboring relations of the fits cannot be added.
+        """
+        reports = [report for report in map(_report, self.results.values()) if report is not None]
+        if not reports:
+            return None
+        entries = {entry.id: entry for report in reports for entry in report.entries}
+        delta = max(report.default_delta for report in reports)
+        return PrivacyReport.from_entries(entries.values(), delta=delta, subject="release")
+
     def summary(self, float_format: str = "%.4f") -> Summary:
         """Return coefficients with standard errors in parentheses, nobs and epsilon, one column per fit.
 
@@ -90,13 +105,15 @@ class Comparison:
         }
         cautions = [caution_kinds(getattr(result, "cautions", ())) for result in self.results.values()]
         facts |= {"cautions": cautions} if any(cautions) else {}
-        reports = {name: getattr(result, "privacy", None) for name, result in self.results.items()}
+        reports = {name: _report(result) for name, result in self.results.items()}
         noise = ["" if report is None else report.stamp for report in reports.values()]
         facts |= {"noise": noise} if any(noise) else {}
         footer = pd.DataFrame.from_dict(facts, orient="index", columns=list(self.results))
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
+        if text := self._total_text():
+            summary.add_text(text)
         assumptions: dict[str, list[str]] = {}
         for name, report in reports.items():
             for text in () if report is None else report.assumptions:
@@ -105,6 +122,20 @@ class Comparison:
             whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
             summary.add_text(f"The privacy guarantee{whose} assumes: {readable(text)}.")
         return summary
+
+    def _total_text(self) -> str:
+        """Return a sentence about the budget of all private fits together; empty for fewer than two."""
+        private = [result for result in self.results.values() if _report(result) is not None]
+        if len(private) < 2:
+            return ""
+        try:
+            total = self.total
+        except ArgumentError:
+            return "The budgets of these fits cannot be added, because their neighboring relations differ."
+        assert total is not None
+        spent = f"epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
+        subject = "The fits" if len(private) == len(self.results) else "The private fits"
+        return f"{subject} together spent {spent}; a release that several fits use is counted once."
 
     def __str__(self) -> str:
         return str(self.summary())
@@ -174,7 +205,8 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     Returns
     -------
     object
-        ``.params``, ``.bse``, ``.tvalues``, ``.pvalues``, ``.privacy`` and ``.summary()``.
+        ``.params``, ``.bse``, ``.tvalues``, ``.pvalues``, ``.privacy``, ``.total`` (the budget of all private
+        fits together) and ``.summary()``.
 
     Raises
     ------
@@ -227,8 +259,12 @@ def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
     return pd.Series(cells, name=name)
 
 
+def _report(result: Any) -> PrivacyReport | None:
+    return getattr(result, "privacy", None)
+
+
 def _privacy(result: Any) -> dict[str, Any]:
-    report = getattr(result, "privacy", None)
+    report = _report(result)
     if report is None:
         return {"epsilon": np.inf, "delta": 0.0, "unit": "", "relation": "", "trust": "", "secure": False}
     delta = report.default_delta

@@ -661,9 +661,13 @@ class Design:
     def __reduce__(self) -> tuple[Any, ...]:
         return Design.from_dict, (self.to_dict(),)
 
+    @property
+    def text(self) -> str:
+        """The formula; of a design of arrays, its response and columns as a formula."""
+        return self.formula or f"{self.response} ~ {' + '.join(self.names)}"
+
     def __repr__(self) -> str:
-        text = self.formula or f"{self.response} ~ {' + '.join(self.names)}"
-        return f"Design({text!r}: {len(self.columns)} columns, {int(self.private.sum())} private)"
+        return f"Design({self.text!r}: {len(self.columns)} columns, {int(self.private.sum())} private)"
 
 
 def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) -> Design:

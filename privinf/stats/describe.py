@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from privinf.accounting import Ledger, PrivacyReport
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
@@ -222,21 +223,24 @@ def describe(
     entries = []
     estimates: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
-    for name, column in opened.items():
-        query = SampleQuery(kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name))
-        sums = spending(request, column.spending.mu * math.sqrt(SUMS_SHARE * part)).release(query)
-        first, lines = column.first_distribution((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
-        entries += [*sums.entries, *lines]
-        mean = described(sums, level=level)
-        z = two_sided(level)
-        quarters = ordered_intervals(
-            QUARTILES, [quantile_interval(first, q, z, column.low, column.high) for q in QUARTILES]
-        ).tolist()
-        estimates[name] = [sums.nobs, mean.estimate, mean.sd, *(quartile[0] for quartile in quarters)]
-        ends[name] = [
-            *mean.confidence_interval(level),
-            *(end for quartile in quarters for end in quartile[1:]),
-        ]
+    with charged_for(f"describe: {', '.join(names)}"):
+        for name, column in opened.items():
+            query = SampleQuery(
+                kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name)
+            )
+            sums = spending(request, column.spending.mu * math.sqrt(SUMS_SHARE * part)).release(query)
+            first, lines = column.first_distribution((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
+            entries += [*sums.entries, *lines]
+            mean = described(sums, level=level)
+            z = two_sided(level)
+            quarters = ordered_intervals(
+                QUARTILES, [quantile_interval(first, q, z, column.low, column.high) for q in QUARTILES]
+            ).tolist()
+            estimates[name] = [sums.nobs, mean.estimate, mean.sd, *(quartile[0] for quartile in quarters)]
+            ends[name] = [
+                *mean.confidence_interval(level),
+                *(end for quartile in quarters for end in quartile[1:]),
+            ]
     index = pd.MultiIndex.from_product([ROWS_WITH_INTERVALS, ["low", "high"]])
     return Description(
         pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[1:]]),

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport, Released
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
@@ -294,15 +295,16 @@ def quantile(
     request, (name,) = request_columns({"a": a}, {"a": public_pair(bounds)}, options)
     column = OpenedColumn.from_request(request, name)
     label = Labels.QUANTILES.format(name=name)
-    first, lines = column.first_distribution(FIRST_SHARE, label)
-    entries = [*lines]
-    second = []
     part = (1.0 - FIRST_SHARE) / len(probabilities)
-    for probability in probabilities:
-        edges = window_edges(first, probability, two_sided(level), column.low, column.high)
-        distribution, lines = column.columns.cdf(name, edges, part, column.spending, label)
-        entries += lines
-        second.append(distribution)
+    second = []
+    with charged_for(""):
+        first, lines = column.first_distribution(FIRST_SHARE, label)
+        entries = [*lines]
+        for probability in probabilities:
+            edges = window_edges(first, probability, two_sided(level), column.low, column.high)
+            distribution, lines = column.columns.cdf(name, edges, part, column.spending, label)
+            entries += lines
+            second.append(distribution)
     release = QuantileRelease(
         query=SampleQuery(kind="one sample", values=(name,), label=label),
         quantiles=probabilities,
@@ -364,11 +366,12 @@ def clipped_release(
     request = streamed(request)
     name = query.values[0]
     column = OpenedColumn.from_request(request, name)
-    distribution, first = column.first_distribution(CLIP_SHARE, Labels.ITS_CLIP.format(label=query.label))
-    rest = math.sqrt(1.0 - CLIP_SHARE) * column.spending.mu
-    clip = choose(distribution, column.low, column.high, rest)
-    second = replace(spending(request, rest), schema=request.schema.fill({name: (clip.low, clip.high)}))
-    sums = second.release(query)
+    with charged_for(""):
+        distribution, first = column.first_distribution(CLIP_SHARE, Labels.ITS_CLIP.format(label=query.label))
+        rest = math.sqrt(1.0 - CLIP_SHARE) * column.spending.mu
+        clip = choose(distribution, column.low, column.high, rest)
+        second = replace(spending(request, rest), schema=request.schema.fill({name: (clip.low, clip.high)}))
+        sums = second.release(query)
     entries = (*first, *sums.entries)
     recorded = PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta)
     return replace(sums, entries=entries, recorded=recorded), clip

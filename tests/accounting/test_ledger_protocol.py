@@ -10,6 +10,7 @@ import pytest
 from privinf.accounting import Budget, GaussianLoss, Ledger, PrivacyReport
 from privinf.accounting.files import LedgerFile
 from privinf.accounting.ledger import Account, account_of, ledger_of
+from privinf.accounting.purposes import charged_for
 from privinf.cli.pending import StagedLedger
 from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 
@@ -148,6 +149,30 @@ def check_remaining(bench):
     bench.ledger.scope("north", disjoint="site").spend(bench.entry(GaussianLoss(0.8)))
     assert bench.ledger.remaining().limit == 0
     assert bench.ledger.scope("south", disjoint="site").remaining().limit == Fraction(64, 100)
+
+
+def check_fits(bench):
+    """Every kind lists its lines by fit, with the name of the handle; a copy keeps what it does not know."""
+    with charged_for("OLS: y ~ x"):
+        named = bench.ledger.named("first")
+        named.spend(bench.entry(GaussianLoss(0.1)))
+        named.scope("second").spend(bench.entry(GaussianLoss(0.1)))
+    bench.spent(0.2, 0.2)
+    fits = bench.ledger.fits
+    assert [(fit.name, fit.subject, len(fit.entries)) for fit in fits] == [
+        ("first", "OLS: y ~ x", 2),
+        ("", "features", 2),
+    ]
+    assert [fit.name for fit in bench.ledger.scope("second").fits] == ["first"]
+    assert set(bench.account.purposes()) == {entry.id for entry in bench.ledger.entries}
+    stored = bench.account.stored_purposes()
+    assert [(record["name"], len(record["lines"])) for record in stored] == [("first", 2), ("", 2)]
+
+
+def check_count_more(bench):
+    assert bench.ledger.count_more() is None
+    bench.spent(0.4, 0.2)
+    assert bench.ledger.count_more() == 4
 
 
 def check_to_json(bench):
@@ -308,6 +333,9 @@ LEDGER = {
     "scope": check_scope,
     "total": check_total,
     "remaining": check_remaining,
+    "fits": check_fits,
+    "named": check_fits,
+    "count_more": check_count_more,
     "to_json": check_to_json,
     "from_json": check_from_json,
     "__copy__": check_copies,
@@ -319,6 +347,8 @@ LEDGER = {
 }
 ACCOUNT = {
     "snapshot": check_snapshot,
+    "purposes": check_fits,
+    "stored_purposes": check_fits,
     "holds": check_holds,
     "record": check_record,
     "check": check_check,

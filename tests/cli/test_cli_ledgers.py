@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry
+from privinf.accounting.files import LedgerFile
+from privinf.accounting.purposes import charged_for
 from privinf.cli import main
 from privinf.errors import StorageError
 from privinf.federation import SiteLedger
@@ -73,3 +76,31 @@ def test_a_ledger_of_one_curator_is_shown_too(run):
     run("create", "l.json", "--epsilon", "2", "--delta", "1e-6")
     assert "0 release(s); the budget protects each person" in run("show", "l.json")
     assert Budget(epsilon=2.0, delta=1e-6).delta == json.loads(run("show", "l.json", "--json"))["delta"]
+
+
+def test_the_ledger_of_a_curator_is_shown_by_fit(run):
+    run("create", "study.ledger", "--mu", "1")
+    ledger = LedgerFile("study.ledger")
+    with charged_for("OLS: wage ~ age"):
+        ledger.named("table\x1b[2J 2").spend(entry(), replace(entry(), id="another"))
+    facts = json.loads(run("show", "study.ledger", "--json"))
+    (fit,) = facts["fits"]
+    assert (fit["subject"], fit["releases"], facts["more"]) == ("OLS: wage ~ age", 2, 1)
+    shown = run("show", "study.ledger")
+    assert "UTC table [2J 2: OLS: wage ~ age: 2 release(s), epsilon" in shown
+    assert "(about 1 more like the last fit)" in shown
+    ledger.spend(replace(entry(), id="third"))
+    ledger.spend(replace(entry(), id="fourth", loss=GaussianLoss(0.5)))
+    assert "(less than the last fit cost)" in run("show", "study.ledger")
+
+
+def test_a_sites_ledger_is_shown_by_fit(run):
+    with SiteLedger("a.ledger", Budget(mu=2.0)) as ledger:
+        with charged_for("checks of the holder"):
+            ledger.spend(entry())
+        note = {"digest": "d", "session": "s", "sequence": 1, "analyst": "kim", "reservation": "r"}
+        ledger.journal._spend((replace(entry(), id="query"),), None, note)
+        subjects = [fit.subject for fit in ledger.fits]
+        assert subjects == ["checks of the holder", "fit by analyst kim"]
+    fits = json.loads(run("show", "a.ledger", "--json"))["fits"]
+    assert [fit["subject"] for fit in fits] == subjects

@@ -273,6 +273,26 @@ def test_compare_says_what_each_claim_assumes():
     assert "guarantee assumes: the number of records is public" in text
 
 
+def test_compare_totals_the_budget(results, ols):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (300, 1)), rng.uniform(-1, 1, 300)
+    model = pi.ModulatedOLS(y, X, bounds=[(-1, 1)], y_bounds=(-1, 1))
+    first, second = model.fit(mu=0.6, rng=0), model.fit(mu=0.8, rng=0)
+    together = compare({"first": first, "again": first, "second": second})
+    assert together.total.mu == pytest.approx(1.0)
+    text = " ".join(str(together).split())
+    assert f"The fits together spent epsilon {together.total.epsilon():.4g} at delta 1e-06" in text
+    assert "The private fits together spent" in str(compare([first, second, ols]))
+    assert "together spent" not in str(compare([first, ols]))
+    assert compare([ols]).total is None
+    zeroed = dataclasses.replace(first.privacy.entries[0], relation="zero-out", id="zeroed")
+    report = dataclasses.replace(first.privacy, entries=(zeroed,))
+    other = Results(results.estimate, Context(report=report))
+    assert "cannot be added, because their neighboring relations differ" in " ".join(
+        str(compare([first, other])).split()
+    )
+
+
 def test_compare(results, ols, weak):
     found = compare({"private": results, "weak": weak, "ols": ols})
     assert found.params.shape == (6, 3)
