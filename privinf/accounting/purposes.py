@@ -1,7 +1,7 @@
 """Purposes of charges: the fit or statistic that a ledger line was made for, kept beside the line.
 
-A purpose is for people who read a ledger. It is no part of a line: no digest, tag, price or noise depends on
-it, and ledgers without purposes load as before.
+People who read a ledger see the purpose next to the line. No digest, tag, price or noise depends on it, and
+ledgers without purposes load as before.
 """
 
 from __future__ import annotations

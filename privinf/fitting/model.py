@@ -26,6 +26,7 @@ from privinf.fitting.rows import (
 from privinf.mechanisms.rows import Rows
 from privinf.releases import Release
 from privinf.schema import Schema
+from privinf.schema.design import formula_text
 from privinf.typing import (
     AnyPath,
     Bounds,
@@ -377,7 +378,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         if self._rows is None:
             raise NotAvailableError("this model was built from a release: there are no rows to release again")
         account = self.ledger if ledger is None else check_ledger(ledger)
-        with charged_for(f"{type(self).__name__}: {self.mechanism.design.text}"):
+        with charged_for(f"{type(self).__name__}: {formula_text(self.mechanism.design)}"):
             released: Release = self.mechanism.release(self._rows, ledger=account, **spending)
         return released
 

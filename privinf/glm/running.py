@@ -65,6 +65,7 @@ from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
 from privinf.results.notes import must_read, sentence
+from privinf.schema.design import formula_text
 from privinf.typing import Floats, RngLike, Trust
 from privinf.validation import counted
 from privinf.wire import readable
@@ -191,7 +192,7 @@ def run_fit(
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
     request = replace(request, cov_type=covariance.release or "HC0")
     with ExitStack() as stack:
-        stack.enter_context(charged_for(f"{model}: {rows.design.user.text}"))
+        stack.enter_context(charged_for(f"{model}: {formula_text(rows.design.user)}"))
         fit = _prepare_fit(rows, trust, ledger, model, request, spending, stack)
         if fit.plan.curved:
             result = _run_curved(fit)

@@ -30,6 +30,7 @@ from privinf.lasso.running import (
 )
 from privinf.schema import Schema
 from privinf.schema.arrays import check_same_labels
+from privinf.schema.design import formula_text
 from privinf.typing import (
     ArrayLike,
     Bounds,
@@ -557,7 +558,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         )
         check_made(options.cov_type, "HC0", refused=NO_ROW_COUNT)
         kind = options.kind(self._rows.trust, self._rows.family)
-        with charged_for(f"{type(self).__name__}: {self._rows.design.text}"):
+        with charged_for(f"{type(self).__name__}: {formula_text(self._rows.design)}"):
             if isinstance(self._rows.federation, LocalSites):
                 return self._fitted(kind, options)
             with stating_charges(self.ledger, delta=options.delta, resumable=False):

@@ -28,6 +28,7 @@ from privinf.moments import equation, records
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Schema
+from privinf.schema.design import formula_text
 from privinf.typing import (
     AnyPath,
     Bounds,
@@ -512,7 +513,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         account = self.ledger if ledger is None else check_ledger(ledger)
         round_options = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}
         if self._federated:
-            with charged_for(f"{type(self).__name__}: {self.mechanism.design.text}"):
+            with charged_for(f"{type(self).__name__}: {formula_text(self.mechanism.design)}"):
                 return self.mechanism.release(ledger=account, **round_options, **call_options)  # type: ignore[no-any-return]
         for name in [name for name, value in round_options.items() if value not in (None, 0)]:
             raise ArgumentError(f"{name}= can only be passed for a federation")

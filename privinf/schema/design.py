@@ -661,13 +661,14 @@ class Design:
     def __reduce__(self) -> tuple[Any, ...]:
         return Design.from_dict, (self.to_dict(),)
 
-    @property
-    def text(self) -> str:
-        """The formula; of a design of arrays, its response and columns as a formula."""
-        return self.formula or f"{self.response} ~ {' + '.join(self.names)}"
-
     def __repr__(self) -> str:
-        return f"Design({self.text!r}: {len(self.columns)} columns, {int(self.private.sum())} private)"
+        private = int(self.private.sum())
+        return f"Design({formula_text(self)!r}: {len(self.columns)} columns, {private} private)"
+
+
+def formula_text(design: Design) -> str:
+    """Return the formula of a design; for a design of arrays, its response and columns as a formula."""
+    return design.formula or f"{design.response} ~ {' + '.join(design.names)}"
 
 
 def design_of(coded: FormulaColumns, schema: Schema, *, radius: float | None) -> Design:
