@@ -30,6 +30,8 @@ from privinf.inference.quantiles import Range, range_search
 from privinf.mechanisms.blocks import column_kinds, table_rows
 from privinf.mechanisms.distribution import CellCounts, NoisyLevels, OpenColumns, OpenLabels
 from privinf.mechanisms.gaussian import Spending
+from privinf.mechanisms.rows import Rows
+from privinf.progress import progress_bar, step
 from privinf.schema import Factor, Numeric
 from privinf.schema.declared import Declaration, checked_names
 from privinf.typing import Calibration, ColumnKind, RngLike, SourceName, SpendingOptions, Table
@@ -70,6 +72,7 @@ def find_bounds(
     calibration: Calibration | None = None,
     source: SourceName | None = None,
     ledger: Ledger | None = None,
+    progress: bool | None = None,
 ) -> FoundSchema:
     r"""Release private bounds of numeric columns and levels of text columns, as a schema.
 
@@ -112,6 +115,8 @@ def find_bounds(
     ledger : Ledger, optional
         Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
         charged before anything is released.
+    progress : bool, optional
+        Whether to show a progress bar of the passes over the rows; default: on a terminal only.
 
     Returns
     -------
@@ -193,11 +198,12 @@ def find_bounds(
     if not math.isinf(column_mu):
         losses += [ThresholdLoss(column_mu, event)] * len(texts)
     budget.ledger.check(losses)
-    searches = _Searches(OpenColumns(table, numbers, unit=unit, max_rows=max_rows), numbers, shares[0])
-    labels = {name: OpenLabels(table, name) for name in texts}
-    n = _same({*searches.counted(), *(column.n for column in labels.values())})
-    _check_signal(n / max_rows, column_mu, len(kinds))
-    with charged_for(f"find_bounds: {', '.join(kinds)}"):
+    bar = progress_bar(progress, "find_bounds", unit="pass")
+    with bar, charged_for(f"find_bounds: {', '.join(kinds)}"):
+        searches = _Searches(OpenColumns(table, numbers, unit=unit, max_rows=max_rows), numbers, shares[0])
+        labels = {name: _opened(table, name) for name in texts}
+        n = _same({*searches.counted(), *(column.n for column in labels.values())})
+        _check_signal(n / max_rows, column_mu, len(kinds))
         ranges, entries = searches.released(part, budget)
         declarations: dict[str, tuple[Declaration, list[float]]] = {}
         for name in kinds:
@@ -229,6 +235,13 @@ def find_bounds(
     )
 
 
+def _opened(table: Rows, name: str) -> OpenLabels:
+    """Return the counted texts of a column; the pass is a step of the progress bar."""
+    labels = OpenLabels(table, name)
+    step()
+    return labels
+
+
 class _Searches:
     """Searches for the ranges of columns; one pass over rows counts the next step of all of them."""
 
@@ -243,6 +256,7 @@ class _Searches:
         if not self._edges:
             return ()
         self._cells = self._columns.cells({name: edges for name, (edges, _) in self._edges.items()})
+        step()
         return (self._columns.n,)
 
     def released(self, part: float, budget: Spending) -> tuple[dict[str, Range], list[LedgerEntry]]:

@@ -28,6 +28,7 @@ from privinf.mechanisms.statistics.places import BatchDigests
 from privinf.mechanisms.statistics.terms import TermSums, add_together
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
+from privinf.progress import step
 from privinf.schema import Design
 from privinf.typing import Floats, RngLike, SumRelation
 from privinf.wire import Places, Requests
@@ -287,6 +288,7 @@ class Curator:
         releases = []
         for plan, total, line in zip(planned, totals, lines, strict=True):
             self._query_count += 1
+            step()
             values = plan.noised(
                 total, self._source(plan.statistic.name) if plan.scale > 0.0 else self._noise
             )

@@ -45,6 +45,7 @@ from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.noise import NoiseSource, get_source, solve_scale
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
+from privinf.progress import step
 from privinf.schema import Design
 from privinf.typing import Flags, Floats, Missing, PeelingMethod, RngLike, SumRelation, Trust
 from privinf.validation import check_choice, check_fraction
@@ -496,6 +497,7 @@ class TrustedServer:
             self._noise.check_repeatable()
         lines = lines or self._spend((planned.entry,), planned.sites, query.session)
         total, answered = self._total(query, record_sensitivity, available)
+        step()
         if planned.scale > 0.0:
             if not self._noise.fits(query_digest, answered, total):
                 del total

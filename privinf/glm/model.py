@@ -20,6 +20,7 @@ from privinf.glm.results import (
 from privinf.glm.rows import GlmRows, Unit, glm_limits, glm_rows
 from privinf.glm.running import run_fit
 from privinf.glm.sums import Roles
+from privinf.progress import progress_bar
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
@@ -387,6 +388,7 @@ class GLM(Model[GLMOptions]):
         intervals: IntervalNeed = "required",
         checkpoint: AnyPath | None = None,
         calibration: Calibration | None = None,
+        progress: bool | None = None,
     ) -> GLMResults:
         """Fit the model.
 
@@ -460,6 +462,9 @@ class GLM(Model[GLMOptions]):
         calibration : {"exact", "classic"}, optional
             How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
             noise. "classic" is the textbook formula, to reproduce published results only.
+        progress : bool, optional
+            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
+            two seconds.
 
         Returns
         -------
@@ -517,7 +522,8 @@ class GLM(Model[GLMOptions]):
             margins=margins,
             intervals=intervals,
         )
-        return self._fit(request, spending)
+        with progress_bar(progress, type(self).__name__, unit="sum"):
+            return self._fit(request, spending)
 
     def _fit(self, request: FitRequest, spending: SpendingOptions) -> GLMResults:
         budget: dict[str, Any] = {**spending.spending()}

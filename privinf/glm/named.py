@@ -11,6 +11,7 @@ from privinf.fitting.model import SITES_NOW, STATSMODELS
 from privinf.glm.model import GLM, SPENDING_REFUSALS, GLMOptions
 from privinf.glm.plan import FitRequest, plan_fit
 from privinf.glm.results import GLMResults
+from privinf.progress import progress_bar
 from privinf.schema import Schema
 from privinf.typing import (
     AnyPath,
@@ -336,6 +337,7 @@ class OLS(OneFamily):
         intervals: IntervalNeed = "required",
         checkpoint: AnyPath | None = None,
         calibration: Calibration | None = None,
+        progress: bool | None = None,
     ) -> GLMResults:
         """Fit the model.
 
@@ -383,6 +385,9 @@ class OLS(OneFamily):
         calibration : {"exact", "classic"}, optional
             How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
             noise. "classic" is the textbook formula, to reproduce published results only.
+        progress : bool, optional
+            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
+            two seconds.
 
         Returns
         -------
@@ -401,7 +406,8 @@ class OLS(OneFamily):
             adapt_bounds=adapt_bounds,
             intervals=intervals,
         )
-        return self._fit(request, spending)
+        with progress_bar(progress, type(self).__name__, unit="sum"):
+            return self._fit(request, spending)
 
 
 @error_boundaries

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from privinf.errors import ArgumentError
+from privinf.progress import step
 from privinf.typing import ArrayLike, Floats, Integers, Multipliers, RngLike
 from privinf.validation import as_generator, check_array, check_choice, check_count, check_fraction
 
@@ -165,6 +166,7 @@ def pairs_bootstrap(
     replicates = []
     pivots = []
     for _ in range(count):
+        step()
         counts = np.bincount(generator.integers(units, size=units), minlength=units)
         try:
             beta, error = resolve(counts[labels].astype(np.float64))

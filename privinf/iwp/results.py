@@ -10,7 +10,6 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
@@ -24,6 +23,7 @@ from privinf.iwp.root import Root, solve_root
 from privinf.iwp.score_test import noise_inflation, restricted_score_test
 from privinf.iwp.score_test import score_test as test_examples
 from privinf.iwp.solving import ExampleSettings, example_system, sent_units, user_map
+from privinf.progress import progress_bar, step
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, Constraints
@@ -185,14 +185,16 @@ class ExampleScoreTests(ScoreTests):
         transform, shift = inference.user_map
         centered = bool(sent_units(inference.release)[0].any())
         sets = []
-        for column in tqdm(range(system.p), desc="score intervals", disable=None):
-            column_system = system
-            point = inference.scaled_params
-            if centered and column % len(design.names) == _constant(design):
-                column_system, point = self._uncentered
-            root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
-            interval = score_interval(column_system, root, column, alpha=alpha)
-            sets.append(interval.mapped(float(transform[column, column]), float(shift[column])))
+        with progress_bar(None, "score intervals", total=system.p, unit="coefficient"):
+            for column in range(system.p):
+                step()
+                column_system = system
+                point = inference.scaled_params
+                if centered and column % len(design.names) == _constant(design):
+                    column_system, point = self._uncentered
+                root = Root(params=point, converged=True, iterations=0, reason="", tried=0, start=point)
+                interval = score_interval(column_system, root, column, alpha=alpha)
+                sets.append(interval.mapped(float(transform[column, column]), float(shift[column])))
         return tuple(sets)
 
     @cached_property
@@ -216,7 +218,12 @@ class ExampleResampling(Resampling):
     """Draws from the distribution of coefficients whose equation is not linear."""
 
     def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
+        self,
+        draws: int = 999,
+        method: BootstrapMethod | None = None,
+        *,
+        rng: RngLike = None,
+        progress: bool | None = None,
     ) -> BootstrapResults:
         """Return the bootstrap distribution of the coefficients: "multiplier" or "parametric".
 
@@ -229,6 +236,8 @@ class ExampleResampling(Resampling):
             covariance. Default: "multiplier" if scores of records are available.
         rng : None, int or Generator
             Seed of the replicates.
+        progress : bool, optional
+            Whether to show a progress bar of the replicates; default: on a terminal only.
 
         Returns
         -------
@@ -245,7 +254,7 @@ class ExampleResampling(Resampling):
                 "method='pairs' is not available, because it would solve the nonlinear model again for "
                 "every draw: use method='multiplier'"
             )
-        return super().bootstrap(draws, method, rng=rng)
+        return super().bootstrap(draws, method, rng=rng, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)

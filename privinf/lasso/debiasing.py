@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tqdm import tqdm
 
 from privinf.inference.estimate import VarianceTerms
 from privinf.inference.tails import Clip
@@ -77,7 +76,6 @@ CLIP_OF_PRODUCTS = 1.0  # where both factors of a product are clipped, in units 
 STANDS_OUT = 3.0  # sds of its noise from which on a product is used as it was released
 SMALLEST_REST = 0.1  # least share of a column's variance that the selected columns leave
 LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of their scale
-STAGES = 4  # of the progress bar
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
 HIDDEN_GRAM = (
     "the noise hides the Gram matrix of the fitted columns: increase the budget, fit fewer "
@@ -382,34 +380,29 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingPrices) -> Deb
     p = len(sums.units.scale)
     selected = np.array(fit.selected)
     rest = np.setdiff1d(np.arange(p), selected)
-    with tqdm(total=STAGES, desc="debiasing all columns", disable=None) as bar:
-        _size(sums, rest, budget.sizes)
-        if budget.center > 0.0:
-            sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
-        bar.update()
-        noisy, gram_sd = sums.gram(
-            fit.selected, gram_norm(len(selected), budget.gram), budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS
-        )
-        if not np.trace(noisy) > 0.0:
-            raise HiddenByNoise(HIDDEN_GRAM)
-        gram = floored(noisy)
-        bar.update()
-        products, errors = _products(sums, fit, rest, budget.neighbors)
-        bar.update()
-        columns, residual_squares, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
-        radii = clip_radii(p, sums.n, budget.score)
-        bound = max(radii.residual, LEAST_RESIDUAL)
-        score = Score(
-            columns=range(p),
-            transform=columns,
-            norm=radii.norm,
-            residual=bound * fit.scale,
-            support=fit.selected,
-            beta=fit.selected_beta,
-        )
-        center_sd = _center_residuals(sums, fit, RESIDUAL_SHARE * budget.center)
-        released = _steadied_scores(sums, score, np.sqrt(residual_squares), (selected, rest), budget)
-        bar.update()
+    _size(sums, rest, budget.sizes)
+    if budget.center > 0.0:
+        sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
+    noisy, gram_sd = sums.gram(
+        fit.selected, gram_norm(len(selected), budget.gram), budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS
+    )
+    if not np.trace(noisy) > 0.0:
+        raise HiddenByNoise(HIDDEN_GRAM)
+    gram = floored(noisy)
+    products, errors = _products(sums, fit, rest, budget.neighbors)
+    columns, residual_squares, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
+    radii = clip_radii(p, sums.n, budget.score)
+    bound = max(radii.residual, LEAST_RESIDUAL)
+    score = Score(
+        columns=range(p),
+        transform=columns,
+        norm=radii.norm,
+        residual=bound * fit.scale,
+        support=fit.selected,
+        beta=fit.selected_beta,
+    )
+    center_sd = _center_residuals(sums, fit, RESIDUAL_SHARE * budget.center)
+    released = _steadied_scores(sums, score, np.sqrt(residual_squares), (selected, rest), budget)
     # The remaining means of columns and of residuals add their product to a score, shrunk as the score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
     shrunk = np.abs(released.slope) / np.sqrt(residual_squares)

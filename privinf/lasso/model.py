@@ -28,6 +28,7 @@ from privinf.lasso.running import (
     fit_logistic,
     fit_securely,
 )
+from privinf.progress import progress_bar
 from privinf.schema import Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.schema.design import formula_text
@@ -377,6 +378,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         paper_options: Mapping[str, Any] | None = None,
         max_colluding: int = 0,
         cov_type: CovWord | None = None,
+        progress: bool | None = None,
     ) -> LassoResults | MachineResults:
         """Fit the sparse model and debias the targets.
 
@@ -499,6 +501,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             the guarantee.
         cov_type : {"HC0"}, optional
             Covariance of the debiased coefficients; "HC0" is the only one.
+        progress : bool, optional
+            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
+            two seconds.
 
         Returns
         -------
@@ -558,7 +563,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         )
         check_made(options.cov_type, "HC0", refused=NO_ROW_COUNT)
         kind = options.kind(self._rows.trust, self._rows.family)
-        with charged_for(f"{type(self).__name__}: {formula_text(self._rows.design)}"):
+        bar = progress_bar(progress, type(self).__name__, unit="sum")
+        with bar, charged_for(f"{type(self).__name__}: {formula_text(self._rows.design)}"):
             if isinstance(self._rows.federation, LocalSites):
                 return self._fitted(kind, options)
             with stating_charges(self.ledger, delta=options.delta, resumable=False):

@@ -27,6 +27,7 @@ from privinf.mechanisms.files import ParquetSource
 from privinf.mechanisms.sources import Source, Types, no_rows, require_columns
 from privinf.mechanisms.statistics.loops import filled, rooms
 from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
+from privinf.progress import DELAY, bars_are_hidden
 from privinf.schema.reading import kind_of
 from privinf.secret_files import check_folder
 from privinf.typing import AnyPath, Floats, Table
@@ -34,8 +35,6 @@ from privinf.validation import READ_ROWS, check_flag, check_path, even_parts
 
 # Bytes of columns that are collected in memory for models that do not read in blocks.
 MOST_MEMORY = 1 << 33
-# Seconds before a bar is shown.
-DELAY = 2.0
 # Arrow's types that become doubles as they do in a data frame.
 ARROW_NUMBERS = {"double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 
@@ -113,7 +112,7 @@ def _watched(source: Source, columns: list[str], blocks: Iterator[Block]) -> Ite
         unit_scale=True,
         delay=DELAY,
         leave=False,
-        disable=hidden if source.progress is None else not source.progress,
+        disable=True if bars_are_hidden() else hidden if source.progress is None else not source.progress,
     ) as bar:
         n = 0
         for block in blocks:

@@ -21,6 +21,7 @@ from privinf.mechanisms.mixing.theory import guessed_variances
 from privinf.mixing.equation import MixedLeastSquares
 from privinf.mixing.rows import nonnegative, row_draws
 from privinf.mixing.shrinkage import shrunk_slopes
+from privinf.progress import progress_bar
 from privinf.release_kinds import MixingRegressionNoiseModel
 from privinf.releases import Release
 from privinf.results import Results
@@ -97,7 +98,12 @@ class MixedResampling(Resampling):
     """Draws of the released rows, which are mixtures of all people, or rows of single people with noise."""
 
     def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
+        self,
+        draws: int = 999,
+        method: BootstrapMethod | None = None,
+        *,
+        rng: RngLike = None,
+        progress: bool | None = None,
     ) -> BootstrapResults:
         """Return the bootstrap distribution of the coefficients.
 
@@ -114,6 +120,8 @@ class MixedResampling(Resampling):
             where rows cannot be drawn again.
         rng : None, int or Generator
             Seed of the replicates.
+        progress : bool, optional
+            Whether to show a progress bar of the replicates; default: on a terminal only.
 
         Returns
         -------
@@ -127,7 +135,7 @@ class MixedResampling(Resampling):
         if method is None and not self._of_people:
             method = "multiplier" if hasattr(self, "_rows_and_rest") else "parametric"
         if method == "parametric" or self._of_people:
-            return super().bootstrap(draws, method, rng=rng)
+            return super().bootstrap(draws, method, rng=rng, progress=progress)
         chosen: BootstrapMethod = check_choice(method, BootstrapMethod, "method")
         count = check_count(draws, "draws", least=2)
         generator = as_generator(rng)
@@ -139,7 +147,8 @@ class MixedResampling(Resampling):
             replicates = BootstrapDraws(params=center, bse=bse, draws=center + shifts, pivots=pivots)
         else:
             resolve = self._resolved(covariance_root(nonnegative(rest)), generator)
-            replicates = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)
+            with progress_bar(progress, "pairs bootstrap", total=count, unit="replicate"):
+                replicates = pairs_bootstrap(center, bse, resolve, n=system.k, draws=count, rng=generator)
         return BootstrapResults(self.inference.names, replicates, chosen)
 
     def null_draws(self, R: Floats, draws: int | None, rng: RngLike) -> Floats | None:

@@ -20,8 +20,9 @@ from privinf.planning.people import (
     checked_case,
     floor_widths,
 )
-from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, simulated, variants
+from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, most_fits, simulated, variants
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
+from privinf.progress import progress_bar
 from privinf.schema import Schema
 from privinf.typing import Family, Floats, PartyColumns, TrustModel
 from privinf.validation import check_choice, check_number
@@ -133,6 +134,7 @@ class Study:
         power: float = 0.8,
         coefficient: str | None = None,
         estimator: str | None = None,
+        progress: bool | None = None,
     ) -> int:
         """Return the number of people that a width or a power needs.
 
@@ -150,6 +152,8 @@ class Study:
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one if no
             estimator has a predicted width.
+        progress : bool, optional
+            Whether to show a progress bar of the simulated fits; default: on a terminal only.
 
         Returns
         -------
@@ -166,7 +170,8 @@ class Study:
         **Privacy.** Reads no rows.
         """
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
-        return self._people_for(goal)
+        with progress_bar(progress, "people needed", unit="fit"):
+            return self._people_for(goal)
 
     def _people_for(self, goal: Goal) -> int:
         people = Aim.from_goal(self.case, self._names, goal).people()
@@ -185,6 +190,7 @@ class Study:
         power: float = 0.8,
         coefficient: str | None = None,
         estimator: str | None = None,
+        progress: bool | None = None,
     ) -> float:
         """Return the budget that a width or a power needs.
 
@@ -202,6 +208,8 @@ class Study:
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one if no
             estimator has a predicted width.
+        progress : bool, optional
+            Whether to show a progress bar of the simulated fits; default: on a terminal only.
 
         Returns
         -------
@@ -219,7 +227,8 @@ class Study:
         **Privacy.** Reads no rows.
         """
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
-        return self._budget_for(goal)
+        with progress_bar(progress, "budget needed", unit="fit"):
+            return self._budget_for(goal)
 
     def _budget_for(self, goal: Goal) -> float:
         aim = Aim.from_goal(self.case, self._names, goal)
@@ -246,6 +255,7 @@ class Study:
         power: float = 0.8,
         coefficient: str | None = None,
         estimator: str | None = None,
+        progress: bool | None = None,
     ) -> pd.DataFrame:
         """Return the changes of the plan that would attain a width or a power, each predicted separately.
 
@@ -263,6 +273,8 @@ class Study:
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one if no
             estimator has a predicted width.
+        progress : bool, optional
+            Whether to show a progress bar of the simulated fits; default: on a terminal only.
 
         Returns
         -------
@@ -281,17 +293,18 @@ class Study:
 
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         aim = Aim.from_goal(self.case, self._names, goal)
-        rows = [("as planned", aim.width(aim.case))]
-        solvers: tuple[tuple[str, Callable[[Goal], float]], ...] = (
-            ("n = {:,}", self._people_for),
-            (self.case.word + " = {:.3g}", self._budget_for),
-        )
-        for text, solve in solvers:
-            try:
-                rows.append((text.format(solve(goal)), aim.target))
-            except NotAvailableError as error:
-                rows.append((str(error).split(";")[0], np.nan))
-        rows += [(change, aim.width(case)) for change, case in variants(aim.case)]
+        with progress_bar(progress, "changes of the plan", unit="fit"):
+            rows = [("as planned", aim.width(aim.case))]
+            solvers: tuple[tuple[str, Callable[[Goal], float]], ...] = (
+                ("n = {:,}", self._people_for),
+                (self.case.word + " = {:.3g}", self._budget_for),
+            )
+            for text, solve in solvers:
+                try:
+                    rows.append((text.format(solve(goal)), aim.target))
+                except NotAvailableError as error:
+                    rows.append((str(error).split(";")[0], np.nan))
+            rows += [(change, aim.width(case)) for change, case in variants(aim.case)]
         frame = pd.DataFrame(rows, columns=["change", "width"])
         return frame.assign(does=frame.width <= 1.0001 * aim.target)
 
@@ -504,7 +517,6 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
     case = checked_case(schema, formula, n, options)
     serve = _serving(case.people.family, case.trust)
     chosen = options.estimators
-    progress = options.progress
     if not serve:
         raise NotAvailableError(
             f"no estimator is available for family={case.people.family!r} with trust={case.trust!r}"
@@ -518,7 +530,9 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         raise ArgumentError(
             "estimators must not be empty; omit estimators= to compare all available estimators"
         )
-    return Study(case, simulated(case, names, progress), floor_widths(case))
+    total = len(names) * most_fits(case)
+    with progress_bar(options.progress, "at most", total=total, unit="fit"):
+        return Study(case, simulated(case, names), floor_widths(case))
 
 
 def _serving(family: Family, trust: TrustModel) -> list[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
-from tqdm import tqdm
 
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.glm.model import GLM
@@ -23,6 +22,7 @@ from privinf.mixing.model import DGMOLS, RMGMOLS
 from privinf.modulation.model import ModulatedOLS
 from privinf.moments.model import MomentOLS
 from privinf.planning.people import LARGEST_STUDY, Case
+from privinf.progress import step
 from privinf.schema import Design
 from privinf.schema.declared import Numeric
 from privinf.typing import Family, Floats, TrustModel
@@ -215,34 +215,39 @@ def _verdict(identified: float) -> str:
     return edge if identified >= USABLE else "weak"
 
 
-def simulated(case: Case, names: Sequence[str], progress: bool | None = False) -> tuple[Cell, ...]:
-    """Return results of each estimator on simulated rows and noise, over `FEWEST` fits or more."""
+def most_fits(case: Case) -> int:
+    """Return the largest number of simulated fits of one estimator."""
+    return MOST_FITS if case.n > SMALL else 2 * MOST_FITS
+
+
+def simulated(case: Case, names: Sequence[str]) -> tuple[Cell, ...]:
+    """Return results of each estimator on simulated rows and noise, over `FEWEST` fits or more.
+
+    Each fit is a step of the progress bar.
+    """
     none = np.full(len(case.which), np.nan)
     fits: dict[str, list[Floats]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
-    disabled = None if progress is None else not progress
-    limit = MOST_FITS if case.n > SMALL else 2 * MOST_FITS
-    with tqdm(total=limit * len(active), disable=disabled, desc="at most", unit="fit", leave=False) as bar:
-        for seed in np.random.SeedSequence(case.seed).spawn(limit):
-            rng = np.random.default_rng(seed)
-            frame = case.people.rows(case.n, rng)
-            noise = dict(zip(names, rng.spawn(len(names)), strict=True))
-            for name in active:
-                bar.update()
-                try:
-                    fits[name].append(_widths(case, ESTIMATORS[name].fit(case, frame, noise[name])))
-                except NotAvailableError as error:
-                    fits[name].append(none)
-                    if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
-                        cannot[name] = str(error)
-                    reasons[name] = str(error)
-                except PrivinfError as error:
+    for seed in np.random.SeedSequence(case.seed).spawn(most_fits(case)):
+        rng = np.random.default_rng(seed)
+        frame = case.people.rows(case.n, rng)
+        noise = dict(zip(names, rng.spawn(len(names)), strict=True))
+        for name in active:
+            step()
+            try:
+                fits[name].append(_widths(case, ESTIMATORS[name].fit(case, frame, noise[name])))
+            except NotAvailableError as error:
+                fits[name].append(none)
+                if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
                     cannot[name] = str(error)
-            active = [name for name in active if name not in cannot and not _settled(fits[name])]
-            if not active:
-                break
+                reasons[name] = str(error)
+            except PrivinfError as error:
+                cannot[name] = str(error)
+        active = [name for name in active if name not in cannot and not _settled(fits[name])]
+        if not active:
+            break
     return tuple(_cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")) for name in names)
 
 

@@ -21,6 +21,7 @@ from privinf.inference.bootstrap import (
 )
 from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
+from privinf.progress import progress_bar
 from privinf.results.constraints import ConstraintLike, linear_constraints
 from privinf.results.simultaneous import SimultaneousMethod, SimultaneousResults, simultaneous
 from privinf.results.wald import Inference
@@ -267,7 +268,12 @@ class Resampling:
         return None
 
     def bootstrap(
-        self, draws: int = 999, method: BootstrapMethod | None = None, *, rng: RngLike = None
+        self,
+        draws: int = 999,
+        method: BootstrapMethod | None = None,
+        *,
+        rng: RngLike = None,
+        progress: bool | None = None,
     ) -> BootstrapResults:
         """Return the bootstrap distribution of the coefficients.
 
@@ -281,6 +287,8 @@ class Resampling:
             if records were released and their sampling is part of the error, else "parametric".
         rng : None, int or Generator
             Seed of the replicates.
+        progress : bool, optional
+            Whether to show a progress bar of the replicates; default: on a terminal only.
 
         Returns
         -------
@@ -292,7 +300,9 @@ class Resampling:
         chosen = best_method(estimate, context.target) if method is None else method
         if chosen != "parametric":
             context.require_population(f"method={shown(chosen)}")
-        return bootstrap(estimate, context.system, context.design, draws=draws, method=chosen, rng=rng)
+        count = check_count(draws, "draws", least=2)
+        with progress_bar(progress, f"{chosen} bootstrap", total=count, unit="replicate"):
+            return bootstrap(estimate, context.system, context.design, draws=count, method=chosen, rng=rng)
 
     def simultaneous(
         self,

@@ -96,7 +96,11 @@ DIRECT = {
     "LocalExamples.release": {"to", "ledger", *(one.name for one in fields(ExampleSpending))},
     "MixingPlan.release": {"party", "missing", "data_bounds", "ledger", "rng", "source"},
     "Modulation.open": {"rounds", "schedule", "ledger"},
-    ".find_bounds": {"clip", "rare", "unit", "max_rows", "ledger"},
+    ".find_bounds": {"clip", "rare", "unit", "max_rows", "ledger", "progress"},
+    **{
+        f"{model}.fit": {"progress"}
+        for model in ("GLM", "FederatedGLM", "OLS", "Logit", "Poisson", "DebiasedLasso")
+    },
     "Moments.release": {"cov_type", "robust_share", "to", "ledger"},
 }
 # Fields of an options class that only some of the calls that build it show.

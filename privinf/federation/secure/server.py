@@ -63,6 +63,7 @@ from privinf.federation.trusted import TrustedServer
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.noise.source import GRID_BITS
+from privinf.progress import step
 from privinf.schema import Design
 from privinf.typing import Integers, RngLike, SumRelation
 from privinf.validation import check_count
@@ -410,6 +411,7 @@ class SecureServer(TrustedServer):
                 (planned.entry,), names, query.session
             )
             outcome = masked_sum(rounds.federation, query, record_sensitivity.size, rounds.rows)
+            step()
             if outcome.steps is not None:
                 check_range(outcome.steps, self._farthest(planned, record_sensitivity), names)
                 return self._noisy(outcome.steps, planned, record_sensitivity, lines)
