@@ -26,7 +26,8 @@ from tables import RESULTS
 from privinf.accounting import calibrate_mu
 from privinf.bounds.finding import LEAST_SIGNAL
 from privinf.inference.quantiles import range_search
-from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes, prefix_sensitivity
+from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes
+from privinf.mechanisms.statistics.prefixes import prefix_sensitivity
 from privinf.noise import SimulationNoise
 
 SIZES, EPSILONS, DELTA, CLIP = (1_000, 10_000, 100_000), (0.1, 0.2, 0.5), 1e-6, 0.01

@@ -28,7 +28,8 @@ from tables import RESULTS
 
 from privinf.accounting import calibrate_mu
 from privinf.inference.quantiles import mean_clip, quantile_interval, window_edges
-from privinf.mechanisms.distribution import NoisyCDF, noisy_prefixes, prefix_sensitivity
+from privinf.mechanisms.distribution import NoisyCDF, noisy_prefixes
+from privinf.mechanisms.statistics.prefixes import prefix_sensitivity
 from privinf.noise import SimulationNoise
 from privinf.stats.means import MeanModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, FIRST_SHARE

@@ -21,7 +21,8 @@ from scipy.signal import lfilter
 from statsmodels.datasets import fair, randhie
 
 from privinf.accounting import calibrate_mu
-from privinf.mechanisms.distribution import NoisyCDF, prefix_sensitivity, root
+from privinf.mechanisms.distribution import NoisyCDF
+from privinf.mechanisms.statistics.prefixes import prefix_sensitivity, root
 from privinf.mechanisms.statistics.samples import PARABOLA_WEIGHT
 from privinf.stats.association import TableModel
 from privinf.stats.groups import GroupModel

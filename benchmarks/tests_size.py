@@ -19,7 +19,8 @@ from scipy.signal import lfilter
 
 import privinf as pi
 from privinf.accounting import calibrate_mu
-from privinf.mechanisms.distribution import NoisyCDF, prefix_sensitivity, root
+from privinf.mechanisms.distribution import NoisyCDF
+from privinf.mechanisms.statistics.prefixes import prefix_sensitivity, root
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
 from privinf.stats.association import PairModel, TableModel
 from privinf.stats.groups import GroupModel, score_interval

@@ -22,7 +22,7 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bands", "budget", "coefficients", "noise_share", "several"]
+__all__ = ["bands", "budget", "coefficients", "estimates", "noise_share", "several"]
 # Colors of Okabe and Ito's palette.
 TOTAL = "#0072B2"  # intervals with all errors
 NOISE_FREE = "#E69F00"  # intervals without the noise
@@ -99,6 +99,45 @@ def coefficients(
     ax.set_title(f"{result.model.name or 'Private fit'}: {result.model.endog_names}", loc="left", pad=20)
     stamp(ax, result.privacy)
     legend(ax, columns=3)
+    return ax
+
+
+def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot the estimates of a test or a table with their intervals; counts have bars from zero.
+
+    Parameters
+    ----------
+    result : StatResult
+        Result of a function of `privinf.stats`.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed.
+    """
+    rows = result.rows
+    ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(rows))
+    center = np.array([row.estimate for row in rows], dtype=np.float64)
+    interval = np.array([(row.low, row.high) for row in rows], dtype=np.float64)
+    places = np.arange(len(rows), dtype=np.float64)
+    if hasattr(result, "to_pandas"):
+        ax.barh(places, center, color=JOINT, height=0.62, alpha=0.45)
+    level = 100.0 * result.confidence_level
+    _draw_intervals(ax, places, center, interval, f"{level:g}% interval")
+    ax.plot(center, places, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
+    name_rows(ax, [row.name for row in rows])
+    quiet(ax, grid="x")
+    ax.set_xlabel(f"estimate, {level:g}% interval")
+    ax.set_title(result.title, loc="left", pad=20)
+    stamp(ax, result.privacy)
+    legend(ax, columns=1)
     return ax
 
 

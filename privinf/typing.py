@@ -43,6 +43,7 @@ ColumnKind = Literal["number", "levels"]
 CovType = Literal["nonrobust", "HC0"]  # purpose of a release
 MomentsCov = Literal["nonrobust", "HC0", "cluster"]  # what moments are released for
 CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # options of a fit
+CountTarget = Literal["table", "population"]  # what counts are estimates of
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
@@ -67,7 +68,16 @@ Quantity = Literal["residual", "length", "score"]  # of which whitened records a
 Relation = Literal["replace-one", "metric", "zero-out"]
 ResponseMode = Literal["protected", "public"]
 SampleKind = Literal[
-    "one sample", "groups", "share", "cells", "pairs", "two ranked", "many ranked", "signed ranks"
+    "one sample",
+    "groups",
+    "share",
+    "cells",
+    "margins",
+    "distributions",
+    "pairs",
+    "two ranked",
+    "many ranked",
+    "signed ranks",
 ]
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
@@ -159,6 +169,7 @@ __all__ = [
     "ColumnKind",
     "ColumnLike",
     "ColumnsLike",
+    "CountTarget",
     "CovType",
     "CovWord",
     "CurvedFamily",

@@ -286,16 +286,17 @@ def window_edges(distribution: Distribution, q: float, z: float, low: float, hig
 
 
 def quantile_interval(
-    distribution: Distribution, q: float, z: float, low: float, high: float
+    distribution: Distribution, q: float, z: float, low: float, high: float, *, sampling: bool = True
 ) -> tuple[float, float, float]:
-    """Return a quantile within public bounds and the ends of its interval.
+    """Return a quantile within public bounds and the ends of its interval; without `sampling` of this table.
 
     The lower end is the edge before the first with F >= qn - z (nq(1-q) + s^2)^.5, the upper one the edge
     after the last with F <= qn + the same: edges between which the truth is not rejected, and all between.
     """
     edges = np.concatenate([[low], distribution.edges, [high]])
     aim = q * distribution.n
-    half = z * np.sqrt(distribution.n * q * (1.0 - q) + distribution.sds**2)
+    spread = distribution.n * q * (1.0 - q) if sampling else 0.0
+    half = z * np.sqrt(spread + distribution.sds**2)
     at_least = np.flatnonzero(distribution.counts >= aim - half)
     within = np.flatnonzero(distribution.counts <= aim + half)
     first = int(at_least[0]) if len(at_least) else len(distribution.edges)

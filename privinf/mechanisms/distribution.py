@@ -1,28 +1,7 @@
 r"""Noisy counts of one column: its distribution function, and its common labels.
 
-**Distribution functions.** h holds the counts of K cells, cell 0 up to the first edge and the last one beyond
-the last edge. Counts up to every edge are sums of prefixes, A h with A the lower triangle of ones. Noise on
-A h itself would have sd sqrt(K - 1)/mu, and noise on h would add up to sqrt(K). With L the square root of A,
-the lower triangle
-
-    L[t, s] = f_(t - s),   f_0 = 1,   f_k = f_(k-1) (2k - 1)/(2k),   L L = A,
-
-noise z goes to L h, and L times that, A h + L z, is post-processing. Its sd is smaller than log K/mu.
-
-Sensitivity of L h. A record leaves one cell and enters another, d cells away. L h moves by the difference of
-two columns of L: entries f_t - f_(t-d) from the first of both cells on, f being 0 at negative places. Its
-squared norm is a sum of squares over what follows that cell: largest where all K entries do, so
-
-    max_d  sum_(t < K) (f_t - f_(t-d))^2,   d = 1, ..., K - 1,
-
-which is computed for every d; its root is 1.912 at K = 64, 2.131 at 256, 2.329 at 1024. Distributions of
-several groups, each with an L h of its own, are moved most by a record that changes its group too: f >= 0, so
-two columns of L have no negative product, and sqrt(2 sum f^2) bounds both (2.56 at 1024).
-
-Exactness. f is rounded to multiples of 2^-22, the sensitivity is that of the rounded f, and what undoes it is
-A L^-1 of the rounded L. Entries of L h are integers times 2^-22. They are added up of two words of the
-counts, 20 digits each: no term is negative and none of the sums passes 2^20 sum f < 2^30, which doubles hold
-with 22 digits more. So they are exact for 2^40 rows, and L h is rounded once, to the grid of its noise.
+**Distribution functions** are released by the square root of prefix sums
+(`privinf.mechanisms.statistics.prefixes`).
 
 **Levels.** Each label that occurs gets its count plus noise of sd sigma = sqrt(2)/mu, and is shown where that
 passes
@@ -46,7 +25,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -66,49 +45,17 @@ from privinf.mechanisms.gaussian import (
 from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import as_rows
-from privinf.mechanisms.sums import ExactSum
+from privinf.mechanisms.statistics.prefixes import PrefixSums, prefix_sensitivity, undoing
 from privinf.noise import NoiseSource
 from privinf.schema import Schema
 from privinf.typing import Floats, Integers, Table
 from privinf.validation import check_array
 from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
-ROOT_DIGITS = 22  # binary digits after the point to which f is rounded
 CELL_LIMIT = 1 << 14  # edges are fewer than this
 MOST_ROWS = 1 << 40  # for which sums are exact, see above
-WORD_DIGITS = 20  # binary digits of counts in the lower of two words
 ROOT_TWO = math.sqrt(2.0)  # sensitivity of counts of labels: two of them move by 1
 GRID_ROOM = 2.0**-18  # share of the tail that the grid of the noise may take, in sds
-
-
-@lru_cache(maxsize=16)
-def root(cells: int) -> Floats:
-    """Return f_0, ..., f_(K-1), multiples of 2^-22."""
-    k = np.arange(1.0, cells)
-    f = np.cumprod(np.concatenate([[1.0], (2.0 * k - 1.0) / (2.0 * k)]))
-    f = np.rint(np.ldexp(f, ROOT_DIGITS)) * 2.0**-ROOT_DIGITS
-    f.setflags(write=False)
-    return f
-
-
-@lru_cache(maxsize=16)
-def prefix_sensitivity(cells: int, groups: int = 1) -> float:
-    """Return the replace-one l2 sensitivity of L h; of several groups' L h together (module docstring)."""
-    f = root(cells)
-    if groups > 1:
-        return math.sqrt(2.0 * float(f @ f))
-    # sum (f_t - f_(t-d))^2 over t < K: all of f, f without its last d entries, less twice their product
-    lagged = np.correlate(f, f, "full")[cells - 1 :]
-    squares = np.cumsum(f * f)
-    return math.sqrt(float((squares[-1] + squares[cells - 2 :: -1] - 2.0 * lagged[1:]).max()))
-
-
-@lru_cache(maxsize=16)
-def undoing(cells: int) -> Floats:
-    """Return g, the first column of A L^-1: A h + noise is the lower triangle of g times L h + noise."""
-    g = scipy.signal.lfilter([1.0], root(cells), np.ones(cells))
-    g.setflags(write=False)
-    return g
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,6 +81,45 @@ class NoisyCDF:
         counts -= shared * ((counts[-1] - n) / shared[-1])
         variances = np.cumsum(g * g) - shared**2
         return cls(edges, counts[:-1], scale * np.sqrt(np.maximum(variances[:-1], 0.0)), n)
+
+
+def group_distributions(
+    released: Floats, edges: Floats, scale: float, n: int, q: float
+) -> tuple[NoisyCDF, ...]:
+    """Return a distribution function of each group whose q-quantile can be found by its own count.
+
+    Parameters
+    ----------
+    released : ndarray, shape (groups, cells)
+        L h + N(0, scale^2) of every group.
+    edges : ndarray, shape (cells - 1,)
+    scale : float
+    n : int
+        Number of all rows, public.
+    q : float
+        Order of the quantile.
+
+    Notes
+    -----
+    With F(t) the noisy count of a group up to an edge and N = F(last) that of the group, F(t) - q N has mean
+    0 at the quantile, and the variance of both together; sum N = n is conditioned on. The distribution that
+    is returned has these numbers, and their sds, about q times a fixed N, which is its number of rows.
+
+    **Privacy.** Post-processing.
+    """
+    groups, cells = released.shape
+    g = undoing(cells)
+    F = scipy.signal.lfilter(g, [1.0], released, axis=-1)
+    last = float(g @ g)
+    with_last = np.correlate(g, g, "full")[cells - 1 :][::-1]  # of F(t) and F(last), over scale^2
+    excess = n - float(F[:, -1].sum())
+    N = F[:, -1] + excess / groups
+    shared = with_last[:-1] - q * last
+    D = F[:, :-1] - q * F[:, -1:] + shared * (excess / (groups * last))
+    variances = np.cumsum(g * g)[:-1] - 2.0 * q * with_last[:-1] + q**2 * last - shared**2 / (groups * last)
+    sds = scale * np.sqrt(np.maximum(variances, 0.0))
+    sizes = np.maximum(np.rint(N), 1.0)
+    return tuple(NoisyCDF(edges, one + q * size, sds, int(size)) for one, size in zip(D, sizes, strict=True))
 
 
 class OpenColumns:
@@ -256,30 +242,9 @@ def cell_counts(values: Floats, edges: Floats) -> Integers:
     return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
 
 
-class _Prefixes:
-    """L h, exact for up to 2^40 rows."""
-
-    __slots__ = ("_total",)
-
-    def __init__(self, cells: Integers) -> None:
-        f = root(len(cells))
-        self._total = ExactSum((len(cells),))
-        for power, word in ((WORD_DIGITS, cells >> WORD_DIGITS), (0, cells & ((1 << WORD_DIGITS) - 1))):
-            sums = np.ldexp(scipy.signal.lfilter(f, [1.0], word.astype(np.float64)), ROOT_DIGITS)
-            self._total.add_integers(sums.astype(np.int64).astype(object) * (1 << power))
-
-    def floats(self) -> Floats:
-        """Return the doubles nearest to the sums."""
-        return self._total.floats(np.full(self._total.shape, 2.0**-ROOT_DIGITS))
-
-    def steps(self, grid: float) -> Integers:
-        """Return the sums in steps of a grid, rounded once."""
-        return self._total.steps(np.full(self._total.shape, 2.0**-ROOT_DIGITS), grid)
-
-
 def noisy_prefixes(cells: Integers, scale: float, source: NoiseSource) -> Floats:
     """Return L h + N(0, scale^2)."""
-    return noisy_total(_Prefixes(cells), scale, source)
+    return noisy_total(PrefixSums(cells), scale, source)
 
 
 def _checked(edges: Floats) -> Floats:

@@ -14,7 +14,15 @@ from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLos
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.mechanisms.gaussian import WORDS, Line, Spending, check_room, total_mu, warn_of_large_delta
+from privinf.mechanisms.gaussian import (
+    WORDS,
+    ExactTotal,
+    Line,
+    Spending,
+    check_room,
+    total_mu,
+    warn_of_large_delta,
+)
 from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.mechanisms.pushdown import SampleColumn, add_entries
@@ -33,7 +41,7 @@ from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.schema import Factor, Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.schema.reading import Reader
-from privinf.typing import ColumnLike, Floats, Missing, NoiseChoice, SampleKind, SpendingWords
+from privinf.typing import ColumnLike, Floats, Integers, Missing, NoiseChoice, SampleKind, SpendingWords
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, check_words, is_zero
 from privinf.wire import Assumptions, Labels, Mechanisms, NoiseLaws, Norms, readable
 
@@ -45,12 +53,29 @@ PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnBins:
+    """Public bins of a column of numbers: a value at a cut, or below it, is in the bin before the cut.
+
+    `cuts` increase. `labels` name the bins, one more than cuts; none where they are numbered.
+    """
+
+    name: str
+    cuts: tuple[float, ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def levels(self) -> tuple[Any, ...]:
+        """Labels of the bins, or their numbers."""
+        return self.labels or tuple(range(len(self.cuts) + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleQuery:
     """A query for sums (a key of `SAMPLE_STATISTICS`) over columns; `label` is for the ledger.
 
     `values` are numbers, or have two levels, of which the second counts as 1. Every combination of the levels
-    of the columns `by` is a cell, the last column's levels running fastest. `center`, user units, is what
-    signed ranks are about.
+    of the columns `by` is a cell, the last column's levels running fastest; `bins` makes levels of a column
+    of numbers among them. `center`, user units, is what signed ranks are about.
     """
 
     kind: SampleKind
@@ -58,6 +83,7 @@ class SampleQuery:
     by: tuple[str, ...] = ()
     label: str = Labels.SUMS
     center: float = 0.0
+    bins: tuple[ColumnBins, ...] = ()
 
 
 @error_boundaries
@@ -68,9 +94,11 @@ class SampleSums(Released):
     Attributes
     ----------
     sums : ndarray, shape (cells, m)
-        In units in which every value is in [-1, 1]; of ranks one row.
+        In units in which every value is in [-1, 1]; of ranks one row. Of "margins" the counts of cells, rows
+        and columns below one another, of "distributions" the released numbers of every group.
     scale : ndarray, shape (m,)
-        Sd of the noise of each column of `sums`, independent in all entries; 0 without noise.
+        Sd of the noise of each column of `sums`, independent in all entries; 0 without noise. Of "margins"
+        that of cells, of rows and of columns.
     noise : {"gaussian", "laplace"}
         Its distribution.
     nobs : int
@@ -175,27 +203,27 @@ def release_sample(
     **Privacy.** The guarantee is for replacing one record, values and cells together; n is public. The
     release reads every record. The sensitivities are proved in `privinf.mechanisms.statistics.samples`.
     """
-    statistic = SAMPLE_STATISTICS[query.kind]
+    sums = SampleTotals(schema, query)
+    statistic = sums.statistic
     price = Price.from_options(statistic, spending, noise, ledger)
     price.ledger.check([price.loss])
     if schema.unit is not None and schema.max_rows > 1:
         raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
-    sums = SampleTotals(schema, query)
     scale, entry = price.calibrated(query.label, statistic, sums.cells, schema.unit or "record")
     total, n = sums.over(rows, price.weighted, exact=scale > 0.0)
     if n < 2:
         raise AlignmentError("a test needs at least two records")
     warn_of_large_delta(price.delta, n)
-    weights = np.array(price.weighted.weights)
+    weights = statistic.weights(price.weighted, sums.shape)
     check_room(n * float(weights.max()), scale, price.source)
     recorded = price.ledger.spend(entry)
-    noisy = _noised(price, total, scale)
+    noisy = _noised(price, total, scale).reshape(-1, weights.shape[-1])
     sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
     ranges = np.array([range_of(schema, name) for name in query.values]).reshape(-1, 2)
     return SampleSums(
         query=query,
         sums=noisy / weights,
-        scale=sd / weights,
+        scale=sd / np.array(price.weighted.weights),
         noise="laplace" if price.laplace else "gaussian",
         nobs=n,
         middle=ranges[:, 0],
@@ -220,20 +248,45 @@ class SampleTotals:
     @property
     def levels(self) -> tuple[tuple[Any, ...], ...]:
         """Levels of each column of `query.by`."""
-        return tuple(_levels(self.schema, name) for name in self.query.by)
+        bins = self.bins
+        return tuple(
+            bins[name].levels if name in bins else _levels(self.schema, name) for name in self.query.by
+        )
+
+    @property
+    def bins(self) -> dict[str, ColumnBins]:
+        """Bins of columns of numbers, by name."""
+        return {bins.name: bins for bins in self.query.bins}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of levels of each column of `query.by`."""
+        return tuple(map(len, self.levels))
 
     @property
     def cells(self) -> int:
         """Number of cells."""
-        return math.prod(map(len, self.levels))
+        return math.prod(self.shape)
 
     @property
     def statistic(self) -> SampleStatistic:
         """The statistic whose sums are taken."""
-        return SAMPLE_STATISTICS[self.query.kind]
+        statistic = SAMPLE_STATISTICS[self.query.kind]
+        return statistic if statistic.sized is None else statistic.of_table(self.shape)
 
-    def over(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[EntrySums | Floats, int]:
+    def over(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[ExactTotal | Floats, int]:
         """Return the weighted sums, exact or in doubles, and the number of rows.
+
+        Totals of counts, such as margins, are exact in either case.
+        """
+        if self.statistic.totals is None:
+            return self.entries(rows, weighted, exact=exact)
+        counts, n = self.entries(rows, Weighted((1.0,), weighted.sensitivity), exact=exact)
+        whole = counts.counts(self.shape) if isinstance(counts, EntrySums) else _whole(counts, self.shape)
+        return self.statistic.totals(whole, weighted), n
+
+    def entries(self, rows: Rows, weighted: Weighted, *, exact: bool) -> tuple[EntrySums | Floats, int]:
+        """Return the weighted sums of entries, exact or in doubles, and the number of rows.
 
         Ranks are of all rows together: their columns are kept, 8 bytes a number, and their sum is in doubles.
         """
@@ -249,7 +302,13 @@ class SampleTotals:
                 name: SampleColumn(self.grid(name), (middle - half, middle + half))
                 for name, (middle, half) in ends.items()
             }
-            return sums, add_entries(passes.pushed, self.schema, columns, self.query.by, sums)
+            return sums, add_entries(
+                passes.pushed,
+                self.schema,
+                columns,
+                {name: self.bins[name].cuts if name in self.bins else None for name in self.query.by},
+                sums,
+            )
         if exact:
             for reader in passes.readers():
                 sums.update(self.sample(reader, exact=True))
@@ -273,8 +332,14 @@ class SampleTotals:
             values -= (self.query.center - middle) / half
         codes = np.zeros(len(reader), dtype=np.int64)
         for name, levels in zip(self.query.by, self.levels, strict=True):
-            codes = codes * len(levels) + reader.codes(name)
+            codes = codes * len(levels) + self._place(reader, name)
         return Sample(values, codes, self.cells)
+
+    def _place(self, reader: Reader, name: str) -> Integers:
+        """Return the positions of the levels, or of the bins, of a column."""
+        if name not in self.bins:
+            return reader.codes(name)
+        return np.searchsorted(self.bins[name].cuts, reader.number(name), side="left")
 
     def _steps(self, reader: Reader, name: str) -> Floats:
         values = _number(reader, self.schema, name)[:, None]
@@ -286,6 +351,11 @@ class SampleTotals:
         """Return the steps of a column: 2^-20 of half its public range, about its middle."""
         middle, half = (np.array([part]) for part in range_of(self.schema, name))
         return ColumnGrid.from_bounds(middle - half, middle + half, middle, half, math.inf)
+
+
+def _whole(counts: Floats, shape: tuple[int, ...]) -> Integers:
+    """Return counts that were added up in doubles, which hold them exactly."""
+    return np.rint(np.broadcast_to(counts, (math.prod(shape), 1))).astype(np.int64).reshape(shape)
 
 
 def _number(reader: Reader, schema: Schema, name: str) -> Floats:
@@ -434,7 +504,7 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
     return alone and sd < statistic.l2.sensitivity / total_mu(words)
 
 
-def _noised(price: Price, total: EntrySums | Floats, scale: float) -> Floats:
+def _noised(price: Price, total: ExactTotal | Floats, scale: float) -> Floats:
     """Return the weighted sums with noise: exact sums in steps, and integer noise, where it is secure."""
     source = price.source
     if scale == 0.0 or not source.secure:

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,9 @@ from privinf.storage.checksummed import write_json, write_parquet
 from privinf.typing import AnyPath, IntervalMethod
 from privinf.validation import check_fraction
 from privinf.wire import Formats, readable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1  # of the JSON of results, tests and tables
@@ -331,6 +334,28 @@ class PortableTest(PortableTable):
             One row an estimate.
         """
         return pd.DataFrame([tuple(row) for row in self.rows], columns=TIDY_TEST)  # type: ignore[attr-defined]
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot the estimates with their intervals, in the order of the table.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to plot; default: new axes.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        NotAvailableError
+            matplotlib is not installed (``privinf[plots]``).
+        """
+        from privinf.plotting import estimates
+
+        return estimates(self, ax=ax)
 
     def glance(self) -> pd.DataFrame:
         """Return one row on the whole test.

@@ -4,6 +4,10 @@ from .base import StatResult as StatResult
 from .comparisons import GroupsResult as GroupsResult
 from .comparisons import anova_oneway as anova_oneway
 from .comparisons import ttest_ind as ttest_ind
+from .counts import CountsResult as CountsResult
+from .counts import counts as counts
+from .counts import crosstab as crosstab
+from .counts import histogram as histogram
 from .describe import Description as Description
 from .describe import describe as describe
 from .means import MeanResult as MeanResult
@@ -11,28 +15,40 @@ from .means import mean as mean
 from .means import ttest_1samp as ttest_1samp
 from .proportions import proportion_confint as proportion_confint
 from .proportions import proportions_ztest as proportions_ztest
+from .quantiles import GroupQuantilesResult as GroupQuantilesResult
 from .quantiles import QuantileResult as QuantileResult
+from .quantiles import median as median
 from .quantiles import quantile as quantile
 from .ranks import kruskal as kruskal
 from .ranks import mannwhitneyu as mannwhitneyu
 from .ranks import wilcoxon as wilcoxon
+from .totals import SumsResult as SumsResult
+from .totals import sum as sum
 
 __all__ = [
+    "CountsResult",
     "Description",
+    "GroupQuantilesResult",
     "GroupsResult",
     "MeanResult",
     "QuantileResult",
     "StatResult",
+    "SumsResult",
     "anova_oneway",
     "chi2_contingency",
+    "counts",
+    "crosstab",
     "describe",
+    "histogram",
     "kruskal",
     "mannwhitneyu",
     "mean",
+    "median",
     "pearsonr",
     "proportion_confint",
     "proportions_ztest",
     "quantile",
+    "sum",
     "ttest_1samp",
     "ttest_ind",
     "wilcoxon",

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from scipy import stats as distributions
@@ -34,7 +33,7 @@ from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import CLIPPED_PAIRS, Note
-from privinf.schema import Factor, Schema
+from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import rank, score_interval
 from privinf.stats.means import laplace_tail
@@ -254,9 +253,15 @@ def chi2_contingency(
             kind="cells", values=(), by=names, label=Labels.BY.format(values=names[0], groups=names[1])
         )
     )
+    return independence(release, level)
+
+
+def independence(release: SampleSums, level: float) -> base.StatResult:
+    """Return the test of independence of a released table; its rows are the cells' shares."""
     model = table_model(release)
     T, _, pearson = model.independence()
     r, c = model.X.shape
+    names = release.query.by
     return base.StatResult(
         title="Test of Independence",
         release=release,
@@ -277,22 +282,13 @@ def request_table(
     declared_levels = [None if column_levels is None else list(column_levels) for column_levels in levels]
     if not isinstance(a, str) and declared_levels[0] is None and declared_levels[1] is not None:
         declared_levels[0] = [0, 1]
-    request, names = base.request_columns(
-        {"a": a, "b": b}, dict(zip(("a", "b"), declared_levels, strict=True)), options
-    )
-    kinds = dict(request.schema.columns)
-    for name in names:
-        declared = kinds[name] if name in kinds else request.schema[name]
-        if not isinstance(declared, Factor):
-            base.check_share(request.schema, name)
-            kinds[name] = Factor((0, 1))
-    schema = Schema(kinds, unit=request.schema.unit, max_rows=request.schema.max_rows)
-    return base.SampleRequest(request.rows, schema, request.options), names
+    return base.request_levels({"a": a, "b": b}, dict(zip(("a", "b"), declared_levels, strict=True)), options)
 
 
 def table_model(release: SampleSums) -> TableModel:
     """Return the distribution of released cells."""
-    X = release.sums.reshape([len(levels) for levels in release.levels])
+    shape = [len(levels) for levels in release.levels]
+    X = release.sums[: math.prod(shape), 0].reshape(shape)
     return TableModel.from_counts(
         X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace"
     )
@@ -303,10 +299,8 @@ def cell_rows(release: SampleSums, model: TableModel, level: float) -> tuple[bas
     low, high = score_interval(model.X.ravel(), model.n, model.sd, level)
     p = np.clip(model.X.ravel() / model.n, 0.0, 1.0)
     sd = np.sqrt(p * (1.0 - p) / model.n + (model.sd / model.n) ** 2)
-    names = (", ".join(map(str, cell)) for cell in product(*release.levels))
-    return tuple(
-        base.EstimateRow(name, *map(float, row)) for name, *row in zip(names, p, sd, low, high, strict=True)
-    )
+    cells = zip(base.cell_names(release), p, sd, low, high, strict=True)
+    return tuple(base.EstimateRow(name, *map(float, row)) for name, *row in cells)
 
 
 # ---- correlation

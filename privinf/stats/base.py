@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -141,6 +142,56 @@ def request_columns(
     return SampleRequest(
         sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), options
     ), tuple(labels)
+
+
+def request_levels(
+    arguments: Mapping[str, Any], levels: Mapping[str, Any], options: SampleOptions
+) -> tuple[SampleRequest, tuple[str, ...]]:
+    """Return columns with levels, and their names; numbers from 0 to 1 count as the levels 0 and 1."""
+    request, names = request_columns(arguments, levels, options)
+    return with_levels(request, names), names
+
+
+def request_by(
+    a: object, by: object, bounds: Pair | None, levels: Sequence[Any] | None, options: SampleOptions
+) -> tuple[SampleRequest, str, tuple[str, ...]]:
+    """Return a column of numbers and the columns of its groups, and their names."""
+    columns = {"a": a} | by_columns(a, by, levels)
+    declared: dict[str, Any] = dict.fromkeys(columns) | {"a": public_pair(bounds)}
+    if "by" in columns and levels is not None:
+        declared["by"] = list(levels)
+    request, (value, *groups) = request_columns(columns, declared, options)
+    return with_levels(request, groups), value, tuple(groups)
+
+
+def by_columns(a: object, by: object, levels: object) -> dict[str, Any]:
+    """Return the columns of groups by argument: one, or several that are named."""
+    if not (isinstance(a, str) and isinstance(by, (list, tuple))):
+        return {"by": by}
+    columns = {f"by[{place}]": name for place, name in enumerate(by)}
+    if not columns or len({a, *columns.values()}) <= len(columns) or levels is not None:
+        raise ArgumentError(
+            "by= must name one or more different columns, and schema= declares their levels: leave out "
+            "levels="
+        )
+    return columns
+
+
+def with_levels(request: SampleRequest, names: Sequence[str]) -> SampleRequest:
+    """Return a request in which columns from 0 to 1 have the levels 0 and 1."""
+    kinds = dict(request.schema.columns)
+    for name in names:
+        declared = kinds[name] if name in kinds else request.schema[name]
+        if not isinstance(declared, Factor):
+            check_share(request.schema, name)
+            kinds[name] = Factor((0, 1))
+    schema = Schema(kinds, unit=request.schema.unit, max_rows=request.schema.max_rows)
+    return SampleRequest(request.rows, schema, request.options)
+
+
+def cell_names(release: SampleSums) -> tuple[str, ...]:
+    """Return the names of the cells of a release, the last column's levels running fastest."""
+    return tuple(", ".join(map(str, cell)) for cell in product(*release.levels))
 
 
 def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:
@@ -350,7 +401,7 @@ class StatResult(PortableTest):
             title=f"{self.title} Results",
             top=self._facts(),
             header=["estimate", "std err", *level_names(self.confidence_level)],
-            rows=[(row.name, *map(number, row[1:])) for row in self.rows],
+            rows=[(row.name, *map(self.shown_number, row[1:])) for row in self.rows],
             tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
             privacy=privacy_facts(self.privacy),
             notes=[
@@ -367,6 +418,10 @@ class StatResult(PortableTest):
             ],
             printed=notes,
         )
+
+    def shown_number(self, value: float) -> str:
+        """Return a number of the table as the summary prints it."""
+        return number(value)
 
     @property
     def _notes(self) -> tuple[Note, ...]:
@@ -402,6 +457,11 @@ class StatResult(PortableTest):
 
 def _rebuilt(kind: type[StatResult], state: dict[str, Any]) -> StatResult:
     return kind(**state)
+
+
+def count_number(value: float) -> str:
+    """Return a count or a total for a summary: with one decimal, or none where it is large."""
+    return f"{value:.1f}" if abs(value) < 1e7 else f"{value:.0f}"
 
 
 def level_names(level: float) -> tuple[str, str]:

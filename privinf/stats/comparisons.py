@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy import stats as distributions
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, SchemaError
+from privinf.inference.counts import joint_level
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.schema import Schema
@@ -25,6 +26,7 @@ from privinf.typing import (
     Calibration,
     ClipRule,
     ColumnLike,
+    CountTarget,
     Label,
     Missing,
     NoiseChoice,
@@ -33,9 +35,10 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice
+from privinf.validation import check_choice, check_flag
 from privinf.wire import Labels
 
+MEANS = "Means of Groups"
 FIRST = np.array([0])  # of two samples, as positions of a contrast
 SECOND = np.array([1])  # of two samples, likewise
 FORMULA = "the formula {0!r} must have the form 'values ~ groups', with two columns of the schema"
@@ -60,6 +63,10 @@ class GroupsResult(base.StatResult):
     ----------
     clip : clip, optional
         Clipping thresholds, if noisy counts determined them; else None.
+    target : {"population", "table"}
+        Whether the intervals of means are for the population or for this table.
+    simultaneous : bool
+        Whether the intervals of means hold together.
 
     Notes
     -----
@@ -67,11 +74,14 @@ class GroupsResult(base.StatResult):
     """
 
     clip: CoreClip | None = None
+    target: CountTarget = "population"
+    simultaneous: bool = False
 
     @property
     def groups(self) -> tuple[Any, ...]:
-        """Levels of the groups, in order."""
-        return self.release.levels[0]
+        """Levels of the groups, in order; of several factors tuples of levels."""
+        levels = self.release.levels
+        return levels[0] if len(levels) == 1 else tuple(product(*levels))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of the first group's mean minus the second's, on the side of `alternative`.
@@ -97,13 +107,23 @@ class GroupsResult(base.StatResult):
 
         return base.one_sided(two_sided, level, self.alternative, ends)
 
-    def means(self, confidence_level: float = 0.95) -> base.StatResult:
+    def means(
+        self,
+        confidence_level: float = 0.95,
+        *,
+        target: CountTarget = "population",
+        simultaneous: bool = False,
+    ) -> base.StatResult:
         """Return the means of the groups with intervals, from the same release.
 
         Parameters
         ----------
         confidence_level : float
             Level of the intervals, between 0 and 1.
+        target : {"population", "table"}
+            Means of the population, with intervals for sampling and noise, or of this table, for the noise.
+        simultaneous : bool
+            Whether all intervals hold together at this level, instead of each by itself.
 
         Returns
         -------
@@ -111,7 +131,10 @@ class GroupsResult(base.StatResult):
             One row per group.
         """
         level = base.check_level(confidence_level)
-        return self._with_rows("Means of Groups", _mean_rows(self.release, level), level)
+        check_choice(target, CountTarget, "target")
+        check_flag(simultaneous, "simultaneous")
+        rows = _mean_rows(self.release, level, target, simultaneous=simultaneous)
+        return self._with_rows(MEANS, rows, level)
 
     def contrast(
         self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
@@ -141,7 +164,7 @@ class GroupsResult(base.StatResult):
         below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
         span = float(np.abs(c).sum())
         row = base.EstimateRow(
-            name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, self.groups, strict=True) if x),
+            name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, base.cell_names(self.release), strict=True) if x),
             estimate=unit * estimate,
             bse=unit * (below + above) / 2.0 / float(distributions.norm.isf((1.0 - level) / 2.0)),
             low=unit * max(estimate - below, -span),
@@ -174,10 +197,9 @@ class GroupsResult(base.StatResult):
         quantile = np.full(len(pairs), np.quantile(t, level, method="higher"))
         low, high = model.difference_sets(first, second, quantile)
         sd = model.sds(first, second)
+        names = base.cell_names(self.release)
         rows = tuple(
-            base.EstimateRow(
-                f"{self.groups[g]} - {self.groups[h]}", unit * (model.means[g] - model.means[h]), *cells
-            )
+            base.EstimateRow(f"{names[g]} - {names[h]}", unit * (model.means[g] - model.means[h]), *cells)
             for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
         )
         return self._with_rows("Simultaneous Differences", rows, level)
@@ -533,6 +555,30 @@ def _group_sums(
 # ---- results
 
 
+def group_means(
+    request: base.SampleRequest,
+    query: SampleQuery,
+    clip: ClipRule,
+    *,
+    level: float,
+    target: CountTarget,
+    simultaneous: bool,
+) -> GroupsResult:
+    """Return the means of groups, from one release that can compare them too."""
+    release, chosen_clip = _group_sums(request, query, clip)
+    return GroupsResult(
+        title=MEANS,
+        release=release,
+        rows=_mean_rows(release, level, target, simultaneous=simultaneous),
+        clip=chosen_clip,
+        confidence_level=level,
+        ranked_notes=_group_notes(release, chosen_clip),
+        cautions=clip_cautions(release, chosen_clip),
+        target=target,
+        simultaneous=simultaneous,
+    )
+
+
 def _two_groups(
     release: SampleSums, clip: CoreClip | None, alternative: Alternative, level: float
 ) -> GroupsResult:
@@ -569,23 +615,26 @@ def _two_groups(
     return result
 
 
-def _mean_rows(release: SampleSums, level: float) -> tuple[base.EstimateRow, ...]:
+def _mean_rows(
+    release: SampleSums, level: float, target: CountTarget = "population", *, simultaneous: bool = False
+) -> tuple[base.EstimateRow, ...]:
     model = GroupModel.released(release)
     middle = release.middle[0]
     unit = release.half[0]
-    low, high = model.mean_sets(level)
+    names = base.cell_names(release)
+    sampling = target == "population"
+    low, high = model.mean_sets(joint_level(level, len(names)) if simultaneous else level, sampling=sampling)
+    sds = model.mean_sds(sampling=sampling)
     cells = np.column_stack(
-        [middle + unit * model.means, unit * model.mean_sds(), middle + unit * low, middle + unit * high]
+        [middle + unit * model.means, unit * sds, middle + unit * low, middle + unit * high]
     )
-    return tuple(
-        base.EstimateRow(str(g), *map(float, row)) for g, row in zip(release.levels[0], cells, strict=True)
-    )
+    return tuple(base.EstimateRow(name, *map(float, row)) for name, row in zip(names, cells, strict=True))
 
 
 def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str | Note, ...]:
     model = GroupModel.released(release)
     hidden = [
-        str(name) for name, count in zip(release.levels[0], model.N, strict=True) if count < 3.0 * model.a
+        name for name, count in zip(base.cell_names(release), model.N, strict=True) if count < 3.0 * model.a
     ]
     if clip is None:
         target: tuple[str | Note, ...] = (Note(CLIPPED_GROUPS, "header"),)

@@ -1,26 +1,30 @@
-"""Columns at a glance: means, standard deviations and quartiles, each with its interval."""
+"""Columns at a glance: means, standard deviations, quartiles and shares of levels, with their intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from privinf.accounting import Ledger, PrivacyReport
+import numpy as np
+
+from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
+from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SampleQuery
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import sentence
-from privinf.schema import Schema
+from privinf.schema import Factor, Schema
 from privinf.schema.declared import checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
+from privinf.stats.counts import CountsResult, level_counts
 from privinf.stats.means import described
-from privinf.stats.quantiles import OpenedColumn, spending, streamed, two_sided
+from privinf.stats.quantiles import NO_LAPLACE, OpenedColumn, spending, streamed, two_sided
 from privinf.typing import Calibration, Missing, NoiseChoice, RngLike, SourceName, Table
 from privinf.wire import Labels
 
@@ -30,11 +34,20 @@ if TYPE_CHECKING:
 QUARTILES = (0.25, 0.5, 0.75)
 ROWS_WITH_INTERVALS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
+LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
 
+def _no_levels() -> pd.DataFrame:
+    """Return the table of factors of a description that has none."""
+    import pandas as pd
+
+    index = pd.MultiIndex.from_arrays([[], []], names=["column", "level"])
+    return pd.DataFrame({name: np.empty(0) for name in LEVEL_COLUMNS}, index)
+
+
 @error_boundaries
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Description(PortableTable):
     """Means, standard deviations and quartiles of columns; made by `privinf.stats.describe`.
 
@@ -49,6 +62,9 @@ class Description(PortableTable):
         Cost of the releases.
     missing : {"raise", "impute-public"}
         How missing values were handled.
+    levels : DataFrame
+        Of every factor, one row per level: the count of this table, the share, and the ends of the interval
+        of the population's share. Empty without factors.
 
     Notes
     -----
@@ -60,6 +76,7 @@ class Description(PortableTable):
     privacy: PrivacyReport
 
     missing: Missing = "raise"
+    levels: pd.DataFrame = field(default_factory=_no_levels)
 
     title: ClassVar[str] = "Description"
 
@@ -71,7 +88,10 @@ class Description(PortableTable):
     @property
     def nobs(self) -> int:
         """Number of records, public."""
-        return int(self.table.loc["count"].to_numpy().max())
+        if len(self.table.columns):
+            return int(self.table.loc["count"].to_numpy().max())
+        first = self.levels.index[0][0]
+        return round(float(self.levels.loc[first, "count"].sum()))
 
     def tidy(self) -> pd.DataFrame:
         """Return a table with one row per column and statistic.
@@ -79,8 +99,9 @@ class Description(PortableTable):
         Returns
         -------
         DataFrame
-            Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"), ``estimate``, and ``conf_low``
-            and ``conf_high`` of the level that was requested; nan where there is no interval.
+            Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"; of a factor "share of" each of
+            its levels), ``estimate``, and ``conf_low`` and ``conf_high`` of the level that was requested; nan
+            where there is no interval.
         """
         import pandas as pd
 
@@ -98,13 +119,21 @@ class Description(PortableTable):
             for name in self.table.columns
             for term in self.table.index[1:]
         ]
+        shares = zip(self.levels.index, self.levels.to_numpy(), strict=True)
+        rows += [(cell[0], Labels.SHARE.format(name=cell[1]), *numbers[1:]) for cell, numbers in shares]
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def __repr__(self) -> str:
-        return "\n".join([self.table.to_string(), *self._notes])
+        tables = [self.table, self.levels]
+        return (
+            "\n\n".join([table.to_string() for table in tables if table.size]) + "\n" + "\n".join(self._notes)
+        )
 
     def _repr_html_(self) -> str:
-        return html_frame(self.table, self.title, self._notes)
+        if not self.levels.size:
+            return html_frame(self.table, self.title, self._notes)
+        factors = html_frame(self.levels.reset_index(), "Factors", self._notes)
+        return html_frame(self.table, self.title, []) + factors if self.table.size else factors
 
     @property
     def _notes(self) -> list[str]:
@@ -130,7 +159,7 @@ def describe(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> Description:
-    """Describe numeric columns by mean, standard deviation and quartiles.
+    """Describe columns: by mean, standard deviation and quartiles, or factors by the shares of their levels.
 
     Parameters
     ----------
@@ -174,7 +203,8 @@ def describe(
     Returns
     -------
     Description
-        ``.table`` (count, mean, std and quartiles of every column), ``.intervals``, ``.privacy``.
+        ``.table`` (count, mean, std and quartiles of every numeric column), ``.intervals``, ``.levels``
+        (counts and shares of factors), ``.privacy``.
 
     Raises
     ------
@@ -185,8 +215,9 @@ def describe(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
-    record is read. Each column has two Gaussian releases: 0.4 of its mu^2 is for the sums of values and
-    squares, and 0.6 for its distribution function at 1,024 cells of its bounds.
+    record is read. Each numeric column has two Gaussian releases: 0.4 of its mu^2 is for the sums of values
+    and squares, and 0.6 for its distribution function at 1,024 cells of its bounds. A factor of texts has one
+    release, of the counts of its levels.
 
     Examples
     --------
@@ -218,13 +249,26 @@ def describe(
     names = checked_names(schema.columns if columns is None else columns)
     declared = dict(zip(names, names, strict=True))
     request = streamed(request_columns(declared, dict.fromkeys(names), options)[0])
-    opened = {name: OpenedColumn.from_request(request, name) for name in names}
+    if options.noise == "laplace":
+        raise ArgumentError(NO_LAPLACE)
+    budget = Spending.from_options(request.options.spending(), ledger)
+    budget.ledger.check(GaussianLoss(budget.mu))
+    factors = [name for name in names if _is_factor(schema, name)]
+    opened = {name: OpenedColumn.from_request(request, name) for name in names if name not in factors}
     part = 1.0 / len(names)
-    entries = []
+    entries: list[LedgerEntry] = []
     estimates: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
+    counted: list[tuple[tuple[Any, Any], Any]] = []
     with charged_for(f"describe: {', '.join(names)}"):
-        for name, column in opened.items():
+        for name in names:
+            if name in factors:
+                one = spending(request, budget.mu * math.sqrt(part))
+                result = level_counts(one, (name,), level)
+                entries += result.release.entries
+                counted += _level_rows(name, result)
+                continue
+            column = opened[name]
             query = SampleQuery(
                 kind="one sample", values=(name,), label=Labels.DESCRIBED_SUMS.format(name=name)
             )
@@ -242,9 +286,29 @@ def describe(
                 *(end for quartile in quarters for end in quartile[1:]),
             ]
     index = pd.MultiIndex.from_product([ROWS_WITH_INTERVALS, ["low", "high"]])
+    levels = _no_levels()
+    if counted:
+        cells, numbers = zip(*counted, strict=True)
+        labels = pd.MultiIndex.from_tuples(cells, names=["column", "level"])
+        levels = pd.DataFrame(numbers, labels, LEVEL_COLUMNS)
     return Description(
-        pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[1:]]),
-        pd.DataFrame(ends, index=index),
-        PrivacyReport.from_entries(entries, ledger, delta=opened[names[0]].spending.delta),
-        request.rows.missing,
+        table=pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[1:]]),
+        intervals=pd.DataFrame(ends, index=index),
+        privacy=PrivacyReport.from_entries(entries, ledger, delta=budget.delta),
+        missing=request.rows.missing,
+        levels=levels,
     )
+
+
+def _is_factor(schema: Schema, name: str) -> bool:
+    """Return whether a column has levels that are texts."""
+    declared = schema[name]
+    return isinstance(declared, Factor) and declared.categorical
+
+
+def _level_rows(name: str, result: CountsResult) -> list[tuple[tuple[Any, Any], Any]]:
+    """Return count, share and interval of every level of a factor."""
+    cells = zip(result.release.levels[0], result.rows, strict=True)
+    return [
+        ((name, level), (row.estimate * result.nobs, row.estimate, row.low, row.high)) for level, row in cells
+    ]

@@ -210,8 +210,10 @@ class GroupModel:
         (low,), (high,) = self.difference_sets(first, second, quantile)
         return (float(low), float(high)), float(self.sds(first, second)[0])
 
-    def mean_sets(self, level: float, limit: float = 1.0) -> tuple[Floats, Floats]:
-        """Return the ends of the groups' means, shape (..., k)."""
+    def mean_sets(self, level: float, limit: float = 1.0, *, sampling: bool = True) -> tuple[Floats, Floats]:
+        """Return the ends of the groups' means, shape (..., k); without `sampling` of this table's means."""
+        if not sampling:
+            return self._table_sets(level, limit)
         (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2
         R = np.where(self.alone, np.inf, R)
         df = _degrees(R + a2, 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise)
@@ -227,9 +229,21 @@ class GroupModel:
             self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), limit
         )
 
-    def mean_sds(self) -> Floats:
+    def _table_sets(self, level: float, limit: float) -> tuple[Floats, Floats]:
+        """Return the ends of this table's means m: S - m N has the noise of S less m times that of N.
+
+        Of Laplace numbers added up, none has a longer tail than one alone with the same variance.
+        """
+        t = float(distributions.norm.isf((1.0 - level) / 2.0))
+        if self.laplace:
+            t = max(t, -math.log(1.0 - level) / math.sqrt(2.0))
+        a2 = self.a**2
+        share = a2 * (1.0 - 1.0 / self.N.shape[-1])
+        return quadratic_set(self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * a2, limit)
+
+    def mean_sds(self, *, sampling: bool = True) -> Floats:
         """Return standard errors of the groups' means: half of the set at one, which noise may make wide."""
-        low, high = self.mean_sets(0.6826894921370859, limit=2.0)
+        low, high = self.mean_sets(0.6826894921370859, limit=2.0, sampling=sampling)
         return np.minimum((high - low) / 2.0, 1.0)
 
     def _scores(
@@ -366,11 +380,12 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     value = release.query.values[0]
     counts = np.maximum(model.N, 1.0)
     sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / counts, 1.0)
-    names = [f"{value!r} in group {group!r}" for group in release.levels[0]]
+    groups = release.levels[0] if len(release.levels) == 1 else base.cell_names(release)
+    names = [f"{value!r} in group {group!r}" for group in groups]
     return base.at_bound(names, model.S / counts, sds)
 
 
-def score_interval(count: Floats, n: int, sd: float, level: float) -> tuple[Floats, Floats]:
+def score_interval(count: Floats, n: int, sd: float | Floats, level: float) -> tuple[Floats, Floats]:
     """Return the ends of the shares that the score test does not reject, inside [0, 1]."""
     z2 = distributions.norm.isf((1.0 - level) / 2.0) ** 2
     p = count / n

@@ -15,6 +15,7 @@ release: the same release has the same p-value.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -24,19 +25,23 @@ from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
-from privinf.errors import ChangedTargetWarning, HeavyTailWarning
+from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning
+from privinf.inference.counts import noise_half
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
 from privinf.stats import base
+from privinf.stats.comparisons import GroupsResult, group_means
 from privinf.stats.quantiles import clipped_sums
 from privinf.typing import (
     Alternative,
     Calibration,
     ClipRule,
     ColumnLike,
+    CountTarget,
     Floats,
+    Label,
     Missing,
     NoiseChoice,
     Pair,
@@ -44,7 +49,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_number
+from privinf.validation import check_choice, check_flag, check_number
 from privinf.wire import Labels
 
 CLIPPED_MEAN = "Values are clipped to the public bounds [{:g}, {:g}]; the mean is that of the clipped values."
@@ -117,6 +122,11 @@ class MeanModel:
         half = distributions.t.isf((1.0 - level) / 2.0, self.df) * self.se
         if self.laplace:
             half = np.maximum(half, self._laplace_half(1.0 - level))
+        return np.clip(self.mean - half, -1.0, 1.0), np.clip(self.mean + half, -1.0, 1.0)
+
+    def table_interval(self, level: float) -> tuple[Floats, Floats]:
+        """Return the ends of the mean of this table, which the noise alone moves, inside [-1, 1]."""
+        half = noise_half(np.asarray(self.noise[0] / self.n), level, 1 if self.laplace else None)
         return np.clip(self.mean - half, -1.0, 1.0), np.clip(self.mean + half, -1.0, 1.0)
 
     def test(self, null: float, alternative: Alternative) -> tuple[Floats, Floats]:
@@ -208,6 +218,8 @@ class MeanResult(base.StatResult):
     ----------
     clip : clip, optional
         Clipping thresholds, if noisy counts determined them; else None.
+    target : {"population", "table"}
+        Whether the interval is for the mean of the population or of this table.
 
     Notes
     -----
@@ -215,6 +227,7 @@ class MeanResult(base.StatResult):
     """
 
     clip: MeanClip | None = None
+    target: CountTarget = "population"
 
     @property
     def sd(self) -> float:
@@ -240,7 +253,7 @@ class MeanResult(base.StatResult):
         up, down = (0.0, 0.0) if self.clip is None else self.clip.share(self.nobs)
 
         def two_sided(at: float) -> base.ConfidenceInterval:
-            low, high = model.interval(at)
+            low, high = model.interval(at) if self.target == "population" else model.table_interval(at)
             return base.ConfidenceInterval(
                 float(middle + half * low) - down, float(middle + half * high) + up
             )
@@ -284,16 +297,20 @@ def mean(
     mu: float | None = None,
     rho: float | None = None,
     rng: RngLike = None,
+    by: ColumnLike | str | Sequence[str] | None = None,
     bounds: Pair | None = None,
+    levels: Sequence[Label] | None = None,
     clip: ClipRule = "bounds",
+    target: CountTarget = "population",
+    simultaneous: bool = False,
     confidence_level: float = 0.95,
     missing: Missing = "raise",
     noise: NoiseChoice = "auto",
     calibration: Calibration | None = None,
     source: SourceName | None = None,
     ledger: Ledger | None = None,
-) -> MeanResult:
-    """Return the mean of a column, with an interval that accounts for the noise.
+) -> MeanResult | GroupsResult:
+    """Return the mean of a column, or of its groups, with intervals that account for the noise.
 
     Parameters
     ----------
@@ -318,13 +335,22 @@ def mean(
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
+    by : array_like, str or sequence of str, optional
+        Group of each record, the name of its column, or names of several columns: one mean per group.
     bounds : (low, high), optional
         Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
         them.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
     clip : {"bounds", "auto"}
         "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
         noisy counts choose the clipping thresholds. Intervals with "auto" do not allow for rows that are far
         beyond the thresholds and too few to be detected; `clip` of the result states how many there may be.
+    target : {"population", "table"}
+        "population" (default): the mean of the population from which the records are a sample. "table": the
+        mean of this table; intervals allow for the noise alone.
+    simultaneous : bool
+        Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}
@@ -345,8 +371,9 @@ def mean(
 
     Returns
     -------
-    MeanResult
-        ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``.
+    MeanResult or GroupsResult
+        ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``. With
+        `by`, the means in ``.table``, and ``.pairwise()`` and ``.contrast(...)`` from the same release.
 
     Warns
     -----
@@ -359,7 +386,8 @@ def mean(
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
     record is read. Let u be a value in units in which all clipped values are in [-1, 1]. The sums of u and
-    u^2 are released together, at the cost of the sum of u alone.
+    u^2 are released together, at the cost of the sum of u alone. With `by`, counts, sums and sums of squares
+    of all groups are released together, at the same cost.
 
     Examples
     --------
@@ -384,7 +412,17 @@ def mean(
         source=source,
         ledger=ledger,
     )
-    return _mean(a, bounds, clip, confidence_level, options)
+    check_choice(target, CountTarget, "target")
+    check_flag(simultaneous, "simultaneous")
+    if by is not None:
+        level = base.check_level(confidence_level)
+        request, value, groups = base.request_by(a, by, bounds, levels, options)
+        label = Labels.BY.format(values=value, groups=", ".join(groups))
+        query = SampleQuery(kind="groups", values=(value,), by=groups, label=label)
+        return group_means(request, query, clip, level=level, target=target, simultaneous=simultaneous)
+    if levels is not None or simultaneous:
+        raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")
+    return _mean(a, bounds, clip, confidence_level, options, target)
 
 
 def _mean(
@@ -393,13 +431,14 @@ def _mean(
     clip: ClipRule,
     confidence_level: float,
     options: base.SampleOptions,
+    target: CountTarget = "population",
 ) -> MeanResult:
     """Return the mean of a column, by its own clip or by its bounds."""
     level = base.check_level(confidence_level)
     request, (name,) = base.request_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
     if check_choice(clip, ClipRule, "clip") == "auto":
         release, chosen = clipped_sums(request, name, level)
-        estimate = described(release, chosen, level=level)
+        estimate = described(release, chosen, level=level, target=target)
         low, high = estimate.confidence_interval(level)
         if chosen.hides(estimate.nobs, 0.5 * (high - low)):
             unseen = UNSEEN.format(chosen.changed(), estimate.nobs, chosen.worst_shift(estimate.nobs))
@@ -411,7 +450,7 @@ def _mean(
     n = release.nobs
     share = isinstance(request.schema[name], Factor)
     near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
-    return replace(described(release, level=level), cautions=base.warn_of(near))
+    return replace(described(release, level=level, target=target), cautions=base.warn_of(near))
 
 
 @error_boundary
@@ -537,15 +576,23 @@ def _notes(release: SampleSums, model: MeanModel) -> tuple[str | Note, ...]:
     return (clipped, HIDDEN_VARIANCE) if model.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
 
 
-def described(release: SampleSums, clip: MeanClip | None = None, *, level: float) -> MeanResult:
+def described(
+    release: SampleSums,
+    clip: MeanClip | None = None,
+    *,
+    level: float,
+    target: CountTarget = "population",
+) -> MeanResult:
     """Return the mean of one release and its interval, in user units."""
     model = MeanModel.released(release)
     (middle, half) = _units(release)
-    mean = MeanResult(title="Mean", release=release, rows=(), clip=clip, confidence_level=level)
+    mean = MeanResult(
+        title="Mean", release=release, rows=(), clip=clip, confidence_level=level, target=target
+    )
     row = base.EstimateRow(
         release.query.values[0],
         middle + half * float(np.clip(model.mean, -1.0, 1.0)),
-        half * float(model.se),
+        half * float(model.se if target == "population" else model.noise[0] / model.n),
         *mean.confidence_interval(level),
     )
     notes = _notes(release, model) if clip is None else _clip_notes(clip, release.nobs)

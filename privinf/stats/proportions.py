@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
-from privinf.stats.association import cell_rows, request_table, table_model
+from privinf.stats.association import request_table, table_model
 from privinf.stats.base import (
     EstimateRow,
     SampleOptions,
@@ -38,6 +38,7 @@ from privinf.stats.base import (
     check_share,
     request_columns,
 )
+from privinf.stats.counts import CountsResult, level_counts
 from privinf.stats.groups import GroupModel, rank, score_interval
 from privinf.typing import (
     Alternative,
@@ -55,6 +56,8 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
+EXACT = "The method is exact: it uses the distribution of a binomial count plus the noise."
+SCORE = "Score interval."
 CLIPPED_SHARE = (
     "For a column with two levels, estimates are shares of the second level; for a column with bounds "
     "(0, 1), they are means of values clipped to these bounds."
@@ -116,6 +119,7 @@ def proportion_confint(
     mu: float | None = None,
     rho: float | None = None,
     rng: RngLike = None,
+    levels: Sequence[Label] | None = None,
     confidence_level: float = 0.95,
     method: ShareMethod = "score",
     missing: Missing = "raise",
@@ -124,13 +128,14 @@ def proportion_confint(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> StatResult:
-    """Return the share of records with an outcome, with an interval that accounts for the noise.
+    """Return the share of records with an outcome, or of every level of a factor, with intervals.
 
     Parameters
     ----------
     a : array_like or str
         Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
-        (0, 1), or with two levels, of which the second is the outcome.
+        (0, 1), with two levels, of which the second is the outcome, or with more levels, each of which has
+        its share.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -150,6 +155,8 @@ def proportion_confint(
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
+    levels : sequence, optional
+        Public levels of `a`, if it is an array of labels.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     method : {"score", "exact"}
@@ -179,7 +186,8 @@ def proportion_confint(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One count
-    is released, which changes by at most 1 when a record is replaced.
+    is released, which changes by at most 1 when a record is replaced. Of a factor with more than two levels
+    the counts of all levels are released, which together change by sqrt 2.
 
     Examples
     --------
@@ -205,7 +213,11 @@ def proportion_confint(
     )
     level = check_level(confidence_level)
     method = check_choice(method, ShareMethod, "method")
-    release = _share_release(a, options)
+    request, name = _share_request(a, levels, options)
+    declared = request.schema[name]
+    if isinstance(declared, Factor) and len(declared.levels) > 2:
+        return _level_shares(level_counts(request, (name,), level), level, method)
+    release = _share_release(request, name)
     row, model = _share_row(release, level, method)
     return StatResult(
         title="Proportion",
@@ -340,7 +352,7 @@ def proportions_ztest(
     if value is None:
         raise ArgumentError("pass value= (one sample) or groups= (two samples)")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
-    release = _share_release(a, options)
+    release = _share_release(*_share_request(a, None, options))
     row, model = _share_row(release, level, method)
     z = float(model.score(p0))
     tails = (
@@ -371,10 +383,32 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
     return float(brentq(lambda share: tail(share) - level, 0.0, 1.0))
 
 
-def _share_release(a: Any, options: SampleOptions) -> SampleSums:
-    request, (name,) = request_columns({"a": a}, {"a": None if isinstance(a, str) else (0.0, 1.0)}, options)
+def _share_request(
+    a: Any, levels: Sequence[Label] | None, options: SampleOptions
+) -> tuple[SampleRequest, str]:
+    """Return the column whose shares are asked for, and its name."""
+    declared = (0.0, 1.0) if levels is None and not isinstance(a, str) else levels
+    request, (name,) = request_columns(
+        {"a": a}, {"a": declared if declared is None else list(declared)}, options
+    )
+    return request, name
+
+
+def _share_release(request: SampleRequest, name: str) -> SampleSums:
     check_share(request.schema, name)
     return request.release(SampleQuery(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
+
+
+def _level_shares(shares: CountsResult, level: float, method: ShareMethod) -> StatResult:
+    """Return the shares of levels, by score intervals or each by the exact one of its count."""
+    release = shares.release
+    sd, laplace = float(release.scale[0]), release.noise == "laplace"
+    models = [ShareModel(count, release.nobs, sd, laplace) for count in release.sums[:, 0]]
+    if not _exact(models[0], method):
+        return replace(shares, ranked_notes=(SCORE, *shares.ranked_notes))
+    ends = [model.exact_interval(level) for model in models]
+    rows = tuple(row._replace(low=low, high=high) for row, (low, high) in zip(shares.rows, ends, strict=True))
+    return replace(shares, rows=rows, ranked_notes=(EXACT, *shares.ranked_notes))
 
 
 def _exact(model: ShareModel, method: ShareMethod) -> bool:
@@ -382,12 +416,7 @@ def _exact(model: ShareModel, method: ShareMethod) -> bool:
 
 
 def _method_notes(model: ShareModel, method: ShareMethod) -> tuple[str | Note, ...]:
-    method_text = (
-        "The method is exact: it uses the distribution of a binomial count plus the noise."
-        if _exact(model, method)
-        else "Score interval."
-    )
-    return method_text, Note(CLIPPED_SHARE, "header")
+    return EXACT if _exact(model, method) else SCORE, Note(CLIPPED_SHARE, "header")
 
 
 def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[EstimateRow, ShareModel]:
@@ -445,6 +474,15 @@ def _two_shares(
     ends, sd = groups.first_difference(level)
     p = (1.0 + groups.means) / 2.0
     first, second = release.levels[0]
+    level_of = release.levels[1][1]
+    low, high = groups.mean_sets(level)
+    sds = groups.mean_sds()
+    shares = (
+        EstimateRow(f"share of {level_of} in {name}", *(float(number) for number in numbers))
+        for name, *numbers in zip(
+            release.levels[0], p, sds / 2.0, (1.0 + low) / 2.0, (1.0 + high) / 2.0, strict=True
+        )
+    )
     row = EstimateRow(
         name=f"{first} - {second}",
         estimate=float(p[0] - p[1]),
@@ -455,7 +493,7 @@ def _two_shares(
     return StatResult(
         title="Test of Two Proportions",
         release=release,
-        rows=(row, *cell_rows(release, model, level)),
+        rows=(row, *shares),
         confidence_level=level,
         statistic=z,
         pvalue=pvalue,

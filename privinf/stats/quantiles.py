@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport,
 from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.counts import joint_level
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.quantiles import (
     CERTAIN,
@@ -26,9 +28,9 @@ from privinf.inference.quantiles import (
     quantile_interval,
     window_edges,
 )
-from privinf.mechanisms.distribution import NoisyCDF, OpenColumns
+from privinf.mechanisms.distribution import NoisyCDF, OpenColumns, group_distributions
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.samples import SEVERAL_ROWS, SampleQuery, SampleSums
+from privinf.mechanisms.samples import SEVERAL_ROWS, ColumnBins, SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats.base import (
@@ -39,10 +41,22 @@ from privinf.stats.base import (
     StatResult,
     check_level,
     public_pair,
+    request_by,
     request_columns,
 )
-from privinf.typing import Calibration, ColumnLike, Missing, NoiseChoice, Pair, RngLike, SourceName, Table
-from privinf.validation import check_fraction
+from privinf.typing import (
+    Calibration,
+    ColumnLike,
+    CountTarget,
+    Label,
+    Missing,
+    NoiseChoice,
+    Pair,
+    RngLike,
+    SourceName,
+    Table,
+)
+from privinf.validation import check_choice, check_flag, check_fraction
 from privinf.wire import Labels
 
 FIRST_CELLS = 1024  # of the first distribution function
@@ -50,6 +64,7 @@ FIRST_SHARE = 0.25  # its share of mu^2 for quantiles; the rest is for windows a
 CLIP_SHARE = 0.2  # its share of mu^2 for the clip of a mean
 LEAST_CORE = 1.5  # groups are compared on the median +- this many sds at least
 VISIBLE_TAIL = 0.02  # quantiles farther out than this are not used for the sd
+NO_LAPLACE = "noise='laplace' is not available for quantiles: pass noise='gaussian', or leave noise= out"
 CLIPPED_QUANTILES = (
     "Values are clipped to the public bounds [{:g}, {:g}]; quantiles are those of the clipped values."
 )
@@ -85,9 +100,7 @@ class OpenedColumn:
         schema = request.schema
         options = request.options
         if options.noise == "laplace":
-            raise ArgumentError(
-                "noise='laplace' is not available for quantiles: pass noise='gaussian', or leave noise= out"
-            )
+            raise ArgumentError(NO_LAPLACE)
         if schema.unit is not None and schema.max_rows > 1:
             raise NotAvailableError(SEVERAL_ROWS.format(schema.unit, schema.max_rows))
         budget = Spending.from_options(options.spending(), options.ledger)
@@ -122,7 +135,7 @@ class QuantileRelease(Released):
         """The report on these releases; `cumulative` is the ledger's."""
         return self.recorded
 
-    def rows(self, level: float) -> tuple[EstimateRow, ...]:
+    def rows(self, level: float, target: CountTarget = "population") -> tuple[EstimateRow, ...]:
         """Return each quantile and its interval; its standard error is half of that over the normal one.
 
         Noise of their own may put quantiles out of order: they and their ends are put in order.
@@ -130,7 +143,11 @@ class QuantileRelease(Released):
         z = two_sided(level)
         rows = []
         pairs = zip(self.quantiles, self.distributions, strict=True)
-        intervals = [quantile_interval(distribution, q, z, *self.bounds) for q, distribution in pairs]
+        sampling = target == "population"
+        intervals = [
+            quantile_interval(distribution, q, z, *self.bounds, sampling=sampling)
+            for q, distribution in pairs
+        ]
         ordered = ordered_intervals(self.quantiles, intervals).tolist()
         for q, (middle, low, high) in zip(self.quantiles, ordered, strict=True):
             rows.append(
@@ -144,7 +161,12 @@ class QuantileRelease(Released):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileResult(StatResult):
-    """Quantiles of a column; see `StatResult` for the attributes.
+    """Quantiles of a column; see `StatResult` for the other attributes.
+
+    Attributes
+    ----------
+    target : {"population", "table"}
+        Whether the intervals are for the population or for this table.
 
     Notes
     -----
@@ -152,6 +174,7 @@ class QuantileResult(StatResult):
     """
 
     release: QuantileRelease  # type: ignore[assignment]
+    target: CountTarget = "population"
 
     def confidence_interval(self, confidence_level: float = 0.95, *, which: int = 0) -> ConfidenceInterval:
         """Return the interval of one quantile.
@@ -169,7 +192,136 @@ class QuantileResult(StatResult):
         (low, high)
             A named tuple.
         """
-        return ConfidenceInterval(*self.release.rows(check_level(confidence_level))[which][3:])
+        return ConfidenceInterval(*self.release.rows(check_level(confidence_level), self.target)[which][3:])
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class GroupQuantilesResult(StatResult):
+    """Quantiles of groups from one release; other intervals and orders cost nothing more.
+
+    See `StatResult` for the other attributes.
+
+    Attributes
+    ----------
+    quantiles : tuple of float
+        Orders of the quantiles.
+    target : {"population", "table"}
+        Whether the intervals are for the population or for this table.
+    simultaneous : bool
+        Whether the intervals hold together.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the release, and public.
+    """
+
+    quantiles: tuple[float, ...] = (0.5,)
+    target: CountTarget = "population"
+    simultaneous: bool = False
+
+    def intervals(
+        self,
+        q: float | Sequence[float] | None = None,
+        *,
+        target: CountTarget | None = None,
+        confidence_level: float | None = None,
+        simultaneous: bool | None = None,
+    ) -> GroupQuantilesResult:
+        """Return other quantiles, or the same ones with other intervals, from the same release.
+
+        Parameters
+        ----------
+        q : float or sequence of float, optional
+            Orders of the quantiles, between 0 and 1; default: as before.
+        target : {"population", "table"}, optional
+            Quantiles of the population, or of this table; default: as before.
+        confidence_level : float, optional
+            Level of the intervals, between 0 and 1; default: as before.
+        simultaneous : bool, optional
+            Whether all intervals hold together at this level; default: as before.
+
+        Returns
+        -------
+        GroupQuantilesResult
+            The quantiles, at no further cost.
+        """
+        return _of_groups(
+            self.release,
+            self.quantiles if q is None else _orders(q),
+            self.confidence_level if confidence_level is None else check_level(confidence_level),
+            self.target if target is None else check_choice(target, CountTarget, "target"),
+            simultaneous=check_flag(
+                self.simultaneous if simultaneous is None else simultaneous, "simultaneous"
+            ),
+        )
+
+
+def _orders(q: float | Sequence[float]) -> tuple[float, ...]:
+    """Return orders of quantiles; ArgumentError where there is none."""
+    numbers = (q,) if np.ndim(q) == 0 else q
+    orders = tuple(check_fraction(number, "q") for number in numbers)  # type: ignore[union-attr]
+    if not orders:
+        raise ArgumentError("q= must contain at least one number between 0 and 1")
+    return orders
+
+
+def _group_release(request: SampleRequest, value: str, groups: tuple[str, ...]) -> SampleSums:
+    """Release the distribution functions of a column in groups once."""
+    if request.options.noise == "laplace":
+        raise ArgumentError(NO_LAPLACE)
+    bounds = request.schema.interval(value)
+    cuts = np.linspace(bounds.low, bounds.high, FIRST_CELLS + 1)[1:-1]
+    label = Labels.QUANTILES.format(name=Labels.BY.format(values=value, groups=", ".join(groups)))
+    bins = ColumnBins(name=value, cuts=tuple(cuts.tolist()))
+    query = SampleQuery(kind="distributions", by=(*groups, value), bins=(bins,), label=label)
+    return request.release(query)
+
+
+def _of_groups(
+    release: SampleSums,
+    orders: tuple[float, ...],
+    level: float,
+    target: CountTarget,
+    *,
+    simultaneous: bool,
+) -> GroupQuantilesResult:
+    """Return the quantiles of groups with intervals."""
+    (bins,) = release.query.bins
+    edges = np.array(bins.cuts)
+    width = float(edges[1] - edges[0])
+    low, high = float(edges[0]) - width, float(edges[-1]) + width
+    names = tuple(", ".join(map(str, cell)) for cell in product(*release.levels[:-1]))
+    single = joint_level(level, len(names) * len(orders)) if simultaneous else level
+    z = two_sided(single)
+    numbers = release.sums.reshape(len(names), len(edges) + 1)
+    scale = float(release.scale[0])
+    sampling = target == "population"
+    intervals = [
+        [
+            quantile_interval(distribution, q, z, low, high, sampling=sampling)
+            for distribution in group_distributions(numbers, edges, scale, release.nobs, q)
+        ]
+        for q in orders
+    ]
+    rows = []
+    for place, name in enumerate(names):
+        ordered = ordered_intervals(orders, [one[place] for one in intervals]).tolist()
+        for q, (middle, lower, upper) in zip(orders, ordered, strict=True):
+            label = name if len(orders) == 1 else f"{name}, {100.0 * q:.6g}%"
+            rows.append(
+                EstimateRow(name=label, estimate=middle, bse=0.5 * (upper - lower) / z, low=lower, high=upper)
+            )
+    return GroupQuantilesResult(
+        title="Quantiles of Groups",
+        release=release,
+        rows=tuple(rows),
+        confidence_level=level,
+        ranked_notes=(Note(CLIPPED_QUANTILES.format(low, high), "header"),),
+        quantiles=orders,
+        target=target,
+        simultaneous=simultaneous,
+    )
 
 
 @error_boundary
@@ -184,15 +336,19 @@ def quantile(
     mu: float | None = None,
     rho: float | None = None,
     rng: RngLike = None,
+    by: ColumnLike | str | Sequence[str] | None = None,
     bounds: Pair | None = None,
+    levels: Sequence[Label] | None = None,
+    target: CountTarget = "population",
+    simultaneous: bool = False,
     confidence_level: float = 0.95,
     missing: Missing = "raise",
     noise: NoiseChoice = "auto",
     calibration: Calibration | None = None,
     source: SourceName | None = None,
     ledger: Ledger | None = None,
-) -> QuantileResult:
-    """Return quantiles of a column, with intervals that account for the noise.
+) -> QuantileResult | GroupQuantilesResult:
+    """Return quantiles of a column, or of its groups, with intervals that account for the noise.
 
     Parameters
     ----------
@@ -219,9 +375,19 @@ def quantile(
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
+    by : array_like, str or sequence of str, optional
+        Group of each record, the name of its column, or names of several columns: the quantiles of each
+        group.
     bounds : (low, high), optional
         Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
         them.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    target : {"population", "table"}
+        "population" (default): quantiles of the population from which the records are a sample. "table": of
+        this table; intervals allow for the noise alone.
+    simultaneous : bool
+        Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public"}
@@ -242,9 +408,9 @@ def quantile(
 
     Returns
     -------
-    QuantileResult
+    QuantileResult or GroupQuantilesResult
         ``.estimate`` of the first quantile, ``.table`` of all quantiles, ``.confidence_interval()``,
-        ``.privacy``.
+        ``.privacy``. With `by`, ``.table`` and ``.intervals(...)``.
 
     Raises
     ------
@@ -261,9 +427,13 @@ def quantile(
     quantiles and the ends of their intervals are put in the order of q: the estimates by isotonic regression,
     and the intervals by widening those that are out of order.
 
+    With `by`, one distribution function of each group is released, at 1,024 cells of the bounds, for the
+    total budget. An interval is never shorter than two of these cells.
+
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
     record is read. There are at least two Gaussian releases. The edges at which later releases count rows
-    follow from the first release.
+    follow from the first release. With `by` there is one release, whose noise does not depend on the number
+    of groups.
 
     Examples
     --------
@@ -287,11 +457,173 @@ def quantile(
         source=source,
         ledger=ledger,
     )
-    level = check_level(confidence_level)
-    numbers = (q,) if np.ndim(q) == 0 else q
-    probabilities = tuple(check_fraction(number, "q") for number in numbers)  # type: ignore[union-attr]
-    if not probabilities:
-        raise ArgumentError("q= must contain at least one number between 0 and 1")
+    return _quantiles(
+        a,
+        _orders(q),
+        options,
+        by=by,
+        bounds=bounds,
+        levels=levels,
+        level=check_level(confidence_level),
+        target=target,
+        simultaneous=simultaneous,
+    )
+
+
+@error_boundary
+def median(
+    a: ColumnLike | str,
+    *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    by: ColumnLike | str | Sequence[str] | None = None,
+    bounds: Pair | None = None,
+    levels: Sequence[Label] | None = None,
+    target: CountTarget = "population",
+    simultaneous: bool = False,
+    confidence_level: float = 0.95,
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
+) -> QuantileResult | GroupQuantilesResult:
+    """Return the median of a column, or of its groups, with intervals that account for the noise.
+
+    Parameters
+    ----------
+    a : array_like, Series or str
+        The values, or the name of a column of `data`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    by : array_like, str or sequence of str, optional
+        Group of each record, the name of its column, or names of several columns: one median per group.
+    bounds : (low, high), optional
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    target : {"population", "table"}
+        "population" (default): the median of the population from which the records are a sample. "table":
+        that of this table; intervals allow for the noise alone.
+    simultaneous : bool
+        Whether the intervals of all groups hold together at the level, instead of each by itself.
+    confidence_level : float
+        Level of the intervals, between 0 and 1.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better. This function always uses Gaussian noise, and refuses "laplace".
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    QuantileResult or GroupQuantilesResult
+        ``.estimate``, ``.table``, ``.confidence_interval()``, ``.privacy``. With `by`, ``.table`` and
+        ``.intervals(...)``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column or its bounds do not match the declaration, the request is not
+        available for these rows, or the ledger's limit does not allow the release.
+
+    Notes
+    -----
+    The method is that of `quantile`, at order 0.5.
+
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. There are at least two Gaussian releases. The edges at which later releases count rows
+    follow from the first release. With `by` there is one release, whose noise does not depend on the number
+    of groups.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).exponential(size=9_000)
+    >>> low, high = pi.stats.median(x, bounds=(0, 50), mu=0.5, rng=0).confidence_interval()
+    >>> bool(low < np.log(2) < high)
+    True
+    """
+    options = SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
+    return _quantiles(
+        a,
+        (0.5,),
+        options,
+        by=by,
+        bounds=bounds,
+        levels=levels,
+        level=check_level(confidence_level),
+        target=target,
+        simultaneous=simultaneous,
+    )
+
+
+def _quantiles(
+    a: ColumnLike | str,
+    probabilities: tuple[float, ...],
+    options: SampleOptions,
+    *,
+    by: ColumnLike | str | Sequence[str] | None,
+    bounds: Pair | None,
+    levels: Sequence[Label] | None,
+    level: float,
+    target: CountTarget,
+    simultaneous: bool,
+) -> QuantileResult | GroupQuantilesResult:
+    """Return quantiles of a column by two releases or more, or of its groups by one."""
+    check_choice(target, CountTarget, "target")
+    check_flag(simultaneous, "simultaneous")
+    if by is not None:
+        request, value, groups = request_by(a, by, bounds, levels, options)
+        release_of_groups = _group_release(request, value, groups)
+        return _of_groups(release_of_groups, probabilities, level, target, simultaneous=simultaneous)
+    if levels is not None or simultaneous:
+        raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")
     request, (name,) = request_columns({"a": a}, {"a": public_pair(bounds)}, options)
     column = OpenedColumn.from_request(request, name)
     label = Labels.QUANTILES.format(name=name)
@@ -316,10 +648,14 @@ def quantile(
         recorded=PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta),
         missing=request.rows.missing,
     )
-    rows = release.rows(level)
-    target = Note(CLIPPED_QUANTILES.format(column.low, column.high), "header")
+    clipped = Note(CLIPPED_QUANTILES.format(column.low, column.high), "header")
     return QuantileResult(
-        title="Quantiles", release=release, rows=rows, confidence_level=level, ranked_notes=(target,)
+        title="Quantiles",
+        release=release,
+        rows=release.rows(level, target),
+        confidence_level=level,
+        ranked_notes=(clipped,),
+        target=target,
     )
 
 
@@ -351,7 +687,8 @@ def clipped_sums(request: SampleRequest, name: str, level: float) -> tuple[Sampl
 
 def clipped_groups(request: SampleRequest, query: SampleQuery) -> tuple[SampleSums, CoreClip]:
     """Release sums of groups on a clip that a fifth of mu^2 buys; their account has both releases."""
-    groups = len(request.schema[query.by[0]].levels)  # type: ignore[union-attr]
+    levels = [request.schema[name].levels for name in query.by]  # type: ignore[union-attr]
+    groups = math.prod(map(len, levels))
 
     def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> CoreClip:
         return core_clip(distribution, low, high, rest, groups)

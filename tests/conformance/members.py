@@ -128,6 +128,15 @@ TESTS = {
     "anova at a bound": lambda: pi.stats.anova_oneway(SAMPLE / 100.0, GROUP, **GROUPED | {"epsilon": 30.0}),
     "proportion": lambda: pi.stats.proportions_ztest(SAMPLE > 5.0, value=0.4, **SPEND),
     "quantiles": lambda: pi.stats.quantile(SAMPLE, [0.25, 0.5], bounds=(0, 10), **SPEND),
+    "counts": lambda: pi.stats.counts(GROUP, levels=["u", "v", "w"], **SPEND),
+    "crosstab of shares": lambda: pi.stats.crosstab(
+        GROUP, SAMPLE > 5.0, levels=(["u", "v", "w"], [False, True]), target="population", **SPEND
+    ).suppress(60.0),
+    "histogram": lambda: pi.stats.histogram(SAMPLE, 12, bounds=(0, 10), simultaneous=True, **SPEND),
+    "sums": lambda: pi.stats.sum(SAMPLE, by=GROUP, **GROUPED),
+    "means by group": lambda: pi.stats.mean(SAMPLE, by=GROUP, target="table", **GROUPED),
+    "medians by group": lambda: pi.stats.median(SAMPLE, by=GROUP, simultaneous=True, **GROUPED),
+    "proportions": lambda: pi.stats.proportion_confint(GROUP, levels=["u", "v", "w"], **SPEND),
     "ranks": lambda: pi.stats.mannwhitneyu(SAMPLE, SAMPLE[::-1] + 0.1, **SPEND),
 }
 

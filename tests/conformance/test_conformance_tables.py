@@ -127,6 +127,13 @@ SUMS = {
     ),
     "stats.anova": stats(lambda **k: pi.stats.anova_oneway("y", "g", **k)),
     "stats.tables": stats(lambda **k: pi.stats.chi2_contingency("g", "h", **k)),
+    "stats.counts": stats(lambda **k: pi.stats.counts("g", by="h", **k)),
+    "stats.crosstab": stats(lambda **k: pi.stats.crosstab("g", "h", margins=True, **k)),
+    "stats.histogram": stats(lambda **k: pi.stats.histogram("x", 7, by="g", **k)),
+    "stats.sum": stats(lambda **k: pi.stats.sum("x", by="g", **k)),
+    "stats.mean, groups": stats(lambda **k: pi.stats.mean("x", by=["g", "h"], **k)),
+    "stats.median, groups": stats(lambda **k: pi.stats.median("x", by="g", **k)),
+    "stats.proportions": stats(lambda **k: pi.stats.proportion_confint("g", **k)),
     "stats.correlation": stats(lambda **k: pi.stats.pearsonr("x", "y", **k)),
     "stats.ranks": stats(lambda **k: pi.stats.kruskal("x", "g", **k)),
 }

@@ -80,11 +80,24 @@ SUBJECTS = {
     "value",
     "center",
     "q",
+    "by",
+    "bins",
 }
 # Options that a callable uses where they are written, next to those of its options class.
 DIRECT = {
     **{
-        f"stats.{name}": {"bounds", "levels", "clip", "alternative", "confidence_level", "method"}
+        f"stats.{name}": {
+            "bounds",
+            "levels",
+            "clip",
+            "alternative",
+            "confidence_level",
+            "method",
+            "target",
+            "simultaneous",
+            "margins",
+            "structural_zeros",
+        }
         for name in STATS
     },
     "MomentOLS.release": {"to", "ledger"},

@@ -16,11 +16,12 @@ from support.tables import IN_MEMORY, KINDS, STREAMS, written
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms import blocks, reading, sources
-from privinf.mechanisms.distribution import OpenColumns, noisy_prefixes, root
+from privinf.mechanisms.distribution import OpenColumns, noisy_prefixes
 from privinf.mechanisms.gaussian import check_room
 from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.samples import SampleQuery, SampleTotals, release_sample
+from privinf.mechanisms.statistics.prefixes import root
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS, EntrySums
 from privinf.noise import LatticeNoise, SimulationNoise
 

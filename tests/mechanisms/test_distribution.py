@@ -13,11 +13,9 @@ from privinf.mechanisms.distribution import (
     OpenColumns,
     cell_counts,
     noisy_prefixes,
-    prefix_sensitivity,
-    root,
-    undoing,
 )
 from privinf.mechanisms.gaussian import Spending
+from privinf.mechanisms.statistics.prefixes import prefix_sensitivity, root, undoing
 from privinf.noise import SimulationNoise
 
 ROWS = pd.DataFrame({"x": np.arange(100.0), "t": "a", "k": np.repeat(np.arange(50), 2)})

@@ -29,7 +29,7 @@ from privinf.mechanisms.pushdown.databases import DIALECTS, PushedSource, first_
 from privinf.mechanisms.pushdown.expressions import Expressions
 from privinf.mechanisms.pushdown.queries import TableQuery
 from privinf.mechanisms.rows import as_rows
-from privinf.mechanisms.samples import SampleQuery, SampleTotals
+from privinf.mechanisms.samples import ColumnBins, SampleQuery, SampleTotals
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
 
@@ -410,8 +410,15 @@ SAMPLES = (
     SampleQuery(kind="one sample", values=("x",)),
     SampleQuery(kind="groups", values=("w",), by=("g",)),
     SampleQuery(kind="cells", values=(), by=("g", "k")),
+    SampleQuery(kind="cells", values=(), by=("g", "x"), bins=(ColumnBins(name="x", cuts=(0.0, 1.0)),)),
     SampleQuery(kind="pairs", values=("x", "y")),
 )
+
+
+def cuts_of(declared):
+    """Return cuts between the bounds of a column, and beyond them."""
+    inner = np.linspace(declared.low, declared.high, 9)
+    return tuple(np.unique(np.concatenate([inner, [0.0, 5e-324, 1e300]])).tolist())
 
 
 def told_of_samples(case, data):
@@ -422,6 +429,14 @@ def told_of_samples(case, data):
         SampleQuery(kind="groups", values=(numbers[-1],), by=("g",)),
         SampleQuery(kind="cells", values=(), by=("g", "k")),
         SampleQuery(kind="pairs", values=(numbers[0], numbers[-1])),
+        *(
+            SampleQuery(
+                kind="cells",
+                by=("k", name, "g"),
+                bins=(ColumnBins(name=name, cuts=cuts_of(case.schema[name])),),
+            )
+            for name in numbers
+        ),
     ]
     found = []
     for sample in queries:

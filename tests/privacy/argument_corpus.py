@@ -345,6 +345,40 @@ case(
     more=("levels", *TESTED),
 )
 case(
+    "stats.counts",
+    pi.stats.counts,
+    lambda w: {"a": "g", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,
+    lambda r, w: (r.summary(), r.to_pandas(), r.intervals(target="population")),
+    more=("by", "levels", "structural_zeros", "target", "simultaneous", *TESTED),
+)
+case(
+    "stats.crosstab",
+    pi.stats.crosstab,
+    lambda w: {"a": "g", "b": "g", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,
+    lambda r, w: (r.summary(), r.to_pandas()),
+    more=("margins", "structural_zeros", "target", "simultaneous", *TESTED),
+)
+case(
+    "stats.histogram",
+    pi.stats.histogram,
+    lambda w: {"a": w.frame["a"], "bins": 4, "bounds": (0.0, 1.0), "ledger": w.ledger} | SPEND,
+    more=("by", "levels", "target", *TESTED),
+)
+case(
+    "stats.sum",
+    pi.stats.sum,
+    lambda w: {"a": "y", "by": "g", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,
+    lambda r, w: (r.summary(), r.intervals(target="population")),
+    more=("bounds", "levels", "target", "simultaneous", *TESTED),
+)
+case(
+    "stats.median",
+    pi.stats.median,
+    lambda w: {"a": "y", "by": "g", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,
+    lambda r, w: (r.summary(), r.intervals([0.2, 0.8])),
+    more=("bounds", "levels", "target", "simultaneous", *TESTED),
+)
+case(
     "stats.pearsonr",
     pi.stats.pearsonr,
     lambda w: {"x": "a", "y": "b", "data": w.frame, "schema": SCHEMA, "ledger": w.ledger} | SPEND,

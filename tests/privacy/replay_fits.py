@@ -710,6 +710,13 @@ looked(
     "stats.mean of completed rows",
     lambda rows, words: pi.stats.mean("a", data=with_gaps(rows), missing="impute-public", **words),
 )
+looked("stats.counts", lambda rows, words: pi.stats.counts("g", data=rows, **words))
+looked("stats.crosstab", lambda rows, words: pi.stats.crosstab("g", "g", data=rows, margins=True, **words))
+looked("stats.histogram", lambda rows, words: pi.stats.histogram("y", 7, by="g", data=rows, **words))
+looked("stats.sum", lambda rows, words: pi.stats.sum("y", by="g", data=rows, **words))
+looked("stats.median", lambda rows, words: pi.stats.median("y", by="g", data=rows, **words))
+looked("stats.mean by group", lambda rows, words: pi.stats.mean("b", by="g", data=rows, **words))
+looked("stats.describe, factors", lambda rows, words: pi.stats.describe(rows, ["a", "g"], **words))
 looked("stats.describe", lambda rows, words: pi.stats.describe(rows, ["a", "b"], **words))
 
 

@@ -755,10 +755,29 @@ def halves(world: World, **more: tuple[Any, ...]) -> dict[str, Any]:
     return words | {"schema": pi.Schema({"y": RESPONSES["number"], "h": ["first", "second"]})}
 
 
+def tabled(world: World, **more: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the words of a table of counts."""
+    return sample(world, target=("table", "population"), simultaneous=(True, False), **more)
+
+
+def grouped(world: World) -> dict[str, Any]:
+    """Return the words of one number or one a group."""
+    return sample(world, target=("table", "population"))
+
+
 SIDES = ("two-sided", "less", "greater")
 CLIPS = ("auto", "bounds")
 TESTS: dict[str, Callable[[World], Any]] = {
     "mean": lambda w: pi.stats.mean(w.pick("of", "a", "y"), **sample(w, clip=CLIPS)),
+    "counts": lambda w: pi.stats.counts("g", **tabled(w)),
+    "crosstab": lambda w: pi.stats.crosstab("g", "g", **tabled(w, margins=(True, False, None))),
+    "histogram": lambda w: pi.stats.histogram(
+        w.pick("of", "a", "y"), w.pick("bins", 2, 7, 40), by=w.pick("by", None, "g"), **tabled(w)
+    ),
+    "sum": lambda w: pi.stats.sum(w.pick("of", "a", "y"), by=w.pick("by", None, "g"), **grouped(w)),
+    "mean by group": lambda w: pi.stats.mean("y", by="g", **tabled(w, clip=CLIPS)),
+    "median": lambda w: pi.stats.median(w.pick("of", "a", "y"), by="g", **tabled(w)),
+    "quantile by group": lambda w: pi.stats.quantile("y", [0.1, 0.9], by="g", **tabled(w)),
     "describe": lambda w: pi.stats.describe(columns=w.pick("of", ["a"], ["a", "y", "b"]), **sample(w)),
     "ttest_1samp": lambda w: pi.stats.ttest_1samp(
         "y", w.pick("popmean", 0.0, -4.0, 1e6), **sample(w, clip=CLIPS, alternative=SIDES)

@@ -11,6 +11,7 @@ from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.gaussian import Spending
 
 HERE = "mechanisms.distribution"
+ROOTS = "mechanisms.statistics.prefixes"
 CELLS = 64
 EDGES = np.arange(CELLS - 1) + 0.5
 
@@ -72,12 +73,12 @@ def test_a_search_tells_neighbours_apart_by_its_releases_alone():
 
 
 MUTANTS = {
-    "the least distance for the largest": Mutant(HERE, "prefix_sensitivity", ".max()", ".min()"),
+    "the least distance for the largest": Mutant(ROOTS, "prefix_sensitivity", ".max()", ".min()"),
     "columns taken as orthogonal": Mutant(
-        HERE, "prefix_sensitivity", "- 2.0 * lagged[1:]", "- 2.4 * lagged[1:]"
+        ROOTS, "prefix_sensitivity", "- 2.0 * lagged[1:]", "- 2.4 * lagged[1:]"
     ),
     "cells in place of prefixes charged": Mutant(
-        HERE, "_Prefixes.__init__", "root(len(cells))", "np.ones(len(cells))"
+        ROOTS, "PrefixSums.__init__", "root(cells.shape[-1])", "np.ones(cells.shape[-1])"
     ),
     "a charge forgotten": Mutant(HERE, "OpenColumns.release", "spending.ledger.spend(entry)", "(entry,)"),
     "values in the release": Mutant(

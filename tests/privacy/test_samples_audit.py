@@ -1,6 +1,7 @@
 """Sums over samples, groups, cells and pairs: proved sensitivities, reached; what is drawn; and mutants."""
 
 import math
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
@@ -18,7 +19,7 @@ from privinf.errors import AlignmentError, BudgetExceededError, NotAvailableErro
 from privinf.mechanisms import samples
 from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.samples import Price, SampleQuery, SampleTotals, release_sample
+from privinf.mechanisms.samples import ColumnBins, Price, SampleQuery, SampleTotals, release_sample
 from privinf.mechanisms.statistics.samples import (
     PAIR_WEIGHTS,
     SAMPLE_STATISTICS,
@@ -318,6 +319,103 @@ def test_the_laplace_noise_drawn_is_the_one_charged():
     drawn = np.array([one.sums[0] for one in released("one sample", 0, 300, epsilon=1.0, delta=0)])
     spread = np.abs(drawn - clean("one sample", 0)).mean(axis=0)  # of Laplace noise its scale
     assert spread == pytest.approx([2.0, 4.0], rel=0.25)
+
+
+# ---- counts of tables: margins, and distributions of groups
+
+TABLED = pi.Schema({"g": ["a", "b"], "h": ["u", "v", "w"], "x": (-1.0, 1.0)})
+BINS = ColumnBins(name="x", cuts=(-0.5, 0.0, 0.5))
+TABLES = {
+    "margins": SampleQuery(kind="margins", by=("g", "h")),
+    "distributions": SampleQuery(kind="distributions", by=("g", "x"), bins=(BINS,)),
+}
+TABLE_PAIRS = {  # the pair of records that attains the sensitivity
+    "margins": ({"g": "a", "h": "u", "x": 0.0}, {"g": "b", "h": "w", "x": 0.0}),
+    "distributions": ({"g": "a", "h": "u", "x": -9.0}, {"g": "b", "h": "u", "x": -1.0}),
+}
+
+
+def totals_of(kind, record):
+    """Return the un-noised weighted totals of one record and two others, and the statistic."""
+    asked = SampleTotals(TABLED, TABLES[kind])
+    frame = pd.DataFrame([record, {"g": "a", "h": "v", "x": 0.2}, {"g": "b", "h": "u", "x": 0.7}])
+    total, _ = asked.over(Rows(frame), asked.statistic.l2, exact=True)
+    return total, asked
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_no_two_records_of_a_table_are_farther_than_is_stated(kind):
+    records = [{"g": g, "h": h, "x": x} for g in "ab" for h in "uvw" for x in (-9.0, -0.5, 0.0, 0.3, 1.0)]
+    found = [totals_of(kind, record)[0].floats().ravel() for record in records]
+    stated = totals_of(kind, records[0])[1].statistic.l2.sensitivity
+    assert pdist(np.array(found)).max() == pytest.approx(stated, rel=1e-12)
+    steps = [totals_of(kind, record)[0].steps(2.0**-20).ravel() * 2.0**-20 for record in records]
+    assert np.abs(np.array(steps) - np.array(found)).max() <= 2.0**-21
+
+
+def audited_table(kind, count=4000):
+    worlds = [totals_of(kind, record) for record in TABLE_PAIRS[kind]]
+    means = [total.floats().ravel() for total, _ in worlds]
+    scores = []
+    for world, (total, asked) in enumerate(worlds):
+        words = {"mu": 3.0, "rng": np.random.default_rng((9, world))}
+        price = Price.from_options(asked.statistic, words, "auto", None)
+        scale = price.calibrated("counts", asked.statistic, asked.cells, "record")[0]
+        drawn = np.array([samples._noised(price, total, scale).ravel() for _ in range(count)])
+        scores.append(gaussian_log_ratio(drawn, *means, float(np.linalg.norm(means[0] - means[1])) / 3.0))
+    return audit_mechanism(
+        lambda world, size, rng: scores[world], lambda x: x, draws=count, rng=0, mu=3.0, exact_mu=3.0
+    )
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_on_their_worst_pair(kind):
+    assert audited_table(kind).passed
+
+
+STATISTICS = "mechanisms.statistics.samples"
+ONE_GROUP = Mutant(
+    STATISTICS, "_of_distributions", "prefix_sensitivity(cells, groups)", "prefix_sensitivity(cells, 1) / 2.0"
+)
+
+
+@pytest.mark.audit
+def test_too_small_a_sensitivity_of_groups_is_caught():
+    with ONE_GROUP.applied():
+        assert audited_table("distributions").exceeded
+
+
+@pytest.mark.audit
+def test_margins_that_are_not_paid_for_are_caught(monkeypatch):
+    one = SAMPLE_STATISTICS["margins"]
+    heavier = replace(one, l2=Weighted((1.0, 1.0, 1.0), one.l2.sensitivity))
+    monkeypatch.setitem(SAMPLE_STATISTICS, "margins", heavier)
+    assert audited_table("margins").exceeded
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_without_noise_with_noise_and_in_parts_are_the_same(kind):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"g": rng.choice(["a", "b"], 700), "h": rng.choice(list("uvw"), 700), "x": rng.uniform(-2, 2, 700)}
+    )
+    exact = release_sample(Rows(frame), TABLED, TABLES[kind], {"epsilon": math.inf})
+    noisy = release_sample(Rows(frame), TABLED, TABLES[kind], {"mu": 2000.0})
+    assert noisy.sums == pytest.approx(exact.sums, abs=0.02)
+    assert not exact.scale.any()
+    if kind == "margins":
+        counts = pd.crosstab(frame.g, frame.h).to_numpy()
+        expected = np.concatenate([counts.ravel(), counts.sum(1), counts.sum(0)])
+        assert exact.sums.ravel() == pytest.approx(expected)
+
+
+def test_totals_of_tables_are_not_pickled_or_shown():
+    for kind, pair in TABLE_PAIRS.items():
+        total, _ = totals_of(kind, pair[0])
+        assert repr(total).endswith("not shown>")
+        with pytest.raises(TypeError):
+            pickle.dumps(total)
 
 
 # ---- the entry point

@@ -17,7 +17,8 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.inference.quantiles import mean_clip, ordered_intervals, quantile_interval, window_edges
-from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes, prefix_sensitivity
+from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes
+from privinf.mechanisms.statistics.prefixes import prefix_sensitivity
 from privinf.noise import SimulationNoise
 
 N = 10_000

@@ -90,30 +90,40 @@ class SampleColumn:
 
 
 def add_entries(
-    rows: Rows, schema: Schema, values: Mapping[str, SampleColumn], by: Sequence[str], sums: EntrySums
+    rows: Rows,
+    schema: Schema,
+    values: Mapping[str, SampleColumn],
+    by: Mapping[str, Sequence[float] | None],
+    sums: EntrySums,
 ) -> int:
     """Add all rows of a table in a database to sums of samples, and return how many there are.
 
-    `values` are columns, of which a database makes integers; every combination of the levels of `by` is a
-    cell. Raises as `traced.add_pushed`.
+    `values` are columns, of which a database makes integers; every combination of the levels of `by`, or of
+    the bins between the cuts that it names, is a cell. Raises as `traced.add_pushed`.
     """
     source = rows.features
     table_query = TableQuery(source, schema, [*values, *by], rows.missing)
     dialect = source.dialect
     steps = [table_query.sample_steps(name, column.grid, column.ends) for name, column in values.items()]
-    layers, texts = _entries(dialect, sums.statistic, steps, table_query.value_names)
+    bins = {name: cuts for name, cuts in by.items() if cuts is not None}
+    numbers = {name: f"_b{place}" for place, name in enumerate(bins)}
+    passed = [*table_query.value_names, *numbers.values()]
+    finite = [f"{table_query.finite(name)} AS {column}" for name, column in numbers.items()]
+    layers, texts = _entries(dialect, sums.statistic, steps, passed)
+    if bins:
+        layers = [[*table_query.value_names, *finite], *layers]
+    places = {name: (_ladder(dialect, cuts, numbers[name]), len(cuts) + 1) for name, cuts in bins.items()}
     last = [f"{dialect.integer(text)} AS _z{place}" for place, text in enumerate(texts) if text is not None]
     sum_texts = [
         ALL_ROWS if text is None else dialect.total.format(f"_z{place}") for place, text in enumerate(texts)
     ]
-    n, numbers_by_cell = table_query.counted(
-        [*layers, [f"{table_query.cell_or_gap(by)} AS _cell", *table_query.value_names, *last]], sum_texts
-    )
+    cell = f"{table_query.cell_or_gap(list(by), places)} AS _cell"
+    n, numbers_by_cell = table_query.counted([*layers, [cell, *table_query.value_names, *last]], sum_texts)
     numbers_by_cell.pop(GAP, None)
     totals = np.zeros(sums.shape, dtype=object)
-    for cell, numbers in numbers_by_cell.items():
+    for place, found in numbers_by_cell.items():
         ones = [1 << 2 * VALUE_BITS if text is None else 1 for text in texts]
-        totals[cell] = [number * factor for number, factor in zip(numbers, ones, strict=True)]
+        totals[place] = [number * factor for number, factor in zip(found, ones, strict=True)]
     sums.take(n, totals)
     return n
 
@@ -174,11 +184,11 @@ def cell_numbers(
     return counts, sizes.pop()
 
 
-def _ladder(dialect: Dialect, edges: Sequence[float], start: int = 0) -> str:
-    """Return how many edges are below the number _x, by halves."""
+def _ladder(dialect: Dialect, edges: Sequence[float], column: str = "_x", start: int = 0) -> str:
+    """Return how many edges are below the number in a column, by halves."""
     if not edges:
         return str(start)
     half = len(edges) // 2
-    below = _ladder(dialect, edges[:half], start)
-    above = _ladder(dialect, edges[half + 1 :], start + half + 1)
-    return case([(f"_x <= {dialect.number(edges[half])}", below)], above)
+    below = _ladder(dialect, edges[:half], column, start)
+    above = _ladder(dialect, edges[half + 1 :], column, start + half + 1)
+    return case([(f"{column} <= {dialect.number(edges[half])}", below)], above)

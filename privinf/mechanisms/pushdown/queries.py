@@ -277,21 +277,29 @@ class TableQuery:
         text = self._by_level(name, list(map(self.dialect.number, steps)))
         return text, int(steps.min()), int(steps.max())
 
-    def cell(self, names: Sequence[str]) -> str:
-        """Return the number of the cell that a row's levels make, the last column's running fastest."""
+    def cell(self, names: Sequence[str], places: Mapping[str, tuple[str, int]]) -> str:
+        """Return the number of the cell that a row's levels make, the last column's running fastest.
+
+        `places` has, for each column without declared levels, the expression of a position, and how many
+        positions there are.
+        """
         texts = ["0"]
         stride = 1
         for name in reversed(names):
-            size = len(self._factors[name].levels)
-            texts.append(f"{stride} * {self._by_level(name, list(map(str, range(size))))}")
+            if name in places:
+                place, size = places[name]
+            else:
+                size = len(self._factors[name].levels)
+                place = self._by_level(name, list(map(str, range(size))))
+            texts.append(f"{stride} * {place}")
             stride *= size
         return " + ".join(texts)
 
-    def cell_or_gap(self, names: Sequence[str]) -> str:
+    def cell_or_gap(self, names: Sequence[str], places: Mapping[str, tuple[str, int]]) -> str:
         """Return the number of a row's cell; `GAP` for rows with missing values, where these are dropped."""
         if not self.drops:
-            return self.cell(names)
-        return case([(" AND ".join(map(self._present, self._names)), self.cell(names))], str(GAP))
+            return self.cell(names, places)
+        return case([(" AND ".join(map(self._present, self._names)), self.cell(names, places))], str(GAP))
 
     def _by_level(self, name: str, results: list[str]) -> str:
         """Return the result at the level of a row."""

@@ -14,6 +14,10 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     1 < c^2. For l1, (1, u, (1 - u^2)/2): the norm, 3/2 + |u| - u^2/2, is at most 2, so 4 in two groups, and
     at most 2 in one.
 **Cells** (1); a record leaves one cell for another: l2 sqrt 2, l1 2.
+**Margins** of a table of two factors: (a 1, b 1, c 1) in its cell, its row and its column, a^2 + b^2 + c^2 =
+    1: a record moves one unit of each weight to another place, or leaves it: l2 sqrt(2 (a^2 + b^2 + c^2)).
+**Distributions** of several groups: (1) in a cell of its group, of which the square root of prefix sums is
+    released (`privinf.mechanisms.statistics.prefixes`).
 **Share** (x), x in [0, 1]: 1 in both norms.
 **Pairs** (a u, a v, b u^2, b v^2, u v), a = .7, b = 1.35; l2 is 2 sqrt(1 + a^2), from (1, 1) to (1, -1). With
     u + u' and u - u' for s and d as above, and so for v, the squared distance grows in |d|, |s| of either, so
@@ -49,13 +53,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy  # whose parts are loaded when they are used
 
-from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, ExactSum, Wide, added_rows
+from privinf.mechanisms.statistics.prefixes import PrefixSums, prefix_sensitivity
+from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, VALUE_BITS, ExactSum, Wide, added_rows
 from privinf.typing import Floats, Integers, SampleKind
 from privinf.wire import Derivations
 
@@ -63,6 +68,8 @@ from privinf.wire import Derivations
 PARABOLA_WEIGHT = math.sqrt(((1.0 + math.sqrt(5.0)) / 2.0) ** 5 / 4.0)
 PAIR_WEIGHTS = 0.7, 1.35  # a and b of *Pairs*
 PURE_PAIR_WEIGHT = 0.4  # a of *Pairs* in l1
+# Shares of mu^2 for the cells, the rows and the columns of a table with margins.
+MARGIN_SHARES = (0.6, 0.2, 0.2)
 # Rows whose entries, at most 2^41 steps, doubles add up exactly.
 PART_ROWS = BLOCK_ROWS // 2
 
@@ -81,7 +88,9 @@ class SampleStatistic:
 
     `entries` of values (rows, columns) and of 1, in whatever unit both are, are m arrays (rows,) in its
     square, times `factor`. `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is
-    not derived). `whole`, in place of `entries`, is of all records together, shape (1, m).
+    not derived). `whole`, in place of `entries`, is of all records together, shape (1, m). Of counts of cells
+    `totals`, if any, are released in their place: it takes the counts, in the shape of the table, and the
+    weights. `blocks` is, by that shape, how many totals have each weight, and `sized` the statistic of it.
     """
 
     entries: Callable[[Floats, float], Sequence[Floats]] | None
@@ -90,9 +99,24 @@ class SampleStatistic:
     derivation: str
     whole: Callable[[Sample], Floats] | None = None
     factor: float = 1.0
+    totals: Callable[[Integers, Weighted], CountTotals] | None = None
+    blocks: Callable[[tuple[int, ...]], tuple[int, ...]] | None = None
+    sized: Callable[[SampleStatistic, tuple[int, ...]], SampleStatistic] | None = None
+    most_touched: int | None = None
+
+    def of_table(self, shape: tuple[int, ...]) -> SampleStatistic:
+        """Return the statistic of a table of this shape: some sensitivities depend on it."""
+        return self if self.sized is None else self.sized(self, shape)
+
+    def weights(self, weighted: Weighted, shape: tuple[int, ...]) -> Floats:
+        """Return the weights of the totals, one a column of (cells, m), or one a row."""
+        weights = np.array(weighted.weights)
+        return weights if self.blocks is None else np.repeat(weights, self.blocks(shape))[:, None]
 
     def touched(self, cells: int) -> int:
         """Return the number of totals that one record can change: those of two cells."""
+        if self.most_touched is not None:
+            return self.most_touched
         return len(self.l2.weights) * (1 if self.whole is not None else min(cells, 2))
 
 
@@ -155,6 +179,11 @@ class EntrySums:
         entries = self.statistic.entries(values, FULL_SCALE)
         return np.stack([np.bincount(codes, column, minlength=cells) for column in entries], axis=1)
 
+    def counts(self, shape: tuple[int, ...]) -> Integers:
+        """Return the number of records in each cell, of a statistic whose one entry is 1."""
+        counts = self._total.integers() >> 2 * VALUE_BITS
+        return np.asarray(counts.astype(np.int64).reshape(shape))
+
     def take(self, rows: int, sums: Wide) -> None:
         """Add records whose sums are known: Python's integers, shape (cells, m)."""
         self.rows = added_rows(self.rows, rows)
@@ -178,6 +207,41 @@ class EntrySums:
 
     def __reduce__(self) -> Any:
         raise TypeError("sums without noise cannot be pickled: pickle the release instead")
+
+
+class MarginSums:
+    """Counts of the cells of a table of two factors, of its rows and of its columns, each with its weight.
+
+    Notes
+    -----
+    **Privacy.** As `EntrySums`.
+    """
+
+    __slots__ = ("_total", "_units")
+
+    def __init__(self, counts: Integers, weighted: Weighted) -> None:
+        margins = [counts.ravel(), counts.sum(axis=1), counts.sum(axis=0)]
+        self._total = ExactSum((counts.size + sum(counts.shape), 1))
+        self._total.add_integers(np.concatenate(margins).astype(object)[:, None])
+        self._units = np.repeat(np.array(weighted.weights), [len(margin) for margin in margins])[:, None]
+
+    def floats(self) -> Floats:
+        """Return the weighted counts, each the double nearest to the exact one."""
+        return self._total.floats(self._units)
+
+    def steps(self, grid: float) -> Integers:
+        """Return the weighted counts in steps of a grid, a power of two, each rounded once."""
+        return self._total.steps(self._units, grid)
+
+    def __repr__(self) -> str:
+        return "<MarginSums, not shown>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("sums without noise cannot be pickled: pickle the release instead")
+
+
+# What is released in place of the counts of cells.
+CountTotals: TypeAlias = MarginSums | PrefixSums
 
 
 def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample) -> Floats:
@@ -230,6 +294,23 @@ def _pair(values: Floats, scale: float) -> Sequence[Floats]:
     return u * scale, v * scale, u * u, v * v, u * v
 
 
+def _with_margins(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the numbers of cells, rows and columns."""
+    rows, columns = shape
+    return rows * columns, rows, columns
+
+
+def _prefixes(counts: Integers, _: Weighted) -> PrefixSums:
+    """Return the prefix sums of every group; the cells of the distribution are the last axis."""
+    return PrefixSums(counts.reshape(-1, counts.shape[-1]))
+
+
+def _of_distributions(statistic: SampleStatistic, shape: tuple[int, ...]) -> SampleStatistic:
+    groups, cells = math.prod(shape[:-1]), shape[-1]
+    sensitivity = prefix_sensitivity(cells, groups)
+    return replace(statistic, l2=Weighted((1.0,), sensitivity), most_touched=min(groups, 2) * cells)
+
+
 def _rank_sums(sample: Sample) -> Floats:
     """Return the sum of centered ranks of every group, multiples of 1/2, exact."""
     centred = scipy.stats.rankdata(sample.values[:, 0]) - 0.5 * (len(sample) + 1)
@@ -277,6 +358,25 @@ SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
         l2=Weighted((1.0,), math.sqrt(2.0)),
         l1=Weighted((1.0,), 2.0),
         derivation=Derivations.CELLS,
+    ),
+    "margins": SampleStatistic(
+        entries=_cell,
+        l2=Weighted(
+            tuple(math.sqrt(share) for share in MARGIN_SHARES), math.sqrt(2.0 * math.fsum(MARGIN_SHARES))
+        ),
+        l1=None,
+        derivation=Derivations.MARGINS,
+        totals=MarginSums,
+        blocks=_with_margins,
+        most_touched=6,
+    ),
+    "distributions": SampleStatistic(
+        entries=_cell,
+        l2=Weighted((1.0,), math.inf),  # of the table's shape
+        l1=None,
+        derivation=Derivations.GROUP_DISTRIBUTIONS,
+        totals=_prefixes,
+        sized=_of_distributions,
     ),
     "pairs": SampleStatistic(
         entries=_pair,

@@ -1,0 +1,1015 @@
+"""Counts of records by factors and bins: tables of this data set, or shares of the population.
+
+The counts have the noise of one release (`privinf.mechanisms.samples`): of the cells alone, or of cells, rows
+and columns. Estimates, display and intervals are in `privinf.inference.counts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privinf.accounting import Ledger
+from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.counts import (
+    TableEstimate,
+    count_intervals,
+    estimate_table,
+    joint_level,
+    laplace_share_intervals,
+    noise_half,
+    on_simplex,
+    with_margins,
+)
+from privinf.mechanisms.samples import ColumnBins, SampleQuery, SampleSums
+from privinf.results.notes import Note
+from privinf.results.summary import number
+from privinf.schema import Schema
+from privinf.stats import base
+from privinf.stats.association import independence
+from privinf.stats.groups import score_interval
+from privinf.typing import (
+    ArrayLike,
+    Calibration,
+    ColumnLike,
+    CountTarget,
+    Flags,
+    Floats,
+    Integers,
+    Label,
+    Missing,
+    NoiseChoice,
+    Pair,
+    RngLike,
+    SourceName,
+    Table,
+)
+from privinf.validation import check_array, check_choice, check_count, check_flag, check_number, is_zero
+from privinf.wire import Labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALONE = 25  # most cells of a table whose margins are added up instead of released
+ALL = "All"  # name of a margin, as in pandas
+OF_TABLE = (
+    "The counts are those of this table: standard errors and intervals allow for the noise, not for sampling."
+)
+OF_POPULATION = (
+    "The shares are those of the population from which the records are a sample: standard errors and "
+    "intervals allow for sampling and for the noise."
+)
+SHOWN = (
+    "The estimates are the nearest possible table: nothing is negative, and {}. Standard errors and "
+    "intervals belong to the estimates before this projection, in .unprojected."
+)
+JOINT = "All {} intervals hold together at the level."
+IMPOSSIBLE = "{} cells cannot occur and are 0."
+SUPPRESSED = (
+    "Of {cells} cells, {hidden} have unprojected estimates below {below:g} and are not shown. Together "
+    "they have {rest:.6g} records, the total minus the cells shown. Because the cells were selected, each "
+    "interval of a cell has the level {level:.4g}."
+)
+NONE_SUPPRESSED = "No cell has an unprojected estimate below {:g}, so all cells are shown."
+
+
+# ---- models of a release
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CountModel:
+    """Estimates of a release of counts, and how their noise is distributed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of levels of each factor.
+    estimate : TableEstimate
+        Estimates as a table of two factors; of another number of factors as one row.
+    shown : ndarray
+        The nearest possible table, in the shape of `estimate`.
+    possible : ndarray of bool
+        False for cells that cannot occur, in the same shape.
+    laplace : bool
+        Whether the noise is Laplace noise: estimates are then not conditioned on the public total.
+    """
+
+    shape: tuple[int, ...]
+    estimate: TableEstimate
+    shown: Floats
+    possible: Flags
+    n: int
+    laplace: bool
+
+    @classmethod
+    def from_release(cls, release: SampleSums, zeros: Sequence[tuple[Any, ...]] = ()) -> CountModel:
+        """Return the model of one release."""
+        shape = tuple(map(len, release.levels))
+        two = len(shape) == 2
+        flat = shape if two else (1, math.prod(shape))
+        possible = _possible(release, zeros).reshape(flat)
+        size = math.prod(shape)
+        n = release.nobs
+        sd = float(release.scale[0])
+        numbers = release.sums[:, 0] if sd > 0.0 else np.rint(release.sums[:, 0])
+        laplace = release.noise == "laplace"
+        cells = numbers[:size].reshape(flat)
+        if release.query.kind == "margins":
+            estimate = estimate_table(
+                cells,
+                n,
+                sd,
+                rows=numbers[size : size + shape[0]],
+                columns=numbers[size + shape[0] :],
+                margin_sds=(float(release.scale[1]), float(release.scale[2])),
+                possible=possible,
+            )
+        else:
+            estimate = estimate_table(cells, n, sd, possible=possible)
+        shown = _shown(estimate, n, possible, two=two) if sd > 0.0 else estimate.cells
+        if laplace:
+            estimate = _independent(cells * possible, sd, possible)
+        return cls(shape=shape, estimate=estimate, shown=shown, possible=possible, n=n, laplace=laplace)
+
+    def terms(self, *, margins: bool) -> Integers:
+        """Return of how many Laplace numbers the noise of each estimate is a sum."""
+        cells = np.ones(self.possible.size, dtype=np.int64)
+        sums = [self.possible.sum(axis=1), self.possible.sum(axis=0)] if margins else []
+        return np.asarray(np.maximum(np.concatenate([cells, *sums]), 1), dtype=np.int64)
+
+    def numbers(self, *, margins: bool) -> tuple[Floats, Floats, Floats]:
+        """Return what is shown, the unprojected estimates and their sds: cells, then rows and columns."""
+        one = self.estimate
+        shown, estimates, sds = [self.shown.ravel()], [one.cells.ravel()], [one.cell_sds.ravel()]
+        if margins:
+            shown += [self.shown.sum(axis=1), self.shown.sum(axis=0)]
+            estimates += [one.rows, one.columns]
+            sds += [one.row_sds, one.column_sds]
+        return np.concatenate(shown), np.concatenate(estimates), np.concatenate(sds)
+
+    def intervals(self, target: CountTarget, levels: Floats, *, margins: bool) -> tuple[Floats, Floats]:
+        """Return the ends of intervals of counts or shares, each at its level; a level of nan gives nan."""
+        _, x, sds = self.numbers(margins=margins)
+        terms = self.terms(margins=margins)
+        low = np.full(len(x), np.nan)
+        high = np.full(len(x), np.nan)
+        for level in np.unique(levels[~np.isnan(levels)]):
+            at = levels == level
+            parts = x[at], sds[at], terms[at] if self.laplace else None
+            low[at], high[at] = _ends(*parts, n=self.n, target=target, level=float(level))
+        empty = np.flatnonzero(~self.possible.ravel() & ~np.isnan(levels[: self.possible.size]))
+        low[empty] = high[empty] = 0.0
+        return low, high
+
+
+def _ends(
+    x: Floats, sds: Floats, terms: Integers | None, *, n: int, target: CountTarget, level: float
+) -> tuple[Floats, Floats]:
+    if target == "table":
+        return count_intervals(x, noise_half(sds, level, terms), n)
+    if terms is not None:
+        return laplace_share_intervals(x, n, sds, level, terms)
+    return score_interval(x, n, sds, level)
+
+
+def _possible(release: SampleSums, zeros: Sequence[tuple[Any, ...]]) -> Flags:
+    """Return which cells can occur; ArgumentError for cells that the table does not have."""
+    possible = np.ones([len(levels) for levels in release.levels], dtype=bool)
+    for cell in zeros:
+        possible[tuple(levels.index(level) for levels, level in zip(release.levels, cell, strict=True))] = (
+            False
+        )
+    return possible
+
+
+def _shown(estimate: TableEstimate, n: int, possible: Flags, *, two: bool) -> Floats:
+    """Return the nearest possible table: margins first where there are two factors."""
+    total = float(n)
+    if not two:
+        shown = np.zeros(possible.shape)
+        shown[possible] = on_simplex(estimate.cells[possible], total)
+        return shown
+    margins = []
+    for sums, present in ((estimate.rows, possible.any(axis=1)), (estimate.columns, possible.any(axis=0))):
+        margin = np.zeros(len(sums))
+        margin[present] = on_simplex(sums[present], total)
+        margins.append(margin)
+    return with_margins(estimate.cells, margins[0], margins[1], possible)
+
+
+def _independent(cells: Floats, sd: float, possible: Flags) -> TableEstimate:
+    """Return the estimates as they were released, with independent noise."""
+    marks = possible.astype(np.float64)
+    return TableEstimate(
+        cells=cells,
+        rows=cells.sum(axis=1),
+        columns=cells.sum(axis=0),
+        cell_sds=sd * marks,
+        row_sds=sd * np.sqrt(marks.sum(axis=1)),
+        column_sds=sd * np.sqrt(marks.sum(axis=0)),
+    )
+
+
+# ---- results
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class CountsResult(base.StatResult):
+    """Counts or shares of cells from one release; other intervals cost nothing more.
+
+    See `StatResult` for the other attributes.
+
+    Attributes
+    ----------
+    target : {"table", "population"}
+        Whether the rows are counts of this table, or shares of the population.
+    simultaneous : bool
+        Whether the intervals hold together.
+    structural_zeros : tuple
+        Cells that cannot occur.
+    below : float or None
+        Threshold of `suppress`, if cells were suppressed.
+    unprojected : tuple of float
+        The estimates before the projection on possible tables, one a row.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the release, and public.
+    """
+
+    target: CountTarget = "table"
+    simultaneous: bool = False
+    structural_zeros: tuple[tuple[Any, ...], ...] = ()
+    below: float | None = None
+    unprojected: tuple[float, ...] = ()
+
+    def shown_number(self, value: float) -> str:
+        """Return a count or a share as the summary prints it."""
+        return base.count_number(value) if self.target == "table" else number(value)
+
+    def intervals(
+        self,
+        *,
+        target: CountTarget | None = None,
+        confidence_level: float | None = None,
+        simultaneous: bool | None = None,
+    ) -> CountsResult:
+        """Return the same counts with other intervals, from the same release.
+
+        Parameters
+        ----------
+        target : {"table", "population"}, optional
+            Counts of this table, or shares of the population; default: as before.
+        confidence_level : float, optional
+            Level of the intervals, between 0 and 1; default: as before.
+        simultaneous : bool, optional
+            Whether all intervals hold together at this level; default: as before.
+
+        Returns
+        -------
+        CountsResult
+            The same estimates, at no further cost.
+        """
+        return _counted(
+            self.release,
+            title=self.title,
+            target=self.target if target is None else check_choice(target, CountTarget, "target"),
+            level=self.confidence_level if confidence_level is None else base.check_level(confidence_level),
+            simultaneous=check_flag(
+                self.simultaneous if simultaneous is None else simultaneous, "simultaneous"
+            ),
+            zeros=self.structural_zeros,
+            below=self.below,
+        )
+
+    def suppress(self, below: float) -> CountsResult:
+        """Return the result without the cells whose unprojected counts are below a public threshold.
+
+        Parameters
+        ----------
+        below : float
+            Threshold for noisy counts, chosen without looking at the table.
+
+        Returns
+        -------
+        CountsResult
+            Cells at or above the threshold, and all margins. The notes state how many cells are below it and
+            their total. Unless intervals are simultaneous, those of cells have the level 1 - (1 - level) R/K
+            if R of K cells are shown, which corrects for the selection (Benjamini and Yekutieli).
+
+        Raises
+        ------
+        NotAvailableError
+            No cell reaches the threshold.
+
+        Notes
+        -----
+        **Privacy.** Suppression does not protect anybody: the noise does, and levels are public.
+        """
+        return _counted(
+            self.release,
+            title=self.title,
+            target=self.target,
+            level=self.confidence_level,
+            simultaneous=self.simultaneous,
+            zeros=self.structural_zeros,
+            below=check_number(below, "below"),
+        )
+
+    def independence(self, confidence_level: float = 0.95) -> base.StatResult:
+        """Return the test that two factors are independent, from the same release.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Level of the intervals of the cells' shares, between 0 and 1.
+
+        Returns
+        -------
+        StatResult
+            The result of `chi2_contingency`, from the released cells.
+
+        Raises
+        ------
+        NotAvailableError
+            The table does not have two factors, or some of its cells cannot occur.
+        """
+        if len(self.release.levels) != 2 or self.structural_zeros:
+            raise NotAvailableError(
+                "the test of independence needs a table of two factors in which every cell can occur"
+            )
+        return independence(self.release, base.check_level(confidence_level))
+
+    def to_pandas(self) -> pd.Series | pd.DataFrame:
+        """Return the estimates as pandas shows counts.
+
+        Returns
+        -------
+        Series or DataFrame
+            Of a crosstab a frame like that of `pandas.crosstab`, with margins named "All". Otherwise a series
+            with one level, or one interval of a histogram, per row; of several factors its index has several
+            levels. Cells that are suppressed are nan.
+        """
+        import pandas as pd
+
+        model = CountModel.from_release(self.release, self.structural_zeros)
+        unit = 1.0 if self.target == "table" else 1.0 / model.n
+        values = unit * model.shown.ravel()
+        if self.below is not None:
+            hidden = _hidden(model, self.below)
+            values = np.where(hidden, np.nan, values)
+        names = self.release.query.by
+        axes = [_index(self.release, place) for place in range(len(names))]
+        if self.title == CROSSTAB:
+            cells = pd.DataFrame(values.reshape(model.shape), axes[0], axes[1])
+            rows = pd.Series(unit * model.shown.sum(axis=1), axes[0], name=ALL)
+            columns = pd.Series(unit * model.shown.sum(axis=0), axes[1], name=ALL)
+            frame = pd.concat([cells, rows], axis=1)
+            last = pd.DataFrame([[*columns, unit * model.n]], [ALL], frame.columns)
+            frame = pd.concat([frame, last])
+            return frame.rename_axis(index=names[0], columns=names[1])
+        index = axes[0] if len(axes) == 1 else pd.MultiIndex.from_product(axes, names=names)
+        return pd.Series(values, index, name="count" if self.target == "table" else "share")
+
+
+COUNTS = "Counts"
+CROSSTAB = "Crosstab"
+HISTOGRAM = "Histogram"
+PROPORTIONS = "Proportions"
+
+
+def _index(release: SampleSums, place: int) -> Any:
+    """Return the levels of a factor, or the intervals of bins."""
+    import pandas as pd
+
+    name = release.query.by[place]
+    for bins in release.query.bins:
+        if bins.name == name:
+            ends = [*bins.labels[0][1:-1].split(", ")[:1], *(b[1:-1].split(", ")[1] for b in bins.labels)]
+            return pd.IntervalIndex.from_breaks(list(map(float, ends)), closed="left", name=name)
+    return pd.Index(release.levels[place], name=name)
+
+
+def _hidden(model: CountModel, below: float) -> Flags:
+    """Return which cells are suppressed."""
+    return (model.estimate.cells.ravel() < below) & model.possible.ravel()
+
+
+def _counted(
+    release: SampleSums,
+    *,
+    title: str,
+    target: CountTarget,
+    level: float,
+    simultaneous: bool,
+    zeros: tuple[tuple[Any, ...], ...],
+    below: float | None = None,
+) -> CountsResult:
+    """Return the counts of a release with intervals."""
+    model = CountModel.from_release(release, zeros)
+    margins = title == CROSSTAB
+    shown, estimates, sds = model.numbers(margins=margins)
+    names = list(base.cell_names(release))
+    size = len(names)
+    if margins:
+        names += [f"{level_name}, {ALL}" for level_name in release.levels[0]]
+        names += [f"{ALL}, {level_name}" for level_name in release.levels[1]]
+    visible = np.ones(len(names), dtype=bool)
+    single = joint_level(level, len(names)) if simultaneous else level
+    levels = np.full(len(names), single)
+    notes = [Note(OF_TABLE if target == "table" else OF_POPULATION, "must-read")]
+    if below is not None:
+        visible[:size] = ~_hidden(model, below)
+        kept = int((visible[:size] & model.possible.ravel()).sum())
+        cells = int(model.possible.sum())
+        if not kept:
+            raise NotAvailableError("no cell reaches the threshold below=: pass a smaller threshold")
+        if not simultaneous:
+            levels[:size] = 1.0 - (1.0 - level) * kept / cells
+        rest = model.n - float(estimates[:size][visible[:size]].sum())
+        facts = {"cells": cells, "hidden": cells - kept, "below": below, "rest": rest, "level": levels[0]}
+        text = SUPPRESSED.format(**facts) if kept < cells else NONE_SUPPRESSED.format(below)
+        notes.append(Note(text, "must-read"))
+    levels[~visible] = np.nan
+    low, high = model.intervals(target, levels, margins=margins)
+    unit = 1.0
+    if target == "population":
+        unit = 1.0 / model.n
+        p = np.clip(estimates * unit, 0.0, 1.0)
+        sds = np.sqrt(p * (1.0 - p) * model.n + sds**2)
+    if float(release.scale[0]) > 0.0:
+        total = "cells, rows and columns add up" if margins else "the cells add up to the number of records"
+        notes.append(Note(SHOWN.format(total), "table"))
+    if simultaneous:
+        notes.append(Note(JOINT.format(len(names)), "table"))
+    if zeros:
+        notes.append(Note(IMPOSSIBLE.format(int((~model.possible).sum())), "detail"))
+    cells_of = np.column_stack([unit * shown, unit * sds, low, high])[visible]
+    rows = zip(np.array(names, dtype=object)[visible], cells_of, strict=True)
+    return CountsResult(
+        title=title,
+        release=release,
+        rows=tuple(base.EstimateRow(name, *map(float, numbers)) for name, numbers in rows),
+        confidence_level=level,
+        ranked_notes=tuple(notes),
+        target=target,
+        simultaneous=simultaneous,
+        structural_zeros=zeros,
+        below=below,
+        unprojected=tuple((unit * estimates[visible]).tolist()),
+    )
+
+
+# ---- queries
+
+
+def _columns_of(a: object, by: object, levels: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the columns of a table by argument, and the levels that the call declares for arrays."""
+    if by is None:
+        return {"a": a}, {"a": None if levels is None else list(levels)}  # type: ignore[call-overload]
+    columns = base.by_columns(a, by, levels)
+    if "by" not in columns:
+        return {"a": a} | columns, dict.fromkeys(("a", *columns))
+    pair = (None, None) if levels is None else tuple(levels)  # type: ignore[arg-type]
+    if len(pair) != 2:
+        raise ArgumentError("levels= must be a pair, with the levels of each of the two columns")
+    return {"a": a, "by": by}, {
+        name: None if column is None else list(column) for name, column in zip(("a", "by"), pair, strict=True)
+    }
+
+
+def _checked_zeros(
+    zeros: Sequence[Any] | None, levels: Sequence[Sequence[Any]]
+) -> tuple[tuple[Any, ...], ...]:
+    """Return cells that cannot occur, as tuples of declared levels."""
+    cells = []
+    for cell in () if zeros is None else zeros:
+        one = tuple(cell) if isinstance(cell, (tuple, list)) else (cell,)
+        known = len(one) == len(levels) and all(
+            level in column for level, column in zip(one, levels, strict=True)
+        )
+        if not known:
+            raise ArgumentError(
+                "structural_zeros= must name cells of the table, each as a tuple with one declared level "
+                "per factor"
+            )
+        cells.append(one)
+    if len(set(cells)) >= math.prod(map(len, levels)):
+        raise ArgumentError("structural_zeros= must leave at least one cell that can occur")
+    return tuple(dict.fromkeys(cells))
+
+
+def _release(
+    request: base.SampleRequest,
+    names: tuple[str, ...],
+    zeros: Sequence[Any] | None,
+    *,
+    margins: bool = False,
+    bins: ColumnBins | None = None,
+) -> tuple[SampleSums, tuple[tuple[Any, ...], ...]]:
+    """Release the counts of a table once; the cells that cannot occur are checked before that."""
+    levels = [
+        bins.levels if bins is not None and bins.name == name else request.schema[name].levels  # type: ignore[union-attr]
+        for name in names
+    ]
+    cells = _checked_zeros(zeros, levels)
+    query = SampleQuery(
+        kind="margins" if margins else "cells",
+        by=names,
+        bins=() if bins is None else (bins,),
+        label=Labels.CELLS_OF.format(names=", ".join(names)),
+    )
+    return request.release(query), cells
+
+
+def level_counts(request: base.SampleRequest, names: tuple[str, ...], level: float) -> CountsResult:
+    """Return the shares of the levels of a factor, or of the cells of several."""
+    release, zeros = _release(request, names, None)
+    return _counted(
+        release, title=PROPORTIONS, target="population", level=level, simultaneous=False, zeros=zeros
+    )
+
+
+def _pure(options: base.SampleOptions) -> bool:
+    """Return whether pure epsilon is requested, which joint releases of cells and margins do not offer."""
+    return options.noise == "laplace" or (options.delta is not None and is_zero(options.delta))
+
+
+def _edges(bins: int | ArrayLike, low: float, high: float, name: str) -> Floats:
+    """Return the public edges of bins, which hold every value between the bounds."""
+    if isinstance(bins, (int, np.integer)) and not isinstance(bins, bool):
+        return np.linspace(low, high, check_count(bins, "bins", least=2) + 1)
+    edges = _edge_array(bins)
+    if edges[0] > low or edges[-1] < high:
+        raise ArgumentError(
+            f"values of {name!r} may be outside of bins=: start the edges at {low:g} or below (-inf for an "
+            f"open first bin), and end them at {high:g} or above (inf for a last bin that is top-coded)"
+        )
+    return edges
+
+
+def _edge_array(bins: object) -> Floats:
+    edges = check_array(bins, "bins", ndim=1, finite=False)  # type: ignore[arg-type]
+    if len(edges) < 3 or not (np.diff(edges) > 0.0).all() or not np.isfinite(edges[1:-1]).all():
+        raise ArgumentError(
+            "bins= must be a number of bins, or at least three edges in increasing order, of which the first "
+            "and the last may be infinite"
+        )
+    return edges
+
+
+def _bins(name: str, edges: Floats) -> ColumnBins:
+    """Return bins that are closed on the left; values beyond the outer edges are in the outer bins."""
+    texts = [f"{edge:g}" for edge in edges]
+    if len(set(texts)) < len(texts):
+        texts = [repr(float(edge)) for edge in edges]
+    last = len(edges) - 2
+    labels = [f"[{texts[k]}, {texts[k + 1]}{']' if k == last else ')'}" for k in range(last + 1)]
+    if math.isinf(edges[0]):
+        labels[0] = f"({labels[0][1:]}"
+    if math.isinf(edges[-1]):
+        labels[-1] = f"{labels[-1][:-1]})"
+    cuts = np.nextafter(edges[1:-1], -math.inf)
+    return ColumnBins(name=name, cuts=tuple(cuts.tolist()), labels=tuple(labels))
+
+
+# ---- functions
+
+
+@error_boundary
+def counts(
+    a: ColumnLike | str,
+    *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    by: ColumnLike | str | Sequence[str] | None = None,
+    levels: Sequence[Any] | None = None,
+    structural_zeros: Sequence[Any] | None = None,
+    target: CountTarget = "table",
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
+) -> CountsResult:
+    """Count the records of every level, or of every combination of levels.
+
+    Parameters
+    ----------
+    a : array_like or str
+        Level of each record, or the name of a column of `data`; a column with the bounds (0, 1) has the
+        levels 0 and 1.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        requests pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    by : array_like, str or sequence of str, optional
+        Level of each record of a second factor, the name of its column, or names of several columns.
+    levels : sequence, optional
+        Public levels of `a`, if it is an array; with `by` a pair, the levels of both.
+    structural_zeros : sequence, optional
+        Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
+        spread over the others.
+    target : {"table", "population"}
+        "table" (default): the counts of this table; intervals allow for the noise alone. "population": the
+        shares of the population from which the records are a sample; intervals allow for sampling and noise.
+    confidence_level : float
+        Level of the intervals, between 0 and 1.
+    simultaneous : bool
+        Whether all intervals hold together at this level, instead of each by itself.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    CountsResult
+        ``.table``, ``.to_pandas()``, ``.intervals(...)``, ``.suppress(below)``, ``.plot()``, ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column does not match its declaration, the request is not available for
+        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
+        release.
+
+    Notes
+    -----
+    With Gaussian noise the cells are conditioned on the public number of records. Intervals of counts use the
+    exact quantile of the noise, so they hold for a cell of any size. Intervals of shares are score intervals.
+    `privinf.inference.counts` has the formulas.
+
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. A replaced record moves from one cell to another, so that the counts change by sqrt 2,
+    whatever the number of cells.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> a = np.random.default_rng(0).choice(["x", "y", "z"], 5000, p=[0.7, 0.299, 0.001])
+    >>> r = pi.stats.counts(a, levels=["x", "y", "z"], epsilon=1.0, delta=1e-6, rng=0)
+    >>> bool(abs(r.to_pandas()["x"] - (a == "x").sum()) < 25)
+    True
+    """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
+    level = base.check_level(confidence_level)
+    check_choice(target, CountTarget, "target")
+    columns, declared = _columns_of(a, by, levels)
+    request, names = base.request_levels(columns, declared, options)
+    release, zeros = _release(request, names, structural_zeros)
+    return _counted(
+        release,
+        title=COUNTS,
+        target=target,
+        level=level,
+        simultaneous=check_flag(simultaneous, "simultaneous"),
+        zeros=zeros,
+    )
+
+
+@error_boundary
+def crosstab(
+    a: ColumnLike | str,
+    b: ColumnLike | str,
+    *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    levels: tuple[Sequence[Label], Sequence[Label]] | None = None,
+    margins: bool | None = None,
+    structural_zeros: Sequence[Any] | None = None,
+    target: CountTarget = "table",
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
+) -> CountsResult:
+    """Count the records of every cell of a table of two factors, with its margins.
+
+    Parameters
+    ----------
+    a : array_like or str
+        First level of each record, or the name of a column of `data`; a column with the bounds (0, 1) has the
+        levels 0 and 1.
+    b : array_like or str
+        Second level of each record, or the name of a column of `data`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        requests pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    levels : pair of sequences, optional
+        Public levels of `a` and of `b`, if these are arrays.
+    margins : bool, optional
+        Whether rows and columns are released in addition to the cells, for 0.2 of mu^2 each. Otherwise they
+        are sums of cells. By default they are released if the table has more than 25 cells and the noise is
+        Gaussian.
+    structural_zeros : sequence, optional
+        Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
+        spread over the others.
+    target : {"table", "population"}
+        "table" (default): the counts of this table; intervals allow for the noise alone. "population": the
+        shares of the population from which the records are a sample; intervals allow for sampling and noise.
+    confidence_level : float
+        Level of the intervals, between 0 and 1.
+    simultaneous : bool
+        Whether all intervals hold together at this level, instead of each by itself.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better. Margins are released with Gaussian noise only.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    CountsResult
+        ``.table`` with the cells and margins, ``.to_pandas()``, ``.independence()``, ``.intervals(...)``,
+        ``.suppress(below)``, ``.plot()``, ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column does not match its declaration, the request is not available for
+        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
+        release.
+
+    Notes
+    -----
+    Cells and margins are combined by least squares. The table that is shown has no negative number, and its
+    cells add up to its margins. `privinf.inference.counts` has the formulas.
+
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. A replaced record moves from one cell to another, and with margins to another row and
+    column, so that the weighted counts change by sqrt 2.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.integers(0, 3, 4000), rng.integers(0, 2, 4000)
+    >>> r = pi.stats.crosstab(a, b, levels=([0, 1, 2], [0, 1]), epsilon=1.0, delta=1e-6, rng=0)
+    >>> frame = r.to_pandas()
+    >>> frame.shape, bool(abs(frame.loc[0].iloc[:2].sum() - frame.loc[0, "All"]) < 1e-3)
+    ((4, 3), True)
+    """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
+    level = base.check_level(confidence_level)
+    check_choice(target, CountTarget, "target")
+    columns, declared = _columns_of(a, b, levels)
+    request, names = base.request_levels(columns, declared, options)
+    declared_levels = [request.schema[name].levels for name in names]  # type: ignore[union-attr]
+    size = math.prod(map(len, declared_levels))
+    with_margin = size > ALONE and not _pure(options) if margins is None else check_flag(margins, "margins")
+    release, zeros = _release(request, names, structural_zeros, margins=with_margin)
+    return _counted(
+        release,
+        title=CROSSTAB,
+        target=target,
+        level=level,
+        simultaneous=check_flag(simultaneous, "simultaneous"),
+        zeros=zeros,
+    )
+
+
+@error_boundary
+def histogram(
+    a: ColumnLike | str,
+    bins: int | ArrayLike = 10,
+    *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    by: ColumnLike | str | None = None,
+    bounds: Pair | None = None,
+    levels: Sequence[Label] | None = None,
+    target: CountTarget = "table",
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
+) -> CountsResult:
+    """Count the records in public bins of a numeric column.
+
+    Parameters
+    ----------
+    a : array_like, Series or str
+        The values, or the name of a column of `data`.
+    bins : int or sequence of float
+        Number of bins of equal width between the bounds, or their edges. Bins contain their left edge, and
+        the last one both. Edges must span the bounds; the first may be -inf, and the last may be inf for a
+        bin that is top-coded. Values outside the outer edges are counted in the outer bins.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        requests pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    by : array_like or str, optional
+        Group of each record, or the name of its column: one histogram per group.
+    bounds : (low, high), optional
+        Public bounds of the values, if these are an array; default: the outer finite edges of `bins`.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    target : {"table", "population"}
+        "table" (default): the counts of this table; intervals allow for the noise alone. "population": the
+        shares of the population from which the records are a sample; intervals allow for sampling and noise.
+    confidence_level : float
+        Level of the intervals, between 0 and 1.
+    simultaneous : bool
+        Whether all intervals hold together at this level, instead of each by itself.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    CountsResult
+        ``.table``, ``.to_pandas()`` with an index of intervals, ``.intervals(...)``, ``.plot()``,
+        ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column does not match its declaration, the request is not available for
+        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
+        release.
+
+    Notes
+    -----
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. A replaced record moves from one bin to another, so that the counts change by sqrt 2. The
+    edges must not depend on the data.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> x = np.random.default_rng(0).uniform(0, 100, 5000)
+    >>> r = pi.stats.histogram(x, [0, 18, 65, np.inf], epsilon=1.0, delta=1e-6, rng=0)
+    >>> list(r.table.index), bool(abs(r.estimate - (x < 18).sum()) < 25)
+    (['[0, 18)', '[18, 65)', '[65, inf)'], True)
+    """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
+    level = base.check_level(confidence_level)
+    check_choice(target, CountTarget, "target")
+    pair = base.public_pair(bounds)
+    if not isinstance(a, str) and pair is None and not isinstance(bins, (int, np.integer)):
+        finite = [edge for edge in _edge_array(bins) if math.isfinite(edge)]
+        pair = (float(finite[0]), float(finite[-1])) if len(finite) > 1 else None
+    columns: dict[str, Any] = {"a": a} if by is None else {"by": by, "a": a}
+    declared = {"a": pair, "by": None if levels is None else list(levels)}
+    request, names = base.request_columns(columns, {name: declared[name] for name in columns}, options)
+    name = names[-1]
+    request = base.with_levels(request, names[:-1])
+    interval = request.schema.interval(name)
+    chosen = _bins(name, _edges(bins, interval.low, interval.high, name))
+    release, _ = _release(request, names, None, bins=chosen)
+    return _counted(
+        release,
+        title=HISTOGRAM,
+        target=target,
+        level=level,
+        simultaneous=check_flag(simultaneous, "simultaneous"),
+        zeros=(),
+    )

@@ -1,0 +1,367 @@
+r"""Totals of a column, and of its groups, from noisy counts and sums.
+
+In units in which values are in [-1, 1] a group's total is middle N + half S, N its count and S its sum of u.
+Counts are conditioned on the public n, which leaves their noise a^2 (1 - 1/k). **This table's total** has the
+noise of both, whose quantile is exact. **The population's total** n E[v 1_g] has in addition the sampling
+variance of the n products v 1_g, sum v^2 - (sum v)^2/n, from the released sums. With Laplace noise counts are
+not conditioned, and the quantile is that of the two Laplace numbers, or of a normal number plus the larger of
+them, if that is larger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq
+
+from privinf.accounting import Ledger
+from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.errors import ArgumentError
+from privinf.inference.counts import joint_level, laplace_sum_quantile, noise_half
+from privinf.mechanisms.samples import SampleQuery, SampleSums
+from privinf.results.notes import Note
+from privinf.results.summary import number
+from privinf.schema import Factor, Schema
+from privinf.stats import base
+from privinf.stats.groups import GroupModel, clip_cautions
+from privinf.stats.means import MeanModel, laplace_quantile
+from privinf.typing import (
+    Calibration,
+    ColumnLike,
+    CountTarget,
+    Floats,
+    Label,
+    Missing,
+    NoiseChoice,
+    Pair,
+    RngLike,
+    SourceName,
+    Table,
+)
+from privinf.validation import check_choice, check_flag
+from privinf.wire import Labels
+
+CLIPPED_SUMS = (
+    "Values are clipped to the public bounds [{:g}, {:g}]; the sums are those of the clipped values."
+)
+TABLE_SUMS = "The sums are those of this table: intervals allow for the noise, not for sampling."
+POPULATION_SUMS = (
+    "The sums estimate the number of records times the population's mean of the value, counted as 0 outside "
+    "of the group: intervals allow for sampling and for the noise."
+)
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SumsResult(base.StatResult):
+    """Sums of a column, or of its groups, from one release; other intervals cost nothing more.
+
+    See `StatResult` for the other attributes.
+
+    Attributes
+    ----------
+    target : {"table", "population"}
+        Whether the intervals are for this table or for the population.
+    simultaneous : bool
+        Whether the intervals hold together.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the release, and public.
+    """
+
+    target: CountTarget = "table"
+    simultaneous: bool = False
+
+    def shown_number(self, value: float) -> str:
+        """Return a total as the summary prints it."""
+        return base.count_number(value) if abs(value) >= 1e4 else number(value)
+
+    def intervals(
+        self,
+        *,
+        target: CountTarget | None = None,
+        confidence_level: float | None = None,
+        simultaneous: bool | None = None,
+    ) -> SumsResult:
+        """Return the same sums with other intervals, from the same release.
+
+        Parameters
+        ----------
+        target : {"table", "population"}, optional
+            Sums of this table, or of the population; default: as before.
+        confidence_level : float, optional
+            Level of the intervals, between 0 and 1; default: as before.
+        simultaneous : bool, optional
+            Whether all intervals hold together at this level; default: as before.
+
+        Returns
+        -------
+        SumsResult
+            The same estimates, at no further cost.
+        """
+        chosen = self.target if target is None else check_choice(target, CountTarget, "target")
+        level = self.confidence_level if confidence_level is None else base.check_level(confidence_level)
+        joint = check_flag(self.simultaneous if simultaneous is None else simultaneous, "simultaneous")
+        return replace(_summed(self.release, chosen, level, simultaneous=joint), cautions=self.cautions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalModel:
+    """Totals of groups in user units, what their noise is made of, and their sampling variances.
+
+    `count_sds` and `sum_sds` are the sds of the two independent parts of the noise.
+    """
+
+    totals: Floats
+    count_sds: Floats
+    sum_sds: Floats
+    sampling: Floats
+    laplace: bool
+
+    @classmethod
+    def from_release(cls, release: SampleSums) -> TotalModel:
+        """Return the model of sums of groups, or of one sample."""
+        middle, half = float(release.middle[0]), float(release.half[0])
+        n = release.nobs
+        laplace = release.noise == "laplace" and float(release.scale[0]) > 0.0
+        if release.query.kind == "one sample":
+            model = MeanModel.released(release)
+            one = np.ones(1)
+            return cls(
+                totals=n * (middle + half * model.mean) * one,
+                count_sds=0.0 * one,
+                sum_sds=half * model.noise[0] * one,
+                sampling=n * (half * float(model.sd)) ** 2 * one,
+                laplace=laplace,
+            )
+        groups = GroupModel.released(release)
+        N = release.sums[:, 0] if laplace else groups.N
+        k = len(N)
+        totals = middle * N + half * groups.S
+        squares = middle**2 * N + 2.0 * middle * half * groups.S + half**2 * (N - groups.P)
+        return cls(
+            totals=totals,
+            count_sds=np.full(k, abs(middle) * groups.a * (1.0 if laplace else math.sqrt(1.0 - 1.0 / k))),
+            sum_sds=np.full(k, half * groups.a),
+            sampling=np.maximum(squares - totals**2 / n, 0.0),
+            laplace=laplace,
+        )
+
+    @property
+    def noise_sds(self) -> Floats:
+        """Sds of the noise of the totals."""
+        return np.hypot(self.count_sds, self.sum_sds)
+
+    def half_lengths(self, level: float, *, sampling: bool) -> Floats:
+        """Return half of the lengths of intervals."""
+        noise = noise_half(self.noise_sds, level)
+        if not sampling:
+            if not self.laplace:
+                return noise
+            quantiles = [
+                two_laplace_quantile(level, float(first), float(second))
+                for first, second in zip(self.count_sds, self.sum_sds, strict=True)
+            ]
+            return np.array(quantiles)
+        sds = np.sqrt(self.noise_sds**2 + self.sampling)
+        half = noise_half(sds, level)
+        if not self.laplace:
+            return half
+        larger = np.maximum(self.count_sds, self.sum_sds)
+        rest = np.sqrt(np.maximum(sds**2 - larger**2, 0.0))
+        tail = (1.0 - level) / 2.0
+        mixed = [
+            float(laplace_quantile(tail, np.asarray(sd), scale / math.sqrt(2.0)))
+            for sd, scale in zip(rest, larger, strict=True)
+        ]
+        return np.maximum(half, mixed)
+
+
+def two_laplace_quantile(level: float, first: float, second: float) -> float:
+    """Return c with P(|X + Y| <= c) = level, of independent Laplace numbers with these sds."""
+    small, large = sorted((first / math.sqrt(2.0), second / math.sqrt(2.0)))
+    if large == 0.0:
+        return 0.0
+    r = small / large
+    if r < 1e-6:
+        return large * laplace_sum_quantile(level, 1) * (1.0 + 1e-6)
+    if r > 1.0 - 1e-4:
+        return large * laplace_sum_quantile(level, 2)
+    tail = 1.0 - level
+
+    def excess(x: float) -> float:
+        return (math.exp(-x) - r**2 * math.exp(-x / r)) / (1.0 - r**2) - tail
+
+    return float(large * brentq(excess, 0.0, 4.0 - 2.0 * math.log(tail)))
+
+
+def _summed(release: SampleSums, target: CountTarget, level: float, *, simultaneous: bool) -> SumsResult:
+    """Return the sums of a release with intervals."""
+    model = TotalModel.from_release(release)
+    groups = release.query.kind == "groups"
+    names = base.cell_names(release) if groups else release.query.values
+    population = target == "population"
+    half = model.half_lengths(joint_level(level, len(names)) if simultaneous else level, sampling=population)
+    sds = np.sqrt(model.noise_sds**2 + (model.sampling if population else 0.0))
+    middle, unit = float(release.middle[0]), float(release.half[0])
+    ends = np.array([middle - unit, middle + unit])
+    if groups:
+        ends = np.array([min(ends[0], 0.0), max(ends[1], 0.0)])
+    low, high = release.nobs * ends
+    cells = [np.clip(model.totals + shift, low, high) for shift in (0.0, -half, half)]
+    rows = zip(names, cells[0], sds, cells[1], cells[2], strict=True)
+    clipped = Note(CLIPPED_SUMS.format(middle - unit, middle + unit), "header")
+    return SumsResult(
+        title="Sums of Groups" if groups else "Sum",
+        release=release,
+        rows=tuple(base.EstimateRow(name, *map(float, numbers)) for name, *numbers in rows),
+        confidence_level=level,
+        ranked_notes=(clipped, Note(POPULATION_SUMS if population else TABLE_SUMS, "must-read")),
+        target=target,
+        simultaneous=simultaneous,
+    )
+
+
+@error_boundary
+def sum(
+    a: ColumnLike | str,
+    *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    by: ColumnLike | str | Sequence[str] | None = None,
+    bounds: Pair | None = None,
+    levels: Sequence[Label] | None = None,
+    target: CountTarget = "table",
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    missing: Missing = "raise",
+    noise: NoiseChoice = "auto",
+    calibration: Calibration | None = None,
+    source: SourceName | None = None,
+    ledger: Ledger | None = None,
+) -> SumsResult:
+    """Return the sum of a column, or of its groups, with intervals that account for the noise.
+
+    Parameters
+    ----------
+    a : array_like, Series or str
+        The values, or the name of a column of `data`.
+    data : table, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
+        requests pure epsilon, by Laplace noise.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
+        the results are marked as such.
+    by : array_like, str or sequence of str, optional
+        Group of each record, the name of its column, or names of several columns: one sum per group.
+    bounds : (low, high), optional
+        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
+        them.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    target : {"table", "population"}
+        "table" (default): the sums of this table; intervals allow for the noise alone. "population": the
+        number of records times the population's mean; intervals allow for sampling and noise.
+    confidence_level : float
+        Level of the intervals, between 0 and 1.
+    simultaneous : bool
+        Whether the intervals of all groups hold together at the level, instead of each by itself.
+    missing : {"raise", "impute-public"}
+        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
+        level).
+    noise : {"auto", "gaussian", "laplace"}
+        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
+        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
+        better.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    source : {"lattice", "opendp"}, optional
+        Sampler of secure noise: privinf's own (default), or OpenDP's.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    SumsResult
+        ``.estimate``, ``.bse``, ``.table``, ``.intervals(...)``, ``.plot()``, ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column does not match its declaration, the request is not available for
+        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
+        release.
+
+    Notes
+    -----
+    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    record is read. With `by`, counts, sums and sums of squares of all groups are released together. The noise
+    depends on the width of the bounds, not on the number of groups.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> x, g = rng.uniform(0, 10, 5000), rng.choice(["a", "b"], 5000)
+    >>> r = pi.stats.sum(x, by=g, levels=["a", "b"], bounds=(0, 10), epsilon=1.0, delta=1e-6, rng=0)
+    >>> bool(abs(r.estimate - x[g == "a"].sum()) < 200)
+    True
+    """
+    options = base.SampleOptions(
+        data=data,
+        schema=schema,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        rng=rng,
+        missing=missing,
+        noise=noise,
+        calibration=calibration,
+        source=source,
+        ledger=ledger,
+    )
+    level = base.check_level(confidence_level)
+    check_choice(target, CountTarget, "target")
+    check_flag(simultaneous, "simultaneous")
+    if by is None:
+        if levels is not None or simultaneous:
+            raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")
+        request, (value,) = base.request_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
+        label = Labels.TOTAL.format(name=value)
+        release = request.release(SampleQuery(kind="one sample", values=(value,), label=label))
+        n = release.nobs
+        near = base.at_bound([repr(value)], release.sums[:, 0] / n, release.scale[:1] / n)
+    else:
+        request, value, groups = base.request_by(a, by, bounds, levels, options)
+        label = Labels.TOTAL.format(name=Labels.BY.format(values=value, groups=", ".join(groups)))
+        release = request.release(SampleQuery(kind="groups", values=(value,), by=groups, label=label))
+        near = clip_cautions(release, None)
+    if isinstance(request.schema[value], Factor):
+        near = ()  # shares are near a bound without any clipping
+    result = _summed(release, target, level, simultaneous=simultaneous)
+    return replace(result, cautions=base.warn_of(near))

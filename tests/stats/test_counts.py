@@ -1,0 +1,225 @@
+"""Counts, crosstabs, histograms: pandas' without noise, valid intervals, refusals before a charge."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.accounting import Ledger
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.inference.counts import on_simplex
+from privinf.stats.counts import CountModel
+
+RNG = np.random.default_rng(11)
+N = 3000
+ROWS = pd.DataFrame(
+    {
+        "a": RNG.choice(["p", "q", "r"], N, p=[0.6, 0.395, 0.005]),
+        "b": RNG.choice([1, 2, 3, 4, 5, 6], N),
+        "hit": RNG.integers(0, 2, N).astype(float),
+        "x": RNG.normal(40, 15, N),
+        "c": RNG.choice(list("abcdefgh"), N),
+    }
+)
+SCHEMA = pi.Schema(
+    {"a": ["p", "q", "r"], "b": [1, 2, 3, 4, 5, 6], "hit": (0, 1), "x": (0, 80), "c": list("abcdefgh")}
+)
+HOW = {"data": ROWS, "schema": SCHEMA}
+CLEAN = HOW | {"epsilon": math.inf}
+SPEND = HOW | {"epsilon": 1.0, "delta": 1e-6, "rng": 0}
+
+
+def test_without_noise_counts_are_pandas():
+    assert pi.stats.counts("a", **CLEAN).to_pandas().to_dict() == ROWS["a"].value_counts().to_dict()
+    two = pi.stats.counts("a", by="b", **CLEAN).to_pandas()
+    assert two.to_dict() == ROWS.groupby(["a", "b"]).size().reindex(two.index, fill_value=0).to_dict()
+    three = pi.stats.counts("a", by=["b", "hit"], **CLEAN).to_pandas()
+    assert three.index.names == ["a", "b", "hit"]
+    assert three["p"].sum() == (ROWS["a"] == "p").sum()
+    table = pi.stats.crosstab("a", "b", **CLEAN).to_pandas()
+    pd.testing.assert_frame_equal(
+        table, pd.crosstab(ROWS["a"], ROWS["b"], margins=True).astype(float), check_names=True
+    )
+    result = pi.stats.crosstab("a", "b", **CLEAN)
+    assert (result.table["[0.025"] == result.table["0.975]"]).all()
+
+
+def test_arrays_and_frames_agree():
+    arrays = pi.stats.crosstab(ROWS["a"], ROWS["b"], levels=(list("pqr"), range(1, 7)), epsilon=math.inf)
+    assert arrays.table.equals(pi.stats.crosstab("a", "b", **CLEAN).table)
+    one = pi.stats.counts(ROWS["hit"].to_numpy(), levels=[0.0, 1.0], epsilon=math.inf)
+    assert one.to_pandas().sum() == N
+    assert pi.stats.counts("hit", **CLEAN).to_pandas()[1] == ROWS["hit"].sum()
+
+
+def test_a_histogram_is_numpys_and_its_last_bin_can_be_open():
+    edges = [0, 20, 40, 60, 80]
+    clipped = ROWS["x"].clip(0, 80)
+    counts = pi.stats.histogram("x", edges, **CLEAN)
+    assert counts.to_pandas().tolist() == np.histogram(clipped, edges)[0].tolist()
+    assert list(counts.table.index) == ["[0, 20)", "[20, 40)", "[40, 60)", "[60, 80]"]
+    five = pi.stats.histogram("x", 5, **CLEAN)
+    assert five.to_pandas().tolist() == np.histogram(clipped, 5, (0, 80))[0].tolist()
+    whole = pi.stats.histogram(np.array([0.0, 1.0, 1.0, 2.0, 9.0]), [0, 1, 2, np.inf], epsilon=math.inf)
+    assert whole.to_pandas().tolist() == [1.0, 2.0, 2.0]
+    assert whole.to_pandas().index[-1] == pd.Interval(2.0, np.inf, closed="left")
+    by = pi.stats.histogram("x", [-np.inf, 40, np.inf], by="a", **CLEAN).to_pandas()
+    assert by["p"].tolist() == [
+        ((ROWS["a"] == "p") & (ROWS["x"] < 40)).sum(),
+        ((ROWS["a"] == "p") & (ROWS["x"] >= 40)).sum(),
+    ]
+
+
+@pytest.mark.parametrize("words", [{"mu": 0.4}, {"epsilon": 1.0, "delta": 0}])
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "c")])
+def test_counts_are_covered(words, names):
+    """The intervals of 60 releases, at 99.9% limits for dependent cells."""
+    true = pi.stats.crosstab(*names, **CLEAN).table["estimate"].to_numpy()
+    covered = []
+    for seed in range(60):
+        table = pi.stats.crosstab(*names, **HOW, **words, rng=seed).table
+        covered.append((table["[0.025"] <= true) & (true <= table["0.975]"]))
+    assert np.mean(covered) > 0.93
+    joint = [
+        (lambda t: ((t["[0.025"] <= true) & (true <= t["0.975]"])).all())(
+            pi.stats.crosstab(*names, **HOW, **words, simultaneous=True, rng=seed).table
+        )
+        for seed in range(60)
+    ]
+    assert np.mean(joint) > 0.85
+
+
+def test_margins_are_released_for_large_tables_and_combined():
+    small = pi.stats.crosstab("a", "b", **HOW, mu=0.3, rng=1)
+    large = pi.stats.crosstab("b", "c", **HOW, mu=0.3, rng=1)
+    assert (small.release.query.kind, large.release.query.kind) == ("cells", "margins")
+    (entry,) = large.release.entries
+    assert entry.sensitivity.value == pytest.approx(math.sqrt(2.0), rel=1e-4)
+    assert large.privacy.mu == pytest.approx(0.3)
+    assert large.release.scale**-2.0 == pytest.approx(
+        np.array([0.6, 0.2, 0.2]) * (0.3 / math.sqrt(2.0)) ** 2, rel=1e-4
+    )
+    alone = pi.stats.crosstab("b", "c", **HOW, mu=0.3, margins=False, rng=1)
+    assert large.table["std err"]["1, All"] < 0.8 * alone.table["std err"]["1, All"]
+    assert pi.stats.crosstab("b", "c", **HOW, epsilon=1.0, delta=0, rng=1).release.query.kind == "cells"
+    with pytest.raises(NotAvailableError, match="leave it out for Gaussian noise"):
+        pi.stats.crosstab("b", "c", **HOW, epsilon=1.0, delta=1e-6, noise="laplace", margins=True)
+
+
+def test_what_is_shown_is_possible_and_consistent():
+    result = pi.stats.crosstab("a", "c", **HOW, mu=0.02, rng=3)
+    frame = result.to_pandas()
+    assert (frame.to_numpy() >= 0.0).all()
+    cells = frame.iloc[:-1, :-1]
+    assert cells.sum(axis=1).to_numpy() == pytest.approx(frame["All"].iloc[:-1].to_numpy(), abs=1e-4)
+    assert cells.sum().to_numpy() == pytest.approx(frame.loc["All"].iloc[:-1].to_numpy(), abs=1e-4)
+    assert frame.loc["All", "All"] == N
+    model = CountModel.from_release(result.release)
+    rows = on_simplex(model.estimate.rows, N)
+    assert frame["All"].iloc[:-1].to_numpy() == pytest.approx(rows, abs=1e-4)
+    table = result.table.assign(unprojected=result.unprojected)
+    outside = (table["unprojected"] < 0.0).any()
+    assert outside
+    centered = (table["[0.025"] <= table["unprojected"].clip(0)) & (table["unprojected"] <= table["0.975]"])
+    assert centered.all()
+
+
+def test_shares_of_the_population_allow_for_sampling():
+    table = pi.stats.counts("a", **HOW, mu=0.3, rng=0)
+    shares = table.intervals(target="population")
+    assert shares.to_pandas().sum() == pytest.approx(1.0)
+    assert shares.table["std err"]["p"] * N > table.table["std err"]["p"]
+    joint = shares.intervals(simultaneous=True)
+    assert (joint.table["[0.025"] <= shares.table["[0.025"]).all()
+    assert (joint.table["0.975]"] > shares.table["0.975]"]).all()
+    narrow = shares.intervals(confidence_level=0.5).table
+    assert "[0.25" in narrow.columns
+    same = pi.stats.counts("a", target="population", **HOW, mu=0.3, rng=0)
+    pd.testing.assert_frame_equal(same.table, shares.table)
+    laplace = pi.stats.counts("a", target="population", **SPEND)
+    assert laplace.release.noise == "laplace"
+    assert (laplace.table["[0.025"] < laplace.table["0.975]"]).all()
+
+
+def test_suppressed_cells_are_left_out_and_the_level_is_corrected():
+    result = pi.stats.crosstab("a", "b", **HOW, mu=0.4, rng=5)
+    shown = result.suppress(100.0)
+    assert len(shown.rows) == 12 + 9
+    assert "Of 18 cells, 6 have unprojected estimates below 100" in " ".join(shown.notes)
+    assert "the level 0.9667" in " ".join(shown.notes)
+    cells = np.array(result.unprojected[:18])
+    rest = N - cells[cells >= 100.0].sum()
+    assert f"they have {rest:.6g} records" in " ".join(shown.notes)
+    before, after = result.table.loc["p, 1"], shown.table.loc["p, 1"]
+    assert after["[0.025"] <= before["[0.025"]
+    assert shown.table.loc["p, All"].equals(result.table.loc["p, All"])
+    assert shown.to_pandas().iloc[:3, :6].isna().sum().sum() == 6
+    assert shown.intervals(target="population").below == 100.0
+    assert "all cells are shown" in " ".join(result.suppress(-1e9).notes)
+    with pytest.raises(NotAvailableError, match="below="):
+        result.suppress(1e9)
+
+
+def test_cells_that_cannot_occur_are_zero():
+    words = {"structural_zeros": [("r", level) for level in range(1, 7)]} | HOW
+    result = pi.stats.crosstab("a", "b", **words, mu=0.3, rng=0)
+    table = result.table
+    assert (table.loc[["r, 1", "r, All"], ["estimate", "std err", "[0.025", "0.975]"]] == 0.0).all(axis=None)
+    assert result.to_pandas().loc["r"].tolist() == [0.0] * 7
+    assert result.to_pandas().loc["All", "All"] == N
+    assert "6 cells cannot occur" in " ".join(note for note in result.notes)
+    assert pi.stats.counts("a", structural_zeros=["r"], **HOW, mu=0.3, rng=0).table["estimate"]["r"] == 0.0
+    large = pi.stats.crosstab("b", "c", structural_zeros=[(1, "a"), (2, "b")], **HOW, mu=0.3, rng=0)
+    assert large.to_pandas().loc[1, "a"] == large.to_pandas().loc[2, "b"] == 0.0
+    with pytest.raises(NotAvailableError, match="every cell can occur"):
+        result.independence()
+    ledger = Ledger()
+    for wrong in (["z"], [("p", 1)], [("p",), ("q",), ("r",)]):
+        with pytest.raises(ArgumentError, match="structural_zeros"):
+            pi.stats.counts("a", structural_zeros=wrong, **HOW, mu=0.3, ledger=ledger)
+    assert len(ledger) == 0
+
+
+def test_the_test_of_independence_shares_the_release():
+    result = pi.stats.crosstab("a", "b", **SPEND)
+    test = pi.stats.chi2_contingency("a", "b", **SPEND)
+    assert result.independence().statistic == test.statistic
+    assert result.independence().pvalue == test.pvalue
+    large = pi.stats.crosstab("b", "c", **HOW, mu=0.3, rng=0).independence()
+    assert 0.0 < large.pvalue <= 1.0
+    with pytest.raises(NotAvailableError):
+        pi.stats.counts("a", **SPEND).independence()
+
+
+def test_results_leave_as_tables_and_pictures():
+    result = pi.stats.counts("a", **SPEND)
+    assert list(result.tidy()["term"]) == ["p", "q", "r"]
+    assert result.to_dict()["test"]["title"] == "Counts"
+    assert "counts of a" in str(result.summary())
+    pytest.importorskip("matplotlib")
+    assert len(result.plot().get_yticklabels()) == 3
+
+
+def test_what_is_wrong_is_refused_before_anything_is_spent():
+    ledger = Ledger()
+    words = {"mu": 0.1, "ledger": ledger}
+    with pytest.raises(ArgumentError, match=r"top-coded"):
+        pi.stats.histogram("x", [0, 20, 40], **HOW, **words)
+    with pytest.raises(ArgumentError, match=r"bins="):
+        pi.stats.histogram("x", [0, 80], **HOW, **words)
+    with pytest.raises(ArgumentError, match=r"bins="):
+        pi.stats.histogram("x", [0, 50, 50, 80], **HOW, **words)
+    with pytest.raises(SchemaError, match="is not declared with two values"):
+        pi.stats.counts("x", **HOW, **words)
+    with pytest.raises(ArgumentError, match="target"):
+        pi.stats.counts("a", target="sample", **HOW, **words)
+    with pytest.raises(ArgumentError, match="more different columns"):
+        pi.stats.counts("a", by=["a", "b"], **HOW, **words)
+    with pytest.raises(ArgumentError, match="pair"):
+        pi.stats.counts(ROWS["a"], by=ROWS["b"], levels=[["p"]], **words)
+    several = pi.Schema({"a": ["p", "q", "r"]}, unit="person", max_rows=3)
+    with pytest.raises(NotAvailableError, match="up to 3 rows"):
+        pi.stats.counts("a", data=ROWS.assign(person=1), schema=several, **words)
+    assert len(ledger) == 0
