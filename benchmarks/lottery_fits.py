@@ -17,6 +17,7 @@ from lottery_lot import covers_without_privacy
 
 import privinf.glm.results
 import privinf.glm.running
+from privinf.glm.posterior_draws import prior_influence
 from privinf.results.summary import weak_for
 
 Values = list[float | None]
@@ -51,6 +52,12 @@ class ObservedFit:
         Standard errors by which a wrong mean of outlying rows may move a logistic fit.
     dispersion : float, optional
         Of a Poisson fit, the variance of the counts over the model's.
+    strength : list
+        Strength of a score interval, or influence of the prior on a posterior's; None for other intervals.
+    error : list
+        Estimate minus target in standard errors.
+    doubts : list
+        Notes that must be read: the beginning of each, and the places of the coefficients that it names.
     """
 
     covered: list[int | None]
@@ -69,6 +76,9 @@ class ObservedFit:
     step: float | None
     far: float | None
     dispersion: float | None
+    strength: Values
+    error: Values
+    doubts: list[tuple[str, list[int]]]
 
 
 def observe(
@@ -91,6 +101,9 @@ def observe(
         weak=[1] * p if result is None else flagged_coefficients(result, reference.names),
         named=[1] * p if result is None else named_coefficients(result, reference.names),
         plain=covers_without_privacy(cell, frame, reference.target),
+        strength=empty if result is None else strengths(result, p),
+        error=empty if result is None else errors(result, reference),
+        doubts=[] if result is None else doubts_of(result, reference.names),
         **{name: of_release.get(name, empty) for name in ("reach", "allowed", "shift", "noise")},
         **scalars(facts),
     )
@@ -107,6 +120,33 @@ def named_coefficients(result: Any, names: tuple[str, ...]) -> list[int]:
     text = weak_for(result, {})
     named = set(text.split(", ")) if text else set()
     return [int(name in named or not named <= set(names)) for name in names]
+
+
+def strengths(result: Any, p: int) -> Values:
+    """Return strengths of score intervals or influences of a prior, also of coefficients that are not weak."""
+    inference = result._inference
+    if inference.single is not None:
+        return rounded(inference.single.strengths)
+    if result.cov_type != "posterior":
+        return [None] * p
+    step = privinf.glm.results.restored(inference.settings["curved"])
+    back = np.array(inference.settings["to_user"])
+    return rounded(prior_influence(step, inference.scaled_draws, inference.constant, back))
+
+
+def errors(result: Any, reference: Reference) -> Values:
+    """Return how far estimates are from the target, in standard errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return rounded((result.params.to_numpy() - reference.target) / result.bse.to_numpy())
+
+
+def doubts_of(result: Any, names: tuple[str, ...]) -> list[tuple[str, list[int]]]:
+    """Return the beginnings of notes that must be read, with the places of coefficients that they name."""
+    return [
+        (note.text[:40], [names.index(name) for name in note.columns if name in names])
+        for note in result._context.ranked
+        if note.rank == "must-read"
+    ]
 
 
 def release_facts(result: Any, facts: dict[str, Any]) -> dict[str, Values]:
@@ -178,5 +218,5 @@ def reaches(gram: np.ndarray) -> np.ndarray:
 
 
 def rounded(values: Any) -> Values:
-    """Return numbers for JSON; None for nan, and 1e9 for what is larger or infinite."""
-    return [None if math.isnan(value) else float(f"{min(value, 1e9):.4g}") for value in map(float, values)]
+    """Return numbers for JSON; None for nan, and 1e9 (or -1e9) for what is larger or infinite."""
+    return [None if math.isnan(value) else float(f"{min(max(value, -1e9), 1e9):.4g}") for value in map(float, values)]
