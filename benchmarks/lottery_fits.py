@@ -78,7 +78,7 @@ class ObservedFit:
     dispersion: float | None
     strength: Values
     error: Values
-    doubts: list[tuple[str, list[int]]]
+    doubts: list[list[Any]]
 
 
 def observe(
@@ -140,10 +140,10 @@ def errors(result: Any, reference: Reference) -> Values:
         return rounded((result.params.to_numpy() - reference.target) / result.bse.to_numpy())
 
 
-def doubts_of(result: Any, names: tuple[str, ...]) -> list[tuple[str, list[int]]]:
+def doubts_of(result: Any, names: tuple[str, ...]) -> list[list[Any]]:
     """Return the beginnings of notes that must be read, with the places of coefficients that they name."""
     return [
-        (note.text[:40], [names.index(name) for name in note.columns if name in names])
+        [note.text[:40], [names.index(name) for name in note.columns if name in names]]
         for note in result._context.ranked
         if note.rank == "must-read"
     ]
@@ -219,4 +219,7 @@ def reaches(gram: np.ndarray) -> np.ndarray:
 
 def rounded(values: Any) -> Values:
     """Return numbers for JSON; None for nan, and 1e9 (or -1e9) for what is larger or infinite."""
-    return [None if math.isnan(value) else float(f"{min(max(value, -1e9), 1e9):.4g}") for value in map(float, values)]
+    return [
+        None if math.isnan(value) else float(f"{min(max(value, -1e9), 1e9):.4g}")
+        for value in map(float, values)
+    ]

@@ -97,6 +97,28 @@ class FitMeasures:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TailPull:
+    """What records beyond the clipping threshold may do to k coefficients.
+
+    Attributes
+    ----------
+    most : ndarray, shape (k,)
+        Shift if all of them moved the coefficient in one direction, in standard errors.
+    allowed : ndarray, shape (k,)
+        Bias that the interval allows for, in standard errors.
+    sided : ndarray, shape (k,)
+        Share of them that may move it in one direction (`OneStepFit.one_sided`).
+    sided_sds : ndarray, shape (k,)
+        Sum of the scores just below the threshold along the coefficient, in sds of its noise.
+    """
+
+    most: Floats
+    allowed: Floats
+    sided: Floats
+    sided_sds: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OneStepFit:
     """The last releases of a fit, in whitened coordinates, and what they say.
 
@@ -220,10 +242,21 @@ class OneStepFit:
         return np.asarray(np.minimum(reached, all_of_them) / np.maximum(all_of_them, 1e-300))
 
     def one_sided_sds(self, transform: Floats) -> Floats:
-        """Return ``|R S2|`` in sds of its noise, shape (k,): large where its scores agree in sign."""
+        """Return ``|R S2|`` in sds of its noise, shape (k,): large where its scores agree in sign.
+
+        It is 0 without noise.
+        """
         R = transform @ self.influence
-        return np.asarray(
-            np.abs(R @ self.upper) / np.maximum(self.upper_sd * np.linalg.norm(R, axis=1), 1e-300)
+        noise = self.upper_sd * np.linalg.norm(R, axis=1)
+        return np.divide(np.abs(R @ self.upper), noise, out=np.zeros(len(R)), where=noise > 0.0)
+
+    def tail_pull(self, transform: Floats, bse: Floats) -> TailPull:
+        """Return what clipped records may do to ``transform @ params``, whose standard errors are `bse`."""
+        return TailPull(
+            most=self.most_bias(transform) / bse,
+            allowed=self.bias(transform) / bse,
+            sided=self.one_sided(transform),
+            sided_sds=self.one_sided_sds(transform),
         )
 
     def score_equation(self, to_scaled: Floats, noise_free: Flags, cov_type: str) -> OneStepScores:

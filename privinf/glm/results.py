@@ -19,7 +19,6 @@ from privinf.glm.advice import (
     OF_A_PRIOR,
     far_records,
     few_records,
-    heavy_tail,
     identified,
     long_first_step,
     notes_of,
@@ -43,7 +42,6 @@ from privinf.glm.sums import BYTES, Traffic
 from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_definite
 from privinf.inference.one_step import STEP_EQUATION, OneStepScores
 from privinf.inference.solution import sandwich
-from privinf.inference.tails import HEAVY
 from privinf.results import Results
 from privinf.results.coefficient_tests import tests_of
 from privinf.results.context import Context, index_of
@@ -191,11 +189,9 @@ class GLMInference(Inference):
 
     @property
     def other_warnings(self) -> list[tuple[type[Warning], str]]:
-        """Warnings about intervals and tests: those of every result, heavy tails, a misfit."""
+        """Warnings about intervals and tests: those of every result, outlying records, a misfit."""
         warnings = super().other_warnings
-        ratio = self.settings.get("tail_ratio", 0.0)
-        texts = [heavy_tail(ratio)] if ratio > HEAVY else []
-        warnings += [(HeavyTailWarning, text) for text in [*texts, *self.settings.get("scarce", [])]]
+        warnings += [(HeavyTailWarning, text) for text in self.settings.get("scarce", [])]
         return warnings + [(MisfitWarning, text) for text in self.settings.get("misfits", ())]
 
 
@@ -572,15 +568,15 @@ def one_step_results(
     tests = tests_of(system, rows.design, list(range(rows.p))) if strength.weak else None
     hidden = np.full(rows.p, strength.weak) if tests is None else tests.hidden
     measures = one_step.measures
-    largest_bias = one_step.most_bias(transform)
-    doubts = few_records(rows, one_step, largest_bias, one_step.one_sided(transform), estimate.bse)
+    pull = one_step.tail_pull(transform, estimate.bse)
+    doubts = few_records(rows, one_step, pull)
     unclipped = one_step.unclipped_shift(transform)
     doubts += long_first_step(rows, one_step, unclipped, estimate.bse)
     if one_step.score_sd > 0.0 and one_step.clip.ratio > 0.0:
-        doubts += far_records(rows, one_step, one_step.one_sided_sds(transform), unclipped, estimate.bse)
-    notes = notes_of(rows, one_step, estimate, strength, largest_bias, doubts, hidden)
+        doubts += far_records(rows, one_step, pull.sided_sds, unclipped, estimate.bse)
+    notes = notes_of(rows, one_step, estimate, strength, pull.most, doubts, hidden)
     context = description.context(rows, *notes)
-    scarce = [doubt.text for doubt in doubts]
+    scarce = [doubt.text for doubt in doubts if doubt.rank == "must-read"]
     context["settings"] |= {"tail_ratio": one_step.clip.ratio, "scores": system.to_dict(), "scarce": scarce}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return named_results(

@@ -64,7 +64,6 @@ from privinf.inference.tails import HEAVY
 from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
-from privinf.results.notes import must_read, sentence
 from privinf.schema.design import formula_text
 from privinf.typing import Floats, RngLike, Trust
 from privinf.validation import counted
@@ -532,8 +531,7 @@ def curved_results(
         estimate = replace(estimate, bias=outcome.hidden.bias(influence))
         context["settings"] |= {"tail_ratio": outcome.hidden.ratio}
         if outcome.hidden.ratio > HEAVY:
-            heavy = must_read(sentence(heavy_tail(outcome.hidden.ratio)))
-            context["notes"] = (*context["notes"], *heavy)
+            context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     sampling = None if noise is None else back @ (total - noise) @ back.T
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
 
