@@ -30,10 +30,7 @@ from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece,
 from privinf.typing import Flags, Floats
 
 CHEAPER = '; residual_clip="bounds" assumes nothing about the tail'
-# Standard errors that a wrong mean of outlying rows may move an estimate before a note says so. With 0.5
-# instead, three lots had 5% to 30% more false alarms, and at most 2% more misses were warned of
-# (benchmarks/results/lottery.md).
-FAR_OUT = 0.75
+FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an estimate before a note says so
 # Standard deviations of a column between its mean and its farther bound from which on outlying rows may move
 # its coefficient: by `OneStepRelease.far` at this distance, in proportion beyond it. Chosen on the lottery
 # (benchmarks/results/silent_cells.md).
