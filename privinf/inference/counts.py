@@ -217,8 +217,11 @@ def laplace_sum_density(x: Floats, terms: int) -> Floats:
 
 def laplace_sum_tail(x: Floats, terms: int) -> Floats:
     """Return P(sum > x) of so many Laplace numbers of scale 1."""
-    shapes, weights = _gamma_weights(terms)
     size = np.abs(np.asarray(x, dtype=np.float64))
+    if terms == 1:
+        one_sided = 0.5 * np.exp(-size)
+        return np.asarray(np.where(np.asarray(x) >= 0.0, one_sided, 1.0 - one_sided))
+    shapes, weights = _gamma_weights(terms)
     upper = (weights * gammaincc(shapes, size[..., None])).sum(axis=-1)
     return np.asarray(np.where(np.asarray(x) >= 0.0, upper, 1.0 - upper))
 
