@@ -41,7 +41,7 @@ from privinf.typing import Flags, Floats, Integers
 QUANTILE_ROOM = 2.0**-17  # sds that the grid of the noise may add to its quantile
 BISECTIONS = 40  # of the ends of shares
 MOST_STEPS = 50_000  # of Dykstra's projections
-CLOSE = 1e-9  # relative error of margins at which they end
+CLOSE = 1e-11  # relative error of margins at which they end
 NODES = 128  # of the Gauss-Hermite rule by which normal numbers are added to larger Laplace numbers
 SPACING = 0.1  # scales between the points at which the density of Laplace numbers is taken otherwise
 

@@ -401,7 +401,7 @@ class StatResult(PortableTest):
             title=f"{self.title} Results",
             top=self._facts(),
             header=["estimate", "std err", *level_names(self.confidence_level)],
-            rows=[(row.name, *map(self.shown_number, row[1:])) for row in self.rows],
+            rows=[(row.name, *map(self._shown_number, row[1:])) for row in self.rows],
             tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
             privacy=privacy_facts(self.privacy),
             notes=[
@@ -419,7 +419,7 @@ class StatResult(PortableTest):
             printed=notes,
         )
 
-    def shown_number(self, value: float) -> str:
+    def _shown_number(self, value: float) -> str:
         """Return a number of the table as the summary prints it."""
         return number(value)
 

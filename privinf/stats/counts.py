@@ -249,7 +249,7 @@ class CountsResult(base.StatResult):
     below: float | None = None
     unprojected: tuple[float, ...] = ()
 
-    def shown_number(self, value: float) -> str:
+    def _shown_number(self, value: float) -> str:
         """Return a count or a share as the summary prints it."""
         return base.count_number(value) if self.target == "table" else number(value)
 

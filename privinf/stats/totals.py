@@ -76,7 +76,7 @@ class SumsResult(base.StatResult):
     target: CountTarget = "table"
     simultaneous: bool = False
 
-    def shown_number(self, value: float) -> str:
+    def _shown_number(self, value: float) -> str:
         """Return a total as the summary prints it."""
         return base.count_number(value) if abs(value) >= 1e4 else number(value)
 
