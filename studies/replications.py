@@ -17,7 +17,7 @@ from privinf.inference.score_test import THRESHOLD
 from privinf.mechanisms import Moments, Rows
 from privinf.mechanisms.gaussian import noisy_total
 from privinf.mechanisms.passes import OwnSum, RowPasses
-from privinf.moments.equation import MomentMap, layout_of, spectral_edge
+from privinf.moments.equation import MomentMap, layout_of_design, spectral_edge
 from privinf.noise import SimulationNoise
 from privinf.schema import Design
 from privinf.typing import Bounds, Calibration, Flags, Floats, Pair, SpendingOptions
@@ -246,7 +246,7 @@ def _solved(moments: SimulatedMoments, design: Design) -> MomentReplications:
     params, bse, df = (np.full((R, p), np.nan) for _ in range(3))
     weak = np.zeros(R, dtype=np.bool_)
     laws = np.column_stack([moments.weights, moments.scales])
-    layout, order = layout_of(design)
+    layout, order = layout_of_design(design)
     for law in np.unique(laws, axis=0):
         rows = np.flatnonzero((laws == law).all(axis=1))
         W = moments.totals[rows] / moments.n

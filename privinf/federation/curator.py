@@ -213,7 +213,7 @@ class Curator:
         size: int | None = None,
     ) -> None:
         self._rows = rows
-        self._size = len(rows) if size is None and isinstance(rows, SiteBlock) else size
+        self._size = size
         self._name = name
         self._relation = relation
         self._noise = get_source(rng)
@@ -225,7 +225,9 @@ class Curator:
     @property
     def nobs(self) -> int:
         """Number of rows."""
-        return self._rows.n if isinstance(self._rows, RowPasses) else self._size
+        if isinstance(self._rows, RowPasses):
+            return self._rows.n
+        return len(self._rows) if self._size is None else self._size
 
     @property
     def passes(self) -> int | None:

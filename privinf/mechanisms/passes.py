@@ -234,6 +234,8 @@ class RowPasses(Passes):
         design = self._design
         features = rows.features
         response = rows.response
+        if rows.missing == "drop":
+            features, response = _with_gaps(features), None if response is None else _with_gaps(response)
         matrix = isinstance(features, np.ndarray) and features.ndim == 2
         if not (matrix or isinstance(features, pd.DataFrame)):
             features = design.released(features, missing=once_complete(rows.missing))
@@ -267,7 +269,12 @@ class RowPasses(Passes):
 
     def _complete(self, rows: Rows) -> Flags | None:
         """Return which rows in memory are complete, where others are dropped; None for all."""
-        return complete_rows(self._design, rows) if rows.missing == "drop" else None
+        return complete_rows(self._design, rows, self.seen_levels) if self._dropping else None
+
+    @property
+    def _dropping(self) -> bool:
+        """Whether rows with missing values are dropped."""
+        return self._rows.missing == "drop"
 
     @property
     def n(self) -> int:
@@ -320,6 +327,10 @@ class RowPasses(Passes):
         self.read += 1
         if self._rows.in_memory:
             yield from (self._block(*self._rows_of(part), part.start) for part in self._slices())
+            if not self._plain:
+                outcome = self._design.outcome.column.inputs if self._rows.response is None else ()
+                names = dict.fromkeys((*outcome, *self._design.inputs))
+                check_levels(self._design.schema, names, self.seen_levels)
             return
         self._height = 0
         yield from self.part()
@@ -397,7 +408,7 @@ class RowPasses(Passes):
         if self._stream is not None:
             return self._site_block(matrix, response, None, None, start)
         public = None
-        if self._rows.missing == "drop":
+        if self._dropping:
             return self._site_block(matrix, response, None, None, start)
         if self._alone and self._design.constant is not None:  # ones, as was checked
             public = self._ones[: len(matrix)]
@@ -436,10 +447,10 @@ class RowPasses(Passes):
         if self._plain and np.isfinite((matrix := X[part]).sum()) and np.isfinite(y[part].sum()):
             return self._with_ones(matrix), y[part], None
         table = X.iloc[part] if isinstance(X, pd.DataFrame) else X[part]
-        return self._evaluated(table, None if y is None else y[part], None)
+        return self._evaluated(table, None if y is None else y[part], self.seen_levels)
 
     def _evaluated(
-        self, table: Floats | pd.DataFrame, y: Floats | None, seen_columns: set[str] | None
+        self, table: Floats | pd.DataFrame, y: Floats | None, seen_columns: set[str]
     ) -> tuple[Floats, Floats, Floats | None]:
         """Return matrix, response and weights of some rows."""
         design = self._design
@@ -469,7 +480,7 @@ class RowPasses(Passes):
         counts on it.
         """
         public = np.flatnonzero(~self._design.private)
-        if self._rows.missing == "drop":
+        if self._dropping:
             return np.empty(0), 0.0
         if self._alone:
             return np.ones(len(public)), float(len(public))
@@ -520,6 +531,18 @@ class OwnSum:
         """Return an empty exact accumulator for blocks like this one, whose rows are not read."""
         assert self.op.sums is not None
         return cast("MomentSums", self.op.sums(block, self.args))
+
+
+def _with_gaps(values: Any) -> Any:
+    """Return lists and columns as arrays of doubles, nan where they have no value; others as they are."""
+    if isinstance(values, (np.ndarray, pd.DataFrame)):
+        return values
+    try:
+        if isinstance(values, pd.Series):
+            return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return values  # is refused where it is read
 
 
 # ---- columns

@@ -375,23 +375,51 @@ def scaled_response(design: Design, y: Floats) -> Floats:
     return (np.clip(y, design.y_low, design.y_high) - design.y_center) / design.y_scale
 
 
-def complete_rows(design: Design, rows: Rows) -> Flags | None:
+def complete_rows(design: Design, rows: Rows, seen_levels: set[str] | None = None) -> Flags | None:
     """Return which rows in memory have all values that a design reads; None where all have them.
+
+    Values of incomplete rows are checked as others are, so that what is refused does not depend on which
+    rows are complete. `seen_levels` is as for `privinf.schema.reading.Reader`: a missing level counts as
+    declared.
+
+    Raises
+    ------
+    SchemaError
+        A value of an incomplete row does not fit the design. The message holds no value.
 
     Notes
     -----
     **Privacy.** How many rows are complete is private: the result never leaves the mechanisms.
     """
     features = rows.features
+    response = None if rows.response is None else np.asarray(rows.response)
     if isinstance(features, pd.DataFrame):
         # Columns that the table lacks are refused where they are read.
         names = [name for name in needed(design) if name in features.columns]
-        absent = features[names].isna().to_numpy().any(axis=1)
+        absent: Flags = np.logical_or.reduce(features[names].isna().to_numpy(), axis=1)
     else:
-        absent = np.asarray(pd.isna(features)).any(axis=1)
-    if rows.response is not None:
-        absent = absent | np.asarray(pd.isna(np.asarray(rows.response)))
-    return ~absent if absent.any() else None
+        absent = np.logical_or.reduce(np.asarray(pd.isna(features)), axis=1)
+    if response is not None:
+        absent = np.asarray(absent | pd.isna(response))
+    if not absent.any():
+        return None
+    if isinstance(features, pd.DataFrame):
+        names = [name for name in names if design.schema is None or name != design.schema.unit]
+        levels = set[str]() if seen_levels is None else seen_levels
+        Reader(features[absent], design.schema, "drop", seen_levels=levels).open(names)
+    elif _has_infinite(np.asarray(features)[absent]):
+        raise SchemaError("the features have infinite values")
+    if response is not None and _has_infinite(response[absent]):
+        raise SchemaError(f"response {design.response!r} has infinite values")
+    return np.asarray(~absent)
+
+
+def _has_infinite(values: Any) -> bool:
+    """Return whether some of these numbers are infinite; objects that are not numbers are refused later."""
+    try:
+        return bool(np.isinf(np.where(pd.isna(values), np.nan, values).astype(np.float64)).any())
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def once_complete(missing: Missing) -> Missing:

@@ -24,7 +24,7 @@ from privinf.releases import Release
 from privinf.results import Results
 from privinf.schema import Design, Numeric, Schema
 from privinf.schema.terms import Column, Contrast, Indicator
-from privinf.typing import CovWord, Flags, Floats, Integers, SamplingKind, Trust
+from privinf.typing import CovWord, Flags, Floats, Integers, Missing, SamplingKind, Trust
 from privinf.validation import check_array, check_count, check_number, check_positive, counted
 
 # ---- from entries of a release to a regression
@@ -536,7 +536,12 @@ def total_system(release: Release, part: MomentMap | None = None) -> NoisyTotals
 
 def layout_of(release: Release) -> tuple[MomentLayout, Integers]:
     """Return how a release orders z, (public, private, c y), and the order that brings columns back."""
-    noised = moment_columns(release.design, moments_noise_model(release).get("missing", "raise"))
+    return layout_of_design(release.design, moments_noise_model(release).get("missing", "raise"))
+
+
+def layout_of_design(design: Design, missing: Missing = "raise") -> tuple[MomentLayout, Integers]:
+    """Return the same of releases of a design, by their handling of missing values."""
+    noised = moment_columns(design, missing)
     public = np.flatnonzero(~noised)
     private = np.flatnonzero(noised)
     return MomentLayout(len(public), len(private)), np.argsort(np.concatenate([public, private]))

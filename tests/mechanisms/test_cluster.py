@@ -63,6 +63,22 @@ def test_a_fit_has_the_bits_of_one_process(model, formula, options):
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
+@pytest.mark.parametrize(("model", "formula", "options"), FITS)
+def test_rows_with_missing_values_are_dropped_as_in_one_process(model, formula, options):
+    frame = table()
+    frame.loc[1000:1002, "x"] = np.nan  # a partition, all of it
+    frame.loc[::9, "w"] = np.nan
+    frame.loc[4::31, "g"] = None
+    fits = [
+        model.from_formula(formula, data, schema=SCHEMA, missing="drop").fit(mu=2.0, rng=4, **options)
+        for data in (in_parts(frame), frame)
+    ]
+    assert fits[0].nobs == fits[1].nobs < 3000
+    assert fits[0].params.equals(fits[1].params)
+    assert fits[0].bse.equals(fits[1].bse)
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
 def test_a_cluster_in_this_process_gives_the_same_bits():
     frame = table()
     inside = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}

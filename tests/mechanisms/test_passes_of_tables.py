@@ -225,3 +225,15 @@ def test_units_with_several_rows_are_counted_over_blocks(frame, tmp_path, monkey
     assert digest(mechanism.release(path, **SPEND)) == digest(mechanism.release(people, **SPEND))
     with pytest.raises(AlignmentError, match="more than max_rows=3"):
         mechanism.release(written(people.assign(person=1), tmp_path / "o.parquet"), **SPEND)
+
+
+def test_a_block_in_memory_may_hold_undeclared_levels_alone(frame, monkeypatch):
+    """Sorted rows were refused, and shuffled ones were not."""
+    rows = pd.concat([frame] * 80, ignore_index=True).sort_values("g", key=lambda g: g != "elsewhere")
+    assert (rows["g"][:8192] == "elsewhere").sum() > 3000
+    rows = pd.concat([rows[rows["g"] == "elsewhere"]] * 3 + [rows], ignore_index=True)
+    assert (rows["g"][:8192] == "elsewhere").all()
+    mechanism = pi.Moments(SCHEMA, "y ~ x + C(g)")
+    assert digest(mechanism.release(rows, **SPEND)) == digest(mechanism.release(rows[::-1], **SPEND))
+    with pytest.raises(SchemaError, match="none of its declared levels"):
+        mechanism.release(rows.assign(g="elsewhere"), **SPEND)

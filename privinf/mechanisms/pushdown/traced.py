@@ -270,7 +270,9 @@ class TracedReader:
         if math.isfinite(grid.radius):
             raise unfit("some bounds are more than 16 times as wide as radius=, the largest norm of a row")
         nodes = [
-            self._expressions.number(FULL_SCALE) if at == design.constant else self._steps(at, grid.column(j))
+            self._expressions.number(_step_of_one(grid.column(j)))
+            if at == design.constant
+            else self._steps(at, grid.column(j))
             for j, at in enumerate(private)
         ]
         public_nodes = [self._expressions.number(FULL_SCALE)] * ones
@@ -281,6 +283,11 @@ class TracedReader:
         if sums.response is not None:
             public_nodes.append(self._steps(None, sums.response))
         return _nodes(np.hstack(sums.factors(cast("SiteBlock", self), self._array(public_nodes), x)))
+
+
+def _step_of_one(grid: ColumnGrid) -> float:
+    """Return the integer of a constant, whose unit is that of the widest column where rows are shrunk."""
+    return float(grid.put(np.ones((1, 1)), np.empty((1, 1)), finite=True)[0, 0])
 
 
 # ---- sums
