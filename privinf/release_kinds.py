@@ -295,6 +295,12 @@ def check_kind(
         )
     # Where rows are dropped, their number is private, and the constant is noised like the other columns.
     dropping = noise_model.get("missing") == "drop"
+    alone = design.constant is not None and (~design.private).sum() == 1 and design.radius is None
+    if dropping and (kind != "moments" or local or not alone):
+        raise StorageError(
+            "the file is damaged or not a valid release: only sums of second moments, of a model with a "
+            "constant and no other public columns, can leave out rows with missing values; use an intact copy"
+        )
     private = len(design.private) if dropping else int(design.private.sum())
     sizes = {"n": nobs, "d": private, "p": len(design.private), "q": len(design.private) - private, "1": 1}
     _check_arrays(arrays, expected, sizes)

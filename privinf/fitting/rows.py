@@ -16,7 +16,7 @@ import numpy as np
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.mechanisms import arrays
 from privinf.mechanisms.opened import split
-from privinf.mechanisms.rows import ALIGNED, Rows, refuse_unordered
+from privinf.mechanisms.rows import ALIGNED, EACH_PARTY, Rows, refuse_dropping, refuse_unordered
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import CONSTANT
 from privinf.schema.design import resolve_design
@@ -349,6 +349,7 @@ def table_of_arrays(
     ArgumentError, SchemaError, SensitivityError
         A column belongs to no party, or to two, or has no bounds; no message holds a value of a row.
     """
+    refuse_dropping(missing, EACH_PARTY)
     rows, names, label = arrays.array_table(y, X, missing=missing)
     assigned = {name: arrays.party_columns(items, names, label) for name, items in parties.items()}
     arrays.check_cover(assigned, names)
@@ -367,6 +368,7 @@ def table_of_parties(
     declared = {name: {column: schema[column] for column in columns} for name, columns in assigned.items()}
     whose: dict[str, Any] = {"unit": schema.unit, "max_rows": schema.max_rows}
     schemas = {name: Schema(columns, **whose) for name, columns in declared.items()}
+    refuse_dropping(missing, EACH_PARTY)
     rows = Rows(data, None, missing)
     refuse_unordered(rows, ALIGNED)
     return PartyTable(rows=rows, schemas=schemas)

@@ -17,7 +17,7 @@ from privinf.inference.score_sets import Restriction, ScoreSet, projected_sets
 from privinf.inference.score_surface import ScoreSurface
 from privinf.inference.score_test import Identification, ScoreTestResult, identification
 from privinf.inference.solution import quadratic, solve, totals_noise_terms
-from privinf.moments.equation import MomentMap, NoisyTotals, positive_part
+from privinf.moments.equation import MomentMap, NoisyTotals, completeness, positive_part
 from privinf.releases import Release
 from privinf.results import Results
 from privinf.results.constraints import ConstraintLike, Constraints
@@ -237,7 +237,7 @@ def two_stage(release: Release, formula: str, stages: Stages, system: TwoStageEq
                 "Endogenous": ", ".join(np.array(design.names)[stages.endogenous]),
                 "Excluded instruments": str(int(stages.excluded.sum())),
             },
-            settings={"formula": formula},
+            settings={"formula": formula} | completeness(release),
             notes=() if noise_model["noise_free"] else (Note(CLIPPED, "header"),),
         ),
     )

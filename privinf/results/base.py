@@ -17,7 +17,7 @@ from privinf.results.context import Context
 from privinf.results.delegation import delegated
 from privinf.results.export import GLANCE, Caution, Export, caution_kinds
 from privinf.results.fitted import FittedResult
-from privinf.results.notes import Note
+from privinf.results.notes import Note, counted_records
 from privinf.results.paper_table import paper_table
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.resampling import privacy_line
@@ -210,7 +210,7 @@ class Results(FittedResult, UnavailableAttributes):
         """Rows below the coefficients in statsmodels' ``summary_col``."""
         delta = self.privacy.default_delta
         return {
-            "N": lambda result: f"{result.nobs:d}",
+            "N": counted_records,
             f"epsilon (delta={delta:g})": lambda result: f"{result.privacy.epsilon(delta):.4g}",
             **({"noise": lambda result: result.privacy.stamp} if self.privacy.stamp else {}),
             **({"Cautions": lambda result: caution_kinds(result.cautions)} if self.cautions else {}),
@@ -389,7 +389,7 @@ class Results(FittedResult, UnavailableAttributes):
         return _restored, (type(self), self._estimate, self._context)
 
     def __repr__(self) -> str:
-        size = f"{len(self.names)} coefficients, {self.nobs} records"
+        size = f"{len(self.names)} coefficients, {counted_records(self)} records"
         return f"<{type(self).__name__}: {size}, {privacy_line(self.privacy)}>"
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ from privinf.accounting import PrivacyReport
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.export import caution_kinds
+from privinf.results.notes import counted_records
 from privinf.wire import readable
 
 # The words of maketables for columns of `tidy` and of `glance`.
@@ -100,7 +101,7 @@ class Comparison:
         table = pd.concat(columns, axis=1).reindex(pd.MultiIndex.from_tuples(order)).fillna("")
         table.index = pd.Index([name if part == 0 else "" for name, part in order])
         facts = {
-            "N": [f"{int(result.nobs):d}" for result in self.results.values()],
+            "N": [counted_records(result) for result in self.results.values()],
             "epsilon": [_cost(result) for result in self.results.values()],
         }
         cautions = [caution_kinds(getattr(result, "cautions", ())) for result in self.results.values()]

@@ -127,6 +127,15 @@ class Context:
         """Estimated number of complete rows, where the others were dropped; None elsewhere."""
         return CompleteRows.from_settings(self.settings)
 
+    def table_rows(self, nobs: int) -> int:
+        """Return the public number of rows: where incomplete rows were dropped, `nobs` is an estimate."""
+        return nobs if self.complete is None else self.complete.of
+
+    def records(self, nobs: int) -> str:
+        """Return the number of records as text, marked where it is the estimate for complete rows."""
+        complete = self.complete
+        return f"{nobs:,}" if complete is None else f"about {nobs:,} of {complete.of:,}"
+
     def warned(self, estimate: Estimate) -> Context:
         """Return the context with notes on effects of bounds, or of released bounds, and warn of them."""
         texts = self.target_changes(estimate)

@@ -161,7 +161,7 @@ class Export:
         cautions += [(CHANGED_TARGET, text) for text in context.target_changes(estimate)]
         if not self.result._inference.has_intervals:
             cautions.append((NO_ERRORS, str(estimate.weak_reason)))
-        return (*cautions, *_of_delta(self.result.privacy, self.result.nobs))
+        return (*cautions, *_of_delta(self.result.privacy, context.table_rows(self.result.nobs)))
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
         """Return the contents of `summary` as plain numbers and texts, for JSON.

@@ -148,6 +148,12 @@ def complete_notes(settings: Mapping[str, Any]) -> tuple[Note, ...]:
     return Note(complete_text(complete), "must-read", CHANGED_TARGET), Note(COMPLETE_TARGET, "table")
 
 
+def counted_records(result: Any) -> str:
+    """Return the number of records of a fit, marked where it is the estimate for complete rows."""
+    complete = getattr(getattr(result, "_context", None), "complete", None)
+    return f"{int(result.nobs):d}" if complete is None else f"{int(result.nobs):d} (est.)"
+
+
 def complete_text(complete: CompleteRows) -> str:
     """Return the sentence on how many rows are complete."""
     return COMPLETE_ROWS.format(complete.rows, complete.of, *complete.interval)

@@ -138,7 +138,8 @@ def _lead(result: FittedResult) -> str:
     clipped = clipped_fact(result._context.ranked) if result.target == "population" else ""
     method = f"{result.method}, " if result.method else ""
     target = clipped or result.target
-    return f"{method}{result.nobs:,} records, {result.cov_type} standard errors, target: {target}"
+    records = result._context.records(result.nobs)
+    return f"{method}{records} records, {result.cov_type} standard errors, target: {target}"
 
 
 def _banners(result: FittedResult) -> list[str]:
@@ -157,7 +158,7 @@ def _banners(result: FittedResult) -> list[str]:
 def _cards(result: FittedResult) -> str:
     spent, meaning = privacy_facts(result.privacy)
     facts = [
-        ("Records", f"{result.nobs:,}"),
+        ("Records", result._context.records(result.nobs)),
         *((label.removesuffix(":"), value) for label, value in (*spent, *meaning)),
     ]
     return f"<dl>{''.join(f'<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>' for a, b in facts)}</dl>"

@@ -85,7 +85,7 @@ def paper_table(
     else:
         head = f"{100 * (1 - alpha):g}% interval"
         errors = _intervals(result, alpha, digits)
-    note = [privacy_note(result.privacy, result.nobs)]
+    note = [privacy_note(result.privacy, result._context.records(result.nobs))]
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
     note.append(ERRORS if cells == "se" and has_errors else INTERVALS.format(100 * (1 - alpha)))
@@ -100,13 +100,13 @@ def paper_table(
     )
 
 
-def privacy_note(report: PrivacyReport, nobs: float) -> str:
+def privacy_note(report: PrivacyReport, records: str) -> str:
     """Return epsilon, delta, the unit of privacy and n as one sentence, and whether the fit is private."""
     delta = report.default_delta
     stamp = f"{report.stamp}. " if report.stamp else ""
     return (
         f"{stamp}Differential privacy: epsilon = {report.epsilon(delta):.4g}, delta = {delta:g} "
-        f"({report.unit}, {report.relation}); n = {nobs:,.0f}."
+        f"({report.unit}, {report.relation}); n = {records}."
     )
 
 

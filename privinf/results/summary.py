@@ -485,7 +485,7 @@ def _warnings(result: FittedResult) -> list[Note]:
 
 def _cautions(result: FittedResult) -> list[str]:
     lines = []
-    lines += [sentence(text) for text in large_delta(result.privacy, result.nobs)]
+    lines += [sentence(text) for text in large_delta(result.privacy, result._context.table_rows(result.nobs))]
     if result._inference.has_intervals and (dependence := result._context.rows_alone(result.cov_type)):
         lines.append(sentence(dependence))
     try:
