@@ -20,8 +20,11 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
+from privinf.federation.curator import Curator
 from privinf.federation.planned import with_query_digest
 from privinf.mechanisms.catalogue import SITE_OPS
+from privinf.mechanisms.opened import OpenedRows
+from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import SiteBlock
 from privinf.mechanisms.statistics.isometric import ROOT2_BELOW, from_isometric
 from privinf.noise import LatticeNoise, SimulationNoise, grid_step
@@ -239,6 +242,28 @@ def test_multipliers_differ_between_sites_and_are_public():
     assert not np.allclose(one, two)
     again = server.vector_sum("multiplier_scores", args, rho=math.inf, label="draws", sites=["north"])
     np.testing.assert_array_equal(again.values, one)
+
+
+def test_rows_that_are_dropped_leave_no_places_to_go_by():
+    """A multiplier or a batch goes by a row's place: complete rows move up where others are dropped."""
+    y, X = rows_of(100, 0)
+    X[7, 1] = np.nan
+    site = Site(Rows(X, y, "drop"), design_of(), policy=OPEN)
+    ledger = Ledger()
+    args = SCORE | {"transform": np.eye(2), "draws": 3, "law": "rademacher", "seed": 5}
+    batch = {"family": "binomial", "theta": np.zeros(4), "radius": 4.0, "clip": 1.0}
+    batch |= {"batches": 4, "batch": 1, "seed": 3}
+    block = SiteBlock.from_rows(design_of(), OpenedRows(Rows(X, y, "drop"), design_of()))
+    assert len(block) == 99
+    curator = Curator(block, name="own", ledger=ledger, rng=0, size=100)
+    for op, given in (("multiplier_scores", args), ("glm.sketched_score", batch)):
+        server = server_of(InProcessFederation({"north": site}), ledger=ledger)
+        with pytest.raises(ArgumentError, match="depends on the order of the rows"):
+            server.vector_sum(op, given, mu=1.0, label="by places")
+        with pytest.raises(ArgumentError, match="depends on the order of the rows"):
+            curator.vector_sum(op, given, mu=1.0, label="by places")
+    assert curator.nobs == 100
+    assert not site.ledger.entries
 
 
 def test_limits_hold_before_anything_is_asked():

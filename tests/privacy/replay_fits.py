@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -577,6 +577,99 @@ curator("values outside, in derived columns", "y ~ np.exp(a) + b", change=far_ou
 curator("values outside, over sites", over=True, change=far_outside)
 curator("missing values", change=with_gaps, missing="impute-public")
 curator("missing values", model="Logit", change=with_gaps, missing="impute-public")
+
+
+def with_dropped(frame: pd.DataFrame, lacks: Sequence[str], *, gap: bool, alone: bool) -> pd.DataFrame:
+    """Return rows some of which lack values, or all but the record that differs; it lacks some if `gap`."""
+    others = frame.index != WHERE
+    gaps = others if alone else others & (frame.index % 5 == 1)
+    frame.loc[gaps, "b"] = np.nan
+    frame.loc[others & ((frame.index % 7 == 2) | alone), "g"] = None
+    frame.loc[others & (frame.index % 11 == 3), "y"] = np.nan
+    if gap:
+        frame.loc[WHERE, lacks] = np.nan if "g" not in lacks else None
+    return frame
+
+
+def dropped(
+    name: str,
+    model: str,
+    formula: str = "y ~ a + b",
+    how: dict[str, Any] | None = None,
+    *,
+    lacks: Sequence[str] = ("a",),
+    world_with_gap: int = 1,
+    alone: bool = False,
+    over: bool = False,
+    n: int = 3 * N,
+    units: bool = False,
+    undeclared: bool = False,
+    **options: Any,
+) -> None:
+    """Register a fit with missing="drop": the record is complete in one world, and lacks values in the other.
+
+    With `alone` no other record is complete; with `undeclared` the record has an undeclared level.
+    """
+    spending = {"epsilon": 12.0, "delta": 1e-3} | (how or {})
+    low, high = RESPONSES[{"Logit": "binomial", "Poisson": "poisson"}.get(model, "gaussian")]
+    unit = {"unit": "person", "max_rows": 2} if units else {}
+    factor = {"g": pi.Factor(["u", "v", "w"], other="w")} if undeclared else {}
+    schema = pi.Schema(BOUNDS | {"y": (low, high)} | factor, **unit)
+
+    @case(f"{model} dropped rows, {name}", spending)
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = table(pair, world, n)
+        frame.loc[WHERE, "g"] = "elsewhere" if undeclared else frame.loc[WHERE, "g"]
+        if model in ("Logit", "Poisson"):
+            frame["y"] = np.round((np.clip(frame.y, -4, 6) - 1.0).clip(low, high))
+        frame = whole_person(frame) if units else frame
+        frame = with_dropped(frame, list(lacks), gap=world == world_with_gap, alone=alone)
+        if over:
+            held, given = federation(frame[list(BOUNDS)], schema, missing="drop"), options
+        else:
+            held, given = frame, {"missing": "drop", **options}
+        made = getattr(pi, model).from_formula(formula, held, schema=schema, ledger=ledger, **given)
+        fit = made.fit(**spending)
+        return (fit, fit.release, repr(made)) if model == "MomentOLS" else (fit, repr(made))
+
+
+for model in ("MomentOLS", "OLS", "Logit", "Poisson"):
+    dropped("central", model)
+    dropped("central, back", model, world_with_gap=0, lacks=("y", "b"))
+    dropped("central, no other complete", model, alone=True)
+    dropped("central, factors", model, "y ~ a + C(g)", lacks=("g",))
+    dropped("secure sums", model, over=True, trust="secure-sum")
+    dropped("trusted server, no other complete", model, over=True, trust="server", alone=True)
+for model, over in (("MomentOLS", False), ("OLS", False), ("OLS", True)):
+    where = "trusted server" if over else "central"
+    trust = {"trust": "server"} if over else {}
+    dropped(
+        f"{where}, undeclared levels, no other complete",
+        model,
+        "y ~ a + C(g)",
+        over=over,
+        alone=True,
+        undeclared=True,
+        **trust,
+    )
+dropped("central, HC0", "MomentOLS", how=HC0)
+dropped("trusted server, HC0, back", "MomentOLS", how=HC0, over=True, trust="server", world_with_gap=0)
+dropped("of persons, HC0", "MomentOLS", how=HC0, units=True)
+dropped("of persons, clusters", "MomentOLS", how={"cov_type": "cluster"}, units=True, lacks=("a", "b"))
+dropped("central, nonrobust", "OLS", how={"cov_type": "nonrobust"})
+dropped("central, derived columns", "OLS", "np.log(y + 5) ~ np.exp(a) + I(b**2)")
+dropped("central, a large table", "Logit", how={"epsilon": 3.0}, n=20 * N)
+dropped("central, a large table", "OLS", how={"epsilon": 3.0}, n=20 * N, world_with_gap=0)
+dropped("central, weak", "OLS", how={"epsilon": 2.0}, n=N, alone=True)
+
+
+@case("Moments of columns, dropped rows", SPEND)
+def _many_dropped(pair: str, world: int, ledger: Ledger) -> Any:
+    frame = with_dropped(table(pair, world), ["c"], gap=world == 1, alone=False)
+    mechanism = pi.Moments(pi.Schema(BOUNDS), columns=["a", "b", "C(g)", "c", "y"], missing="drop")
+    release = mechanism.release(frame, ledger=ledger, **SPEND)
+    fits = release.regress(["y ~ a + b", "a ~ y + c", "b ~ C(g) - 1"])
+    return release, fits, release.corr(), release.means(), release.iv("y ~ a + [b ~ c]")
 
 
 def arrays(pair: str, world: int, n: int = FEW) -> tuple[Any, Any]:

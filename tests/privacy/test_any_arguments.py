@@ -110,6 +110,7 @@ def _far(op, args, columns, rng):
         values = np.array([SITE_OPS[op].total(one, args, record_sensitivity).ravel() for one in blocks])
     except PrivinfError as problem:
         return [f"{op} stops: {problem}"]
+    values = np.vstack([values, np.zeros(values.shape[1])])  # a dropped record adds nothing
     sizes = {"l2": cdist(values / record_sensitivity.l2, values / record_sensitivity.l2).max()}
     sizes["linf"] = cdist(
         values / record_sensitivity.linf, values / record_sensitivity.linf, "chebyshev"
