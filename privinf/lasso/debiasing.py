@@ -1,66 +1,82 @@
-r"""Debiased coefficients of targets after a sparse fit, and the parts of their variance.
+r"""Debiased coefficients of targets after a sparse fit: one Newton step, its covariance, and its releases.
 
-For targets j = 1, ..., k `privinf.lasso.nodewise` gives nodewise regressions w_j on the columns of the fit
-and on neighbors. With the first coefficients b0 of the fit and released scores s, slopes kappa and variances
-v of all targets (`privinf.lasso.scores`), one Newton step has removed the error of b0 up to second order: the
-score's derivative in the j-th coefficient is -kappa_j and in the others nearly zero, as w_j is orthogonal to
-them,
+A sparse fit ends with first coefficients b0, in error by d. Nodewise regressions w_j give directions u in R^k
+that are orthogonal to the columns of the fit (`privinf.lasso.nodewise`, `privinf.lasso.precision`), and the
+mean score s of k targets is released along them (`privinf.lasso.scores`). Its derivative in the targets'
+coefficients is -S, in those of other columns nearly zero. So s(b) = s - S (b - b0) has the mean 0 at the
+truth but for the noise Z of the nodewise regressions, and one Newton step removes the error of b0 up to
+second order,
 
-    b_j = b0_j + s_j / kappa_j.
+    b = b0 + A s,   A = S^-1,
+    Cov(b) = A [ V / n + Var(noise of s) + Var(noise of S times A s) ] A'  +  diag E (w_j' Z d)^2,
 
-The variance has four parts, all from released numbers:
+V the mean outer product of the scores. All parts are computed from released numbers. d has the covariance
+``(q sigma^2 / n + t^2) H^-1`` on the columns of the fit (`privinf.lasso.fit.error_variance`), H their Gram
+matrix or the Hessian, q the sampling variance of the end point relative to the efficient one, t the noise of
+the last step in whitened coordinates.
 
-    sampling   v_j / (n kappa_j^2)
-    score      Var(noise of s_j) / kappa_j^2, with that of the product of the means of u_j and of r, which
-               are centered at released means
+**Linear fits and fits by site** (`debiased_coordinates`) have ``u_j = w_j'x / sqrt(w_jj)`` and a released
+slope kappa_j for each target: A = diag(1 / kappa_j), and
+
+    sampling   v_j / (n kappa_j^2), v_j the mean square of the scores; covariances by their correlation
+    score      Var(noise of s_j) / kappa_j^2, with that of the product of the means of u_j and of the
+               residuals, which are centered at released means
     slope      (s_j / kappa_j^2)^2 Var(noise of kappa_j)
-    column     E (w_j' Z d)^2, d the error of b0 on the support (see `privinf.lasso.precision`)
-
-The error of b0 has the covariance ``(q sigma^2 / n + t^2) P``, P the inverse of the Gram matrix on the
-support, q the relative sampling variance of the clipped gradient steps and t the noise of the last of them in
-whitened coordinates.
+    column     E (w_j' Z d)^2
 
 Where all columns are targets, products with the selected columns take the place of neighbors (`debias_all`).
+
+**Logistic fits** (`debiased_jointly`) have one matrix of slopes. With W the nodewise regressions on
+z = (1, x), Omega = E_T' W and ``u = Omega^-1/2 W'z``, M the released secant matrix and delta = M^-1 s,
+
+    S^-1 = A = Omega^1/2 M^-1,
+    A [ meat / n + sigma_s^2 I + sigma_M^2 / 2 (|delta|^2 I + delta delta') ] A'  +  diag E (w_j' Z d)^2,
+
+the noise of M being isometric (sd sigma_M on the diagonal, `privinf.inference.one_step.step_noise`). The
+score is linear along the step and not at its start: M is a secant. On the targets x = Omega^-1/2 u + rest,
+E c u rest' = 0, and w is a function of u but for c: for elliptical columns E w g u rest' = 0 too. The targets
+are in the first fit, selected or not, so that d and the step are short; along a long step the other
+coefficients would have to move as well. The targets' own d is repaired by A and yet counted in the last
+term: a second-order matter.
+
+The two differ because the weight of a row in a logistic score depends on all directions together, so that
+scores of correlated targets leak into one another, which only a full matrix of slopes undoes. A linear score
+is orthogonal to the other columns of its nodewise regression, so that one slope for each target is enough and
+leaves more of the budget to the score.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from privinf.inference.estimate import VarianceTerms
-from privinf.inference.tails import Clip
-from privinf.lasso.diagnostics import NodewiseDiagnostics
-from privinf.lasso.fit import SparseFit, error_covariance
-from privinf.lasso.nodewise import target_columns
+from privinf.inference.one_step import step_noise
+from privinf.inference.tails import Clip, shrunk
+from privinf.lasso.diagnostics import NodewiseDiagnostics, Outside
+from privinf.lasso.fit import MIN_CLEARANCE, SparseFit
+from privinf.lasso.logistic import LogisticFit
+from privinf.lasso.nodewise import all_target_columns, logistic_target_columns, target_columns
 from privinf.lasso.plan import DebiasingPrices
-from privinf.lasso.precision import (
-    column_noise_variance,
-    floored,
-    joint_covariance,
-    score_correlation,
-    steadied,
-    steadied_sd,
-)
-from privinf.lasso.radii import clip_radii, gram_norm, residual_moments
+from privinf.lasso.precision import joint_covariance
+from privinf.lasso.radii import clip_radii
 from privinf.lasso.scores import (
-    SLOPE_ROOM,
+    FAR,
     ScoreRelease,
-    clipped_scores,
+    WeightedScores,
     mean_scores,
     robust_scores,
     slopes_above_noise,
+    steadied_scores,
+    weighted_scores,
 )
-from privinf.lasso.sums import RESIDUAL_ROOM, SMALLEST_SIZE, HiddenByNoise, Score, SparseSums
-from privinf.typing import Flags, Floats, Integers, ScoreTarget
-from privinf.wire import Labels, Statistics
+from privinf.lasso.sums import RESIDUAL_ROOM, HiddenByNoise, LogisticSums, Score, SparseSums
+from privinf.typing import Flags, Floats, ScoreTarget
+from privinf.wire import Labels
 
-MOST_OUTSIDE = 0.02  # share of values outside the bounds that changes coefficients
-SURE = 3.0  # sds of its noise that this share must also exceed
-EQUATION = """\
+COORDINATES_EQUATION = """\
 var_j = v_j / (n kappa_j^2) + s_s^2 / kappa_j^2 + (s_j s_kappa / kappa_j^2)^2 + column_j
 sampling: v_j / (n kappa_j^2); n is the number of records, v_j the mean square of the clipped scores of
 target j, kappa_j their slope
@@ -68,19 +84,29 @@ score noise: s_s^2 / kappa_j^2; s_s is the standard deviation of the noise in th
 slope noise: (s_j s_kappa / kappa_j^2)^2; s_kappa is the standard deviation of the noise in the slope
 precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j are the coefficients of the
 nodewise regression of target j, Z the noise of its Gram matrix, d the error of the initial estimate"""
+JOINT_EQUATION = """\
+cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
+sampling: meat / n; meat is the shrunk mean outer product of the weighted scores, n the number of records
+score noise: s_S^2 I; s_S is the standard deviation of the noise in the score, I the identity matrix
+Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for the Hessian, D the last step
+precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j is column j of the matrix L
+(the estimated inverse Hessian), Z the noise of its Gram matrix, d the error of the initial estimate"""
+HIDDEN_CURVATURE = (
+    "the noise hides the curvature of the scores: pass fewer targets, a larger budget, or other shares="
+)
 HIDDEN_SLOPES = (
     "the noise is too large to estimate the slope or the variance of a target's score, so intervals are not "
     "available: pass fewer targets, a larger budget, or other shares="
 )
-CLIP_OF_PRODUCTS = 1.0  # where both factors of a product are clipped, in units of the columns' sizes
-STANDS_OUT = 3.0  # sds of its noise from which on a product is used as it was released
-SMALLEST_REST = 0.1  # least share of a column's variance that the selected columns leave
+COLUMN_NOISE = "precision columns"  # name of the term that the noise of nodewise regressions causes
 LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of their scale
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
-HIDDEN_GRAM = (
-    "the noise hides the Gram matrix of the fitted columns: increase the budget, fit fewer "
-    "columns, or give this matrix a larger share with shares="
+STANDING = 4.0  # standard deviations of its noise that M must lie above zero
+FAR_SIGN = (
+    "the debiasing step would move the linear predictor by {:.1f} (root mean square), too "
+    "far for a one-step estimator"
 )
+WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is as large as the matrix"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -107,53 +133,68 @@ class TargetCoefficients:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Debiased:
-    """Debiased coordinates and the parts of their variances, each of shape (k,).
+    """Debiased coordinates of k targets, and the covariance of their errors by parts.
 
     Attributes
     ----------
-    params : ndarray
-    sampling, score, slope, column : ndarray
-        Parts of the variance, as the module describes them.
+    params : ndarray, shape (k,)
+    sampling : ndarray, shape (k,)
+        Variances due to the sampling of the rows.
+    sampling_cov : ndarray, shape (k, k)
+        Their covariance.
+    noise : ndarray, shape (k,) or (k, k)
+        Variances due to the noise of all releases, where it is independent between targets; else their
+        covariance.
+    terms : mapping of str to ndarray
+        The named parts of `noise`, each of its shape.
+    equation : str
+        Meaning of the terms, as results print it.
     """
 
     params: Floats
     sampling: Floats
-    score: Floats
-    slope: Floats
-    column: Floats
+    sampling_cov: Floats
+    noise: Floats
+    terms: Mapping[str, Floats]
+    equation: str
 
     @property
     def privacy(self) -> Floats:
-        """Variance that the noise of the releases causes."""
-        return self.score + self.slope + self.column
+        """Variances due to the noise of the releases, shape (k,)."""
+        return self.noise if self.noise.ndim == 1 else np.diag(self.noise)
 
     @property
     def variance(self) -> Floats:
-        """Total variance."""
+        """Total variances, shape (k,)."""
         return self.sampling + self.privacy
 
-    def in_units(self, unit: Floats, correlation: Floats, bias: Floats | None = None) -> TargetCoefficients:
-        """Return the coefficients after division by `unit`, (k,); `correlation` is that of the scores."""
+    def in_units(self, unit: Floats, bias: Floats | None = None) -> TargetCoefficients:
+        """Return the coefficients after division by `unit`, (k,); `bias` is that of the coordinates."""
         back = np.outer(unit, unit)
-        cov = joint_covariance(correlation, self.sampling, self.privacy)
+        sampling = self.sampling_cov / back
+        noise = _matrix(self.noise) / back
+        # Both orders of sum and division remain, as the last bits of covariances depend on them.
+        independent = self.noise.ndim == 1
+        cov = (self.sampling_cov + _matrix(self.noise)) / back if independent else sampling + noise
+        terms = {name: _matrix(term) / back for name, term in self.terms.items()}
         return TargetCoefficients(
             params=self.params / unit,
-            cov=cov / back,
-            sampling=joint_covariance(correlation, self.sampling, np.zeros(len(unit))) / back,
-            noise=np.diag(self.privacy) / back,
-            terms=self._terms(cov, unit),
+            cov=cov,
+            sampling=sampling,
+            noise=noise,
+            terms=VarianceTerms.dividing(cov, self.equation, terms),
             bias=None if bias is None else bias / unit,
         )
 
-    def _terms(self, cov: Floats, unit: Floats) -> VarianceTerms:
-        """Return the named terms of `cov`, the coordinates' covariance, after division by `unit`."""
-        back = np.outer(unit, unit)
-        named = {"score noise": self.score, "slope noise": self.slope, "precision columns": self.column}
-        noise = {name: np.diag(part) / back for name, part in named.items()}
-        return VarianceTerms.dividing(cov / back, EQUATION, noise)
+
+def _matrix(term: Floats) -> Floats:
+    """Return a covariance: of independent numbers where their variances are given."""
+    return np.diag(term) if term.ndim == 1 else term
 
 
-def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) -> Debiased:
+def debiased_coordinates(
+    start: Floats, released: ScoreRelease, column: Floats, correlation: Floats
+) -> Debiased:
     """Return b = b0 + s / kappa with its variances.
 
     Parameters
@@ -163,6 +204,8 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
     released : ScoreRelease
     column : ndarray, shape (k,)
         Variance that the noise of the nodewise regressions causes.
+    correlation : ndarray, shape (k, k)
+        Of the scores.
 
     Raises
     ------
@@ -177,41 +220,63 @@ def debiased_coordinates(start: Floats, released: ScoreRelease, column: Floats) 
     if not slopes_above_noise(released).all():
         raise HiddenByNoise(HIDDEN_SLOPES)
     step = released.score / slope
+    sampling = np.asarray(released.square / (released.n * slope**2))
+    score_noise = np.asarray((released.score_sd / slope) ** 2)
+    slope_noise = np.asarray((step * released.slope_sd / slope) ** 2)
     return Debiased(
         params=np.asarray(start + step),
-        sampling=np.asarray(released.square / (released.n * slope**2)),
-        score=np.asarray((released.score_sd / slope) ** 2),
-        slope=np.asarray((step * released.slope_sd / slope) ** 2),
-        column=np.asarray(column),
+        sampling=sampling,
+        sampling_cov=joint_covariance(correlation, sampling, np.zeros(len(slope))),
+        noise=score_noise + slope_noise + column,
+        terms={"score noise": score_noise, "slope noise": slope_noise, COLUMN_NOISE: np.asarray(column)},
+        equation=COORDINATES_EQUATION,
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outside:
-    """Shares of the values of k targets that lie outside their public bounds, and the sd of their noise."""
+def debiased_jointly(start: Floats, released: WeightedScores, root: Floats, column: Floats) -> Debiased:
+    """Return b = b0 + A s with its covariance, A = Omega^1/2 M^-1.
 
-    shares: Floats
-    sd: float
+    Parameters
+    ----------
+    start : ndarray, shape (k,)
+        b0 at the targets.
+    released : WeightedScores
+    root : ndarray, shape (k, k)
+        Omega^1/2.
+    column : ndarray, shape (k,)
+        Variance that the noise of the nodewise regressions causes.
 
-    @classmethod
-    def from_sums(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
-        """Release these shares."""
-        noisy = sums.release(
-            Statistics.COLUMNS_OUTSIDE,
-            sums.args((), np.empty(0), columns=np.asarray(targets)),
-            rho,
-            Labels.VALUES_OUTSIDE,
-        )
-        return cls(noisy.mean, noisy.mean_sd)
+    Raises
+    ------
+    HiddenByNoise
+        The noise hides the curvature of the scores.
 
-    def only(self, above_noise: Flags) -> Outside:
-        """Return the shares of some of the targets."""
-        return Outside(self.shares[above_noise], self.sd)
-
-    @property
-    def cut(self) -> Flags:
-        """Which targets have so many, beyond the noise, that their coefficients change, shape (k,)."""
-        return np.asarray(self.shares > max(MOST_OUTSIDE, SURE * self.sd))
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    score = released.score
+    secant = released.secant
+    meat = released.meat
+    if not np.linalg.eigvalsh(secant.mean)[0] > STANDING * secant.sd:
+        raise HiddenByNoise(HIDDEN_CURVATURE)
+    lead = root @ np.linalg.inv(secant.mean)
+    delta = np.asarray(np.linalg.solve(secant.mean, score.mean), dtype=np.float64)
+    step_terms = step_noise(delta, score.sd, secant.sd)
+    noise = step_terms["score noise"] + step_terms["Hessian noise"]
+    sampling = lead @ (shrunk(meat.mean, meat.sd) / released.n) @ lead.T
+    return Debiased(
+        params=start + lead @ score.mean,
+        sampling=np.diag(sampling),
+        sampling_cov=sampling,
+        noise=lead @ noise @ lead.T + np.diag(column),
+        terms={
+            "score noise": score.sd**2 * (lead @ lead.T),
+            "Hessian noise": lead @ step_terms["Hessian noise"] @ lead.T,
+            COLUMN_NOISE: np.diag(column),
+        },
+        equation=JOINT_EQUATION,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -221,8 +286,6 @@ class DebiasedFit:
     Attributes
     ----------
     coordinates : Debiased
-    correlation : ndarray, shape (k, k)
-        Of the scores.
     union : list of int
         Columns that any nodewise regression uses.
     columns : ndarray, shape (size of the union, k)
@@ -243,7 +306,6 @@ class DebiasedFit:
     """
 
     coordinates: Debiased
-    correlation: Floats
     union: list[int]
     columns: Floats
     radii: tuple[float, float]
@@ -255,7 +317,7 @@ class DebiasedFit:
 
     def in_units(self, unit: Floats) -> TargetCoefficients:
         """Return the coefficients after division by `unit`, (k,)."""
-        return self.coordinates.in_units(unit, self.correlation, self.bias)
+        return self.coordinates.in_units(unit, self.bias)
 
 
 def debias(
@@ -311,13 +373,11 @@ def debias(
         slopes=budget.slopes,
     )
     release = scores.release.with_noise(product)
-    coordinates, above_noise = coordinates_above_noise(
-        fit.coefficients(len(sums.units.scale))[list(targets)], release, precision.noise
-    )
+    start = fit.coefficients(len(sums.units.scale))[list(targets)]
+    coordinates, above_noise = coordinates_above_noise(start, release, precision.noise, scores.correlation)
     bias = scores.bias if scores.clip is not None and scores.clip.ratio > 0.0 else None
     return DebiasedFit(
         coordinates=coordinates,
-        correlation=scores.correlation[np.ix_(above_noise, above_noise)],
         union=precision.union,
         columns=precision.standard[:, above_noise],
         radii=scores.radii,
@@ -337,7 +397,9 @@ def _center_residuals(sums: SparseSums, fit: SparseFit, rho: float) -> float:
     return sums.center_residual(fit.selected, fit.selected_beta, bound, rho, Labels.MEAN_OF_RESIDUALS)
 
 
-def coordinates_above_noise(start: Floats, release: ScoreRelease, column: Floats) -> tuple[Debiased, Flags]:
+def coordinates_above_noise(
+    start: Floats, release: ScoreRelease, column: Floats, correlation: Floats
+) -> tuple[Debiased, Flags]:
     """Return the debiased coordinates of targets whose slopes the noise does not hide, and which they are.
 
     Raises
@@ -352,7 +414,12 @@ def coordinates_above_noise(start: Floats, release: ScoreRelease, column: Floats
     above_noise = slopes_above_noise(release)
     if not above_noise.any():
         raise HiddenByNoise(HIDDEN_SLOPES)
-    coordinates = debiased_coordinates(start[above_noise], release.only(above_noise), column[above_noise])
+    coordinates = debiased_coordinates(
+        start[above_noise],
+        release.only(above_noise),
+        column[above_noise],
+        correlation[np.ix_(above_noise, above_noise)],
+    )
     return coordinates, above_noise
 
 
@@ -380,145 +447,92 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingPrices) -> Deb
     p = len(sums.units.scale)
     selected = np.array(fit.selected)
     rest = np.setdiff1d(np.arange(p), selected)
-    _size(sums, rest, budget.sizes)
+    sums.size_together(rest, budget.sizes)
     if budget.center > 0.0:
         sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
-    noisy, gram_sd = sums.gram(
-        fit.selected, gram_norm(len(selected), budget.gram), budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS
-    )
-    if not np.trace(noisy) > 0.0:
-        raise HiddenByNoise(HIDDEN_GRAM)
-    gram = floored(noisy)
-    products, errors = _products(sums, fit, rest, budget.neighbors)
-    columns, residual_squares, noise = _columns(sums, fit, rest, gram, gram_sd, products, errors)
+    nodewise = all_target_columns(sums, fit, budget)
     radii = clip_radii(p, sums.n, budget.score)
     bound = max(radii.residual, LEAST_RESIDUAL)
     score = Score(
         columns=range(p),
-        transform=columns,
+        transform=nodewise.standard,
         norm=radii.norm,
         residual=bound * fit.scale,
         support=fit.selected,
         beta=fit.selected_beta,
     )
     center_sd = _center_residuals(sums, fit, RESIDUAL_SHARE * budget.center)
-    released = _steadied_scores(sums, score, np.sqrt(residual_squares), (selected, rest), budget)
+    root = np.sqrt(nodewise.residual_squares)
+    groups = (selected, rest)
+    released = steadied_scores(sums, score, root, groups, price=budget.score, slopes=budget.slopes)
     # The remaining means of columns and of residuals add their product to a score, shrunk as the score is.
     centers = np.broadcast_to(sums.mean_sd / sums.units.scale, p)
-    shrunk = np.abs(released.slope) / np.sqrt(residual_squares)
-    released = released.with_noise(center_sd * np.sqrt(centers**2 @ columns**2) * shrunk)
-    correlation = np.eye(p)
-    correlation[np.ix_(selected, selected)] = score_correlation(columns[np.ix_(selected, selected)], gram)
-    coordinates, above_noise = coordinates_above_noise(fit.coefficients(p), released, noise)
+    shrinkage = np.abs(released.slope) / root
+    released = released.with_noise(center_sd * np.sqrt(centers**2 @ nodewise.standard**2) * shrinkage)
+    start = fit.coefficients(p)
+    coordinates, above_noise = coordinates_above_noise(start, released, nodewise.noise, nodewise.correlation)
     return DebiasedFit(
         coordinates=coordinates,
-        correlation=correlation[np.ix_(above_noise, above_noise)],
         union=list(range(p)),
-        columns=columns[:, above_noise],
+        columns=nodewise.standard[:, above_noise],
         radii=(radii.norm, bound),
         above_noise=above_noise,
     )
 
 
-def _steadied_scores(
-    sums: SparseSums, score: Score, root: Floats, groups: Sequence[Integers], budget: DebiasingPrices
-) -> ScoreRelease:
-    """Release scores, slopes and variances, the last two steadied within groups; root is sqrt(h)."""
-    p = len(root)
-    norm = SLOPE_ROOM * score.norm
-    released, square_sd = clipped_scores(
-        sums, score, range(p), norm, score=budget.score, slopes=budget.slopes
-    )
-    steady = np.empty(p)
-    variance = np.empty(p)
-    spread = np.empty(p)
-    for group in groups:
-        if not len(group):
-            continue
-        # slope / root is alike in a group; its noise is of this size on average.
-        noise = float(released.slope_sd) * math.sqrt(float(np.mean(1.0 / root[group] ** 2)))
-        alike = released.slope[group] / root[group]
-        steady[group] = steadied(alike, noise) * root[group]
-        spread[group] = steadied_sd(alike, noise) * root[group]
-        variance[group] = steadied(released.square[group], square_sd)
-    return replace(released, slope=steady, square=variance, slope_sd=spread)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DebiasedLogistic:
+    """Debiased coordinates of the targets of a logistic fit, in the units of the sums.
+
+    Attributes
+    ----------
+    coordinates : Debiased
+    signs : tuple of str
+        Warning signs of the step.
+    """
+
+    coordinates: Debiased
+    signs: tuple[str, ...] = ()
+
+    def in_units(self, unit: Floats) -> TargetCoefficients:
+        """Return the coefficients after division by `unit`, (k,)."""
+        return self.coordinates.in_units(unit)
 
 
-def _size(sums: SparseSums, rest: Integers, rho: float) -> None:
-    """Take released mean squares of columns, steadied, as their units."""
-    units = sums.units
-    new = np.array([j for j in rest if j not in units.sized], dtype=np.int64)
-    if not len(new):
-        return
-    bound = float(units.max_abs[new].max())
-    noisy = sums.mean_squares(new, bound, rho)
-    squares = steadied(noisy.mean, noisy.mean_sd)
-    sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
-    units.rescale(new, sizes)
-    units.sized.update(new.tolist())
+def debias_logistic(
+    sums: LogisticSums,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    prices: DebiasingPrices,
+    *,
+    neighbors: int,
+    excluded: Sequence[int] = (),
+) -> DebiasedLogistic:
+    """Return the debiased coefficients of some columns.
 
+    Parameters
+    ----------
+    sums : LogisticSums
+    fit : LogisticFit
+    targets : sequence of int
+    prices : DebiasingPrices
+    neighbors : int
+        Number selected for every target, in addition to the columns of the fit.
+    excluded : sequence of int
+        Columns that may not be neighbors, such as one of ones.
 
-def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> tuple[Floats, Floats]:
-    """Return c of the columns outside the fit and e^2, each of shape (m, size of rest)."""
-    if not len(rest):
-        return np.empty((len(fit.selected), 0)), np.empty((len(fit.selected), 0))
-    private = math.isfinite(rho)
-    bound = CLIP_OF_PRODUCTS if private else float(sums.units.max_abs.max())
-    noisy = sums.release(
-        Statistics.COLUMN_PRODUCTS,
-        sums.args((), np.empty(0), targets=np.array(fit.selected), bound=bound),
-        rho,
-        Labels.PRODUCTS_WITH_SELECTED,
-    )
-    # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
-    shrunk = residual_moments(bound)[0] ** 2 if private else 1.0
-    products = noisy.mean[:, rest] / shrunk
-    sd = noisy.mean_sd / shrunk
-    if not private:
-        return products, np.zeros_like(products)
-    away = products - products.mean(axis=1, keepdims=True)
-    above_noise = np.abs(away) > STANDS_OUT * sd
-    unseen = max(0.0, float(np.var(away[~above_noise])) - sd**2) if not above_noise.all() else 0.0
-    return np.where(above_noise, products, products - away), np.where(above_noise, sd**2, unseen)
+    Raises
+    ------
+    HiddenByNoise
+        The noise hides the curvature of the scores.
 
-
-def _columns(
-    sums: SparseSums,
-    fit: SparseFit,
-    rest: Integers,
-    gram: Floats,
-    gram_sd: float,
-    products: Floats,
-    errors: Floats,
-) -> tuple[Floats, Floats, Floats]:
-    """Return the columns of all scores, shape (p, p), h, and the variance that the columns' noise causes."""
-    p = len(sums.units.scale)
-    selected = np.array(fit.selected)
-    inverse = np.asarray(np.linalg.inv(gram))
-    columns = np.zeros((p, p))
-    residual_squares = np.empty(p)
-    noise = np.empty(p)
-    residual_squares[selected] = 1.0 / np.diag(inverse)
-    columns[np.ix_(selected, selected)] = inverse * np.sqrt(residual_squares[selected])
-    error = error_covariance(inverse, fit, sums.n)
-    noise[selected] = _column_noise(inverse, gram_sd, error)
-    slopes = inverse @ products
-    residual_squares[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
-    columns[rest, rest] = 1.0 / np.sqrt(residual_squares[rest])
-    columns[np.ix_(selected, rest)] = -slopes / np.sqrt(residual_squares[rest])
-    lengths = (slopes**2).sum(axis=0)
-    inner = np.einsum("ij,ik,kj->j", slopes, error, slopes)
-    moved = np.diag(error) @ errors + gram_sd**2 / 2.0 * (lengths * np.trace(error) + inner)
-    noise[rest] = moved / residual_squares[rest] ** 2
-    return columns, residual_squares, noise
-
-
-def _column_noise(columns: Floats, gram_sd: float, error: Floats) -> Floats:
-    """Return the variance that the noise of each nodewise regression causes, its own coordinate left out."""
-    variances = np.empty(len(columns))
-    for column in range(len(columns)):
-        rest = np.delete(np.arange(len(columns)), column)
-        variances[column] = column_noise_variance(
-            columns[:, [column]], gram_sd, rest, error[np.ix_(rest, rest)]
-        )[0]
-    return variances
+    Notes
+    -----
+    **Privacy.** Spends the prices in `prices`, except for that of the candidates.
+    """
+    nodewise = logistic_target_columns(sums, fit, targets, prices, neighbors=neighbors, excluded=excluded)
+    released = weighted_scores(sums, fit, nodewise.along, prices)
+    coordinates = debiased_jointly(fit.point.on(targets), released, nodewise.root, nodewise.noise)
+    signs = [FAR_SIGN.format(released.moved)] * (released.moved > FAR)
+    signs += [WEAK_UNION] * (nodewise.clearance < MIN_CLEARANCE)
+    return DebiasedLogistic(coordinates=coordinates, signs=tuple(signs))

@@ -1,4 +1,4 @@
-"""Diagnostics of a debiased lasso: nodewise regressions, tails, omitted columns, secure selections."""
+"""Diagnostics of a debiased lasso: bounds, nodewise regressions, tails, omitted columns, selections."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from privinf.inference.tails import HEAVY, HEAVY_TAIL, Clip
 from privinf.lasso.selection import DETECTION_PROBABILITY, SelectionRelease, sharpest
+from privinf.lasso.sums import SparseSums
 from privinf.results.notes import Note, must_read, sentence
 from privinf.typing import Flags, Floats, NoteRank
-from privinf.wire import Labels, readable
+from privinf.wire import Labels, Statistics, readable
 
 EXPLAINED_NOTE = (
     "The column (R2 of x) contains noisy estimates of the R-squared of each target's regression on the other "
@@ -49,6 +50,8 @@ ROBUST_NOTE = (
     "errors. If errors are skewed and their size depends on the columns, the coefficients "
     "are not those of the mean."
 )
+MOST_OUTSIDE = 0.02  # share of values outside the bounds that changes coefficients
+SURE = 3.0  # sds of its noise that this share must also exceed
 LEVEL = 0.05  # of the test for missed columns
 # Settings of `MissedColumnTest` that are floats.
 NUMBERS = ("statistic", "pvalue", "seen_from", "correlation", "bias_in_errors")
@@ -180,6 +183,34 @@ class NodewiseDiagnostics:
             "last": self.last.tolist(),
         }
         return plain | ({} if (warning := self.warning(names)) is None else {"warning": warning})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outside:
+    """Shares of the values of k targets that lie outside their public bounds, and the sd of their noise."""
+
+    shares: Floats
+    sd: float
+
+    @classmethod
+    def from_sums(cls, sums: SparseSums, targets: Sequence[int], rho: float) -> Outside:
+        """Release these shares."""
+        noisy = sums.release(
+            Statistics.COLUMNS_OUTSIDE,
+            sums.args((), np.empty(0), columns=np.asarray(targets)),
+            rho,
+            Labels.VALUES_OUTSIDE,
+        )
+        return cls(noisy.mean, noisy.mean_sd)
+
+    def only(self, above_noise: Flags) -> Outside:
+        """Return the shares of some of the targets."""
+        return Outside(self.shares[above_noise], self.sd)
+
+    @property
+    def cut(self) -> Flags:
+        """Which targets have so many, beyond the noise, that their coefficients change, shape (k,)."""
+        return np.asarray(self.shares > max(MOST_OUTSIDE, SURE * self.sd))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from scipy.optimize import brentq
 from privinf.accounting.shares import part_of_rho
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
-from privinf.lasso.debiasing import DebiasedFit
-from privinf.lasso.fit import SparseFit
+from privinf.lasso.debiasing import COLUMN_NOISE, DebiasedFit
+from privinf.lasso.fit import SparseFit, error_variance
 from privinf.lasso.radii import UNCLIPPED, residual_moments
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats, Integers, Multipliers
@@ -499,10 +499,10 @@ def unreleased_extras(plan: ExtrasPlan, reason: str) -> Extras:
 
 
 def _bias_bound(fit: SparseFit, debiased: DebiasedFit, ratio: float, n: int) -> Floats:
-    noise = fit.step_sd**2
-    total = fit.efficiency * fit.scale**2 / n + noise
     members = np.count_nonzero(debiased.columns, axis=0)
-    return privacy_slack(debiased.coordinates.column, members, len(fit.selected), noise / total, ratio)
+    noise = debiased.coordinates.terms[COLUMN_NOISE]
+    share = fit.step_sd**2 / error_variance(fit, n)
+    return privacy_slack(noise, members, len(fit.selected), share, ratio)
 
 
 def privacy_slack(

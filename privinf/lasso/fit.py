@@ -1,6 +1,6 @@
 r"""Private sparse fits: blocks of selections with cheap fits between them, then a full fit (`fit_blocks`).
 
-Linear fits (`LinearBlocks`), logistic fits (`privinf.lasso.binomial.fit`) and the effects of single sites
+Linear fits (`LinearBlocks`), logistic fits (`privinf.lasso.logistic`) and the effects of single sites
 (`privinf.lasso.heterogeneous.site_effects`) are such fits. A linear fit, by private hard thresholding:
 
 1. A block of columns is selected by peeling ``|sum clip(x_j r, B)|``, B = 1.5 sd(r): the clipped product has
@@ -39,12 +39,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from privinf.lasso.plan import BLOCKS, CHEAP_FITS, GRAM_SHARE, PRODUCT_CLIP, SparseFitPrices
-from privinf.lasso.precision import clearance, whitening
+from privinf.lasso.precision import clearance, positions, whitening
 from privinf.lasso.radii import (
     gram_norm,
     norm_moments,
@@ -54,7 +54,7 @@ from privinf.lasso.radii import (
     step_slope,
 )
 from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
-from privinf.typing import Floats, Integers
+from privinf.typing import Floats
 from privinf.wire import Labels
 
 OPEN_BLOCK = 5  # columns in a block, where their number is to be chosen
@@ -186,6 +186,39 @@ def block_sizes(selections: int, blocks: int) -> list[int]:
         sizes.append((selections + 1) // 2)
         selections -= sizes[-1]
     return [*sizes, selections] if selections else sizes
+
+
+class FitWithError(Protocol):
+    """What the error of a sparse fit depends on; attributes as of `SparseFit`."""
+
+    @property
+    def efficiency(self) -> float:
+        """Sampling variance of the end point relative to that of least squares or maximum likelihood."""
+
+    @property
+    def scale(self) -> float:
+        """Typical size of the residuals; 1 for a logistic fit, whose curvature has it."""
+
+    @property
+    def step_sd(self) -> float:
+        """Noise of the last step in whitened coordinates."""
+
+
+def error_variance(fit: FitWithError, n: int) -> float:
+    """Return the variance of the error of a fit in each whitened coordinate: sampling, and the last step.
+
+    The error of the coefficients has the covariance of this many times the inverse Gram matrix of the
+    columns, or the inverse Hessian.
+    """
+    return fit.efficiency * fit.scale**2 / n + fit.step_sd**2
+
+
+def still_moving(length: float, size: int, error: float) -> bool:
+    """Return whether steps of `size` coefficients have not converged: the last is longer than errors explain.
+
+    `error` is the sd of the errors of the last two steps in each whitened coordinate.
+    """
+    return length > NOT_CONVERGED * math.sqrt(size) * error
 
 
 State = TypeVar("State")
@@ -518,9 +551,9 @@ def _full_fit(sums: SparseSums, state: LinearState, clip: float, scale_price: fl
         noise = after.noise
         moved = after.length
         scale = sums.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
-    tolerance = NOT_CONVERGED * math.sqrt(len(support)) * math.hypot(before, noise)
     efficiency = step_efficiency(len(support), clip, rho)
-    not_converged = math.isfinite(rho) and (moved > tolerance or gram_clearance < MIN_CLEARANCE)
+    moving = still_moving(moved, len(support), math.hypot(before, noise))
+    not_converged = math.isfinite(rho) and (moving or gram_clearance < MIN_CLEARANCE)
     return _FullFit(
         support=support,
         beta=beta,
@@ -537,8 +570,7 @@ def _select_largest(full: _FullFit, n: int, sparsity: int, threshold: float, fix
     """Return the `sparsity` largest significant coefficients, and the fixed ones."""
     beta = full.beta
     support = full.support
-    variance = full.efficiency * full.scale**2 / n + full.step_sd**2
-    errors = np.sqrt(variance * (full.root**2).sum(axis=1))
+    errors = np.sqrt(error_variance(full, n) * (full.root**2).sum(axis=1))
     places = [*range(fixed), *largest_positions(beta, sparsity, fixed, threshold * errors)]
     beta_of_places = beta[places]
     if fixed:
@@ -639,14 +671,3 @@ def clipped_step(
         noise=noise / slope,
         length=float(np.linalg.norm(mean)) / slope,
     )
-
-
-def error_covariance(inverse: Floats, fit: SparseFit, n: int) -> Floats:
-    """Return the covariance of the error of a fit from the inverse Gram matrix of its support."""
-    return np.asarray((fit.efficiency * fit.scale**2 / n + fit.step_sd**2) * inverse)
-
-
-def positions(columns: Sequence[int], union: Sequence[int]) -> Integers:
-    """Return the positions of columns in a union."""
-    place = {column: position for position, column in enumerate(union)}
-    return np.array([place[column] for column in columns], dtype=np.int64)

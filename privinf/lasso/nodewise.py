@@ -11,6 +11,11 @@ share of each target that is explained, ``R2_j = 1 - E e_j^2 / E x_j^2``. Where 
 of the selected neighbors explains a material part, more neighbors than the selected ones are likely to
 matter.
 
+Other fits solve for all their nodewise regressions from one noisy Gram matrix (`privinf.lasso.precision`),
+because they have too many of them, or rows whose weights depend on all: fits where all columns are targets
+(`all_target_columns`), logistic fits (`logistic_target_columns`) and fits by site
+(`privinf.lasso.heterogeneous.scores`).
+
 **One regression.** For target j and other columns A the residual ``e_j = x_j - x_A'g`` is uncorrelated with
 x_A, and the nodewise regression is ``w_j = (1, -g) / E e_j^2``. g comes from clipped preconditioned steps, as
 the coefficients of y do: with ``T T' ~ (E x_A x_A')^-1`` and v = T'x_A shrunk to abs(v) <= C,
@@ -46,22 +51,27 @@ import numpy as np
 
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.diagnostics import NodewiseDiagnostics
-from privinf.lasso.fit import NOT_CONVERGED, SparseFit, positions, step
+from privinf.lasso.fit import SparseFit, error_variance, step, still_moving
+from privinf.lasso.logistic import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
 from privinf.lasso.plan import PRODUCT_CLIP, DebiasingPrices
 from privinf.lasso.precision import (
     SMALLEST_SQUARE,
     THRESHOLD,
+    AllColumns,
+    all_columns,
+    clearance,
     floored,
+    joint_columns,
+    positions,
     precision_columns,
     score_correlation,
     standing_out,
     steadied,
 )
-from privinf.lasso.radii import gram_norm, norm_moments, residual_moments
-from privinf.lasso.selection import detection_limit
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.radii import MOST_ROWS, curvature_bound, gram_norm, norm_moments, residual_moments
+from privinf.lasso.sums import Directions, HiddenByNoise, LogisticSums, Score, SparseSums
 from privinf.mechanisms.statistics.summands import counts_above
-from privinf.typing import Flags, Floats
+from privinf.typing import Flags, Floats, Integers
 from privinf.wire import Labels, Statistics
 
 # Targets and their neighbors
@@ -95,6 +105,21 @@ TAIL_CELLS = 8  # number of thresholds
 FALSE_TAIL = 0.01  # chance that noise alone is taken for a tail, over all thresholds
 TINIEST = 1e-6  # least eigenvalue, relative to the mean of all
 LARGEST_SIZE = 1.5  # of a residual, in units of the target's released size
+
+# Where all columns are targets
+STANDS_OUT = 3.0  # sds of its noise from which on a product is used as it was released
+CLIP_OF_PRODUCTS = 1.0  # where both factors of a product are clipped, in units of the columns' sizes
+HIDDEN_GRAM = (
+    "the noise hides the Gram matrix of the fitted columns: increase the budget, fit fewer "
+    "columns, or give this matrix a larger share with shares="
+)
+
+# Logistic fits
+MIN_LOGISTIC_NEIGHBORS = 2  # neighbors of a target, at least, where their number is not an argument
+MAX_LOGISTIC_NEIGHBORS = 25  # and at most; also their number where there is no noise
+# Share of a coordinate's variance that noise of the Gram matrix may add (`affordable_neighbors`).
+AFFORDED = 0.03
+TYPICAL = 40  # columns for which the bound on c |v|^2 is worked out; the rule uses that bound per column
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -154,35 +179,6 @@ def neighbor_count(budget: DebiasingPrices, n: int, p: int, targets: int, fixed:
     findable = 2.0 * budget.neighbors * scale**2 / targets
     affordable = STEADY / noise_of_column(n, budget.gram * REGRESSIONS / targets) - fixed
     return int(min(max(min(findable, affordable), MIN_NEIGHBORS), MAX_NEIGHBORS))
-
-
-def detectable_correlation(n: int, columns: int, selections: int, rho: float, bound: float) -> float:
-    """Return the correlation with a target from which on a column is selected as its neighbor.
-
-    Parameters
-    ----------
-    n, columns : int
-    selections : int
-        Neighbors of every target; 0: nothing is sought.
-    rho : float
-        Price of one target's selections, zCDP.
-    bound : float
-        Where columns are clipped, in units of their size.
-
-    Notes
-    -----
-    **Privacy.** A function of public numbers. It holds if no more columns than selections have such a
-    correlation.
-    """
-    if selections < 1:
-        return 1.0
-    if math.isinf(rho):
-        bound = math.inf
-        scale = 0.0
-    else:
-        scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / selections)
-    slope, square = residual_moments(bound)
-    return min(1.0, detection_limit(n, columns, scale, slope**2, square**2) / math.sqrt(n))
 
 
 def target_columns(
@@ -250,7 +246,7 @@ def _steadied_effects(regressions: Sequence[ColumnRegression]) -> Floats:
 def known_error(fit: SparseFit, regressors: Sequence[int], n: int) -> float:
     """Return E abs(d~)^2 of a fit whose selected columns are the signals, for those in `regressors`."""
     count = len(set(fit.selected) & set(regressors))
-    return count * (fit.efficiency * fit.scale**2 / n + fit.step_sd**2)
+    return count * error_variance(fit, n)
 
 
 def _near(
@@ -354,6 +350,151 @@ def _last_quarter(
     return share - count * variance, variance * math.sqrt(2.0 * count)
 
 
+def all_target_columns(sums: SparseSums, fit: SparseFit, budget: DebiasingPrices) -> AllColumns:
+    """Return the nodewise regressions of all columns on the selected ones.
+
+    Raises
+    ------
+    HiddenByNoise
+        The noise hides the Gram matrix of the fit's columns.
+
+    Notes
+    -----
+    **Privacy.** Spends the prices `gram`, for the Gram matrix of the selected columns, and `neighbors`, for
+    their products with the others.
+    """
+    selected = np.array(fit.selected)
+    rest = np.setdiff1d(np.arange(len(sums.units.scale)), selected)
+    norm = gram_norm(len(selected), budget.gram)
+    noisy, gram_sd = sums.gram(fit.selected, norm, budget.gram, Labels.GRAM_OF_PRECISION_COLUMNS)
+    if not np.trace(noisy) > 0.0:
+        raise HiddenByNoise(HIDDEN_GRAM)
+    products, errors = _products(sums, fit, rest, budget.neighbors)
+    return all_columns(floored(noisy), gram_sd, selected, rest, products, errors, error_variance(fit, sums.n))
+
+
+def _products(sums: SparseSums, fit: SparseFit, rest: Integers, rho: float) -> tuple[Floats, Floats]:
+    """Return c of the columns outside the fit and e^2, each of shape (m, size of rest)."""
+    if not len(rest):
+        return np.empty((len(fit.selected), 0)), np.empty((len(fit.selected), 0))
+    private = math.isfinite(rho)
+    bound = CLIP_OF_PRODUCTS if private else float(sums.units.max_abs.max())
+    noisy = sums.release(
+        Statistics.COLUMN_PRODUCTS,
+        sums.args((), np.empty(0), targets=np.array(fit.selected), bound=bound),
+        rho,
+        Labels.PRODUCTS_WITH_SELECTED,
+    )
+    # E clip(x) clip(z) is about P(|x| < c)^2 E x z for normal x and z.
+    shrunk = residual_moments(bound)[0] ** 2 if private else 1.0
+    products = noisy.mean[:, rest] / shrunk
+    sd = noisy.mean_sd / shrunk
+    if not private:
+        return products, np.zeros_like(products)
+    away = products - products.mean(axis=1, keepdims=True)
+    above_noise = np.abs(away) > STANDS_OUT * sd
+    unseen = max(0.0, float(np.var(away[~above_noise])) - sd**2) if not above_noise.all() else 0.0
+    return np.where(above_noise, products, products - away), np.where(above_noise, sd**2, unseen)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LogisticTargetColumns:
+    """Nodewise regressions of the targets of a logistic fit.
+
+    Attributes
+    ----------
+    along : Directions
+        u, with E c u u' = I.
+    root : ndarray, shape (k, k)
+        Omega^1/2.
+    noise : ndarray, shape (k,)
+        Variance that the noise of each column causes.
+    clearance : float
+        That of the Gram matrix (`privinf.lasso.precision.clearance`).
+    """
+
+    along: Directions
+    root: Floats
+    noise: Floats
+    clearance: float
+
+
+def logistic_target_columns(
+    sums: LogisticSums,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    prices: DebiasingPrices,
+    *,
+    neighbors: int,
+    excluded: Sequence[int] = (),
+) -> LogisticTargetColumns:
+    """Return the nodewise regressions of the targets of a logistic fit.
+
+    The Gram matrix is the noisy mean of c z z', in two releases: the second is at v = F'z, F from the first,
+    where all directions have similar variances, so that its noise affects weak directions no more than strong
+    ones.
+
+    Parameters
+    ----------
+    sums : LogisticSums
+    fit : LogisticFit
+    targets : sequence of int
+    prices : DebiasingPrices
+    neighbors : int
+        Number selected for every target, in addition to the columns of the fit.
+    excluded : sequence of int
+        Columns that may not be neighbors.
+
+    Notes
+    -----
+    **Privacy.** Spends the prices of neighbors, sizes and the Gram matrix.
+    """
+    union = _union(sums, fit, targets, neighbors, excluded, prices.neighbors)
+    sums.sparse.size_columns(union, prices.sizes)
+    label = Labels.GRAM_OF_TARGETS_AND_NEIGHBOURS
+    whitening, gram = two_stage_hessian(sums, fit.point, union, fit.spread, prices.gram, label)
+    columns = joint_columns(whitening, gram.mean, 1 + positions(targets, union))
+    in_fit = np.append(0, 1 + positions(fit.point.support, union))
+    return LogisticTargetColumns(
+        along=Directions(union, columns.directions),
+        root=columns.root,
+        noise=columns.noise(gram.sd, in_fit, error_variance(fit, sums.n)),
+        clearance=clearance(gram.mean, gram.sd),
+    )
+
+
+def affordable_neighbors(fit: LogisticFit, targets: int, n: int, rho: float) -> int:
+    """Return the number of neighbors of each target, by a rule on public and released numbers.
+
+    A Gram matrix of m columns of price mu, rows weighted down to c |v|^2 <= K = kappa m, has noise of sd
+    g = sqrt 2 kappa m / (n mu), which raises the variance of a coordinate by m g^2 / 2: at most 3% while
+    m^3 <= 0.03 (n mu / kappa)^2.
+    """
+    if math.isinf(rho):
+        return MAX_LOGISTIC_NEIGHBORS
+    kappa = curvature_bound(fit.spread, TYPICAL, MOST_ROWS) / TYPICAL
+    price = 2.0 * (1.0 - FIRST_MATRIX_SHARE) * rho
+    room = (AFFORDED * price * (n / kappa) ** 2) ** (1.0 / 3.0) - len(fit.point.support)
+    room -= 1.0
+    return int(np.clip(room / targets, MIN_LOGISTIC_NEIGHBORS, MAX_LOGISTIC_NEIGHBORS))
+
+
+def _union(
+    sums: LogisticSums,
+    fit: LogisticFit,
+    targets: Sequence[int],
+    neighbors: int,
+    excluded: Sequence[int],
+    rho: float,
+) -> list[int]:
+    """Return selected columns, targets and their neighbors."""
+    union = [*fit.point.support, *targets]
+    allowed = sums.sparse.possible_neighbors(targets, [*union, *excluded])
+    if count := min(neighbors, int(allowed[0].sum())):
+        union += [j for chosen in sums.sparse.neighbors(targets, count, allowed, rho) for j in chosen]
+    return list(dict.fromkeys(union))
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ColumnRegression:
     """The regression of a target on other columns, in the units of the sums.
@@ -442,8 +583,8 @@ def column_regression(
         moved = after.length
     g, noise = shrunk(g, root, noise)
     _, scale = _sizes(column, release, regressors, g, price)
-    tolerance = NOT_CONVERGED * math.sqrt(size) * math.hypot(before, noise, scale / math.sqrt(sums.n))
-    not_converged = math.isfinite(rho) and (moved > tolerance or release.clearance < MIN_SECOND_CLEARANCE)
+    moving = still_moving(moved, size, math.hypot(before, noise, scale / math.sqrt(sums.n)))
+    not_converged = math.isfinite(rho) and (moving or release.clearance < MIN_SECOND_CLEARANCE)
     effects, effects_sd = _effects(sums, fit, regressors, root, EFFECTS * rho)
     tail = _tail(column, regressors, g, root, scale, TAIL * rho)
     return ColumnRegression(

@@ -12,7 +12,9 @@ and mean square of clip(u_l r, C) (``target_scores``), and
     T = s / sqrt( v / n + t^2 + kappa^2 N_l ),
 
 s and v the mean and the mean square, t the noise of s, kappa the slope under normal errors and N_l what the
-noise of the Gram matrix does to the errors of the coefficients on P (`privinf.lasso.precision`). That r has
+noise of the Gram matrix does to the errors of the coefficients on P (`privinf.lasso.precision`). It is the
+debiased coordinate of a column with the first coefficient 0 over its standard error
+(`privinf.lasso.debiasing`), but that kappa is computed and has no noise. That r has
 the errors d of a clipped, noisy refit does not matter to first order: w_l'G vanishes on P, so that their
 sampling error, their noise and their bias, if errors are skewed, all drop out. Nor does the clip: u_l is
 uncorrelated with the columns of P, and only errors whose skewness goes along with u_l itself have
@@ -67,24 +69,28 @@ import numpy as np
 from scipy.special import ndtr
 
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.binomial.debiasing import DebiasedLogistic
-from privinf.lasso.binomial.fit import LogisticFit
-from privinf.lasso.debiasing import DebiasedFit
+from privinf.lasso.debiasing import Debiased, DebiasedFit
 from privinf.lasso.diagnostics import LEVEL, MissedColumnTest, SparseColumns, TargetDetection
 from privinf.lasso.fit import (
     CHEAP_GRAM_SHARE,
-    NOT_CONVERGED,
     ColumnStep,
     SparseFit,
     bordered,
-    error_covariance,
-    positions,
+    error_variance,
     selection_gram,
     step,
+    still_moving,
 )
-from privinf.lasso.nodewise import NEAR_CLIP, detectable_correlation
+from privinf.lasso.logistic import LogisticFit
+from privinf.lasso.nodewise import NEAR_CLIP
 from privinf.lasso.plan import LassoPlan
-from privinf.lasso.precision import clearance, column_noise_variance, floored, precision_columns
+from privinf.lasso.precision import (
+    clearance,
+    column_noise_variance,
+    floored,
+    positions,
+    precision_columns,
+)
 from privinf.lasso.radii import (
     UNCLIPPED,
     curvature_bound,
@@ -98,8 +104,8 @@ from privinf.lasso.radii import (
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.selection import (
     DETECTION_PROBABILITY,
-    SelectionRelease,
     VectorServer,
+    detectable_correlation,
     detection_limit,
     selection_clip,
     sharpest,
@@ -229,29 +235,63 @@ Fit = TypeVar("Fit", bound=JoinableFit)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class CandidateScore:
-    """Released score of a candidate l.
+class CandidateColumn:
+    """Nodewise regression of a candidate l on the columns of a fit.
 
     Attributes
     ----------
     direction : ndarray, shape (size of the wider fit,)
         ``w_l / sqrt(w_ll)``, the candidate last.
+    unit : float
+        ``sqrt(w_ll)``.
+    noise : float
+        N_l.
+    """
+
+    direction: Floats
+    unit: float
+    noise: float
+
+
+def _candidate_column(white: Floats, column: Floats, gram_sd: float, error: Floats) -> CandidateColumn:
+    """Return the nodewise regression of the last column.
+
+    Parameters
+    ----------
+    white : ndarray, shape (size, size)
+        From whitened columns to those of the fit and the candidate.
+    column : ndarray, shape (size,)
+        w_l on the whitened columns.
+    gram_sd : float
+        Sd of the noise on the diagonal of their Gram matrix.
+    error : ndarray, shape (s, s)
+        Covariance of the error of the fit on the first whitened columns.
+    """
+    unit = math.sqrt(float(white[-1] @ column))
+    noise = column_noise_variance(column[:, None], gram_sd, np.arange(len(error)), error)[0]
+    return CandidateColumn(direction=white @ column / unit, unit=unit, noise=float(noise / unit**2))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CandidateScore:
+    """Released score of a candidate l.
+
+    Attributes
+    ----------
+    column : CandidateColumn
     value, square : float
         s and v.
     slope : float
         kappa.
     sd : float
         t.
-    column_noise : float
-        N_l.
     """
 
-    direction: Floats
+    column: CandidateColumn
     value: float
     square: float
     slope: float
     sd: float
-    column_noise: float
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -341,10 +381,10 @@ def _tested(search: OmittedSearch[Fit], fit: Fit, candidate: int) -> tuple[float
         score_price -= 0.0 if math.isinf(rho) else SIZE * rho
         search.sums.size_columns([candidate], SIZE * rho)
     score = search.score(fit, candidate, GRAM * rho, score_price)
-    variance = score.sd**2 + score.slope**2 * score.column_noise
+    variance = score.sd**2 + score.slope**2 * score.column.noise
     error = math.sqrt(score.square / search.sums.n + variance)
     step = ColumnStep(
-        direction=score.direction,
+        direction=score.column.direction,
         length=score.value / score.slope,
         error=error / score.slope,
         noise=math.sqrt(variance) / score.slope,
@@ -423,34 +463,33 @@ class LinearSearch(OmittedSearch[SparseFit]):
         norm = gram_norm(len(union), gram_price)
         noisy, gram_sd = self.sums.gram(union, norm, gram_price, Labels.GRAM_OF_SUSPECT, transform=white)
         noisy[:-1, :-1] = np.eye(len(fit.selected))
-        column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])
-        unit = math.sqrt(column[-1, 0])
+        column = precision_columns(floored(noisy), [[len(fit.selected), *range(len(fit.selected))]])[:, 0]
+        error = error_variance(fit, self.sums.n) * np.eye(len(fit.selected))
+        nodewise = _candidate_column(white, column, gram_sd, error)
         radius = product_radius(self.sums.n, score_price).bound
         bound = min(radius, ALL_BUT_INFINITE) * fit.scale
         score = Score(
             columns=union,
-            transform=white @ column / unit,
+            transform=nodewise.direction[:, None],
             norm=math.inf,
             residual=bound,
             support=fit.selected,
             beta=fit.selected_beta,
         )
+        weights = np.array([nodewise.unit])
         mean, sd = self.sums.target_scores(
-            score, [candidate], score_price, Labels.SCORE_OF_SUSPECT, weights=np.array([unit]), **NO_SLOPES
+            score, [candidate], score_price, Labels.SCORE_OF_SUSPECT, weights=weights, **NO_SLOPES
         )
         slope, normal = product_moments(radius)
         square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
         if not noiseless:
             square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
-        error = error_covariance(np.eye(len(fit.selected)), fit, self.sums.n)
-        noise = column_noise_variance(column, gram_sd, np.arange(len(fit.selected)), error)[0] / unit**2
         return CandidateScore(
-            direction=white @ column[:, 0] / unit,
+            column=nodewise,
             value=float(mean[0]) * bound,
             square=square,
             slope=slope,
             sd=sd * bound,
-            column_noise=float(noise),
         )
 
     def fitted_again(self, fit: SparseFit) -> SparseFit:
@@ -479,20 +518,19 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
         beta = after.beta
         noise = after.noise
         moved = after.length
-    not_converged = moved > NOT_CONVERGED * math.sqrt(len(beta)) * math.hypot(before, noise)
-    efficiency = step_efficiency(len(beta), clip, rho)
-    variance = efficiency * fit.scale**2 / sums.n + noise**2
-    return replace(
+    moving = still_moving(moved, len(beta), math.hypot(before, noise))
+    again = replace(
         fit,
         selected_beta=beta,
         step_sd=noise,
         beta=fit.beta + (beta - fit.selected_beta)[positions(fit.support, fit.selected)],
-        efficiency=efficiency,
-        selected_errors=np.sqrt(variance * (root**2).sum(axis=1)),
+        efficiency=step_efficiency(len(beta), clip, rho),
         root=root,
-        diverged=fit.diverged or (math.isfinite(rho) and not_converged),
+        diverged=fit.diverged or (math.isfinite(rho) and moving),
         gram_clearance=clearance(noisy, sd),
     )
+    errors = np.sqrt(error_variance(again, sums.n) * (root**2).sum(axis=1))
+    return replace(again, selected_errors=errors)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -538,19 +576,17 @@ class LogisticSearch(OmittedSearch[LogisticFit]):
         gram = floored(release.mean)
         inverse = np.asarray(np.linalg.inv(gram))
         column = inverse @ white[-1]  # of v = white'z
-        unit = math.sqrt(float(white[-1] @ column))
+        error = error_variance(fit, sums.n) * np.diag(np.append(np.ones(size - 1), 0.0))
+        nodewise = _candidate_column(white, column, release.sd, error)
         weights = weights_of(fit.spread, 1, sums.n, score_price)
-        along = Directions(columns, (white @ column)[:, None] / unit)
+        along = Directions(columns, nodewise.direction[:, None])
         score = sums.score(fit.point, along, weights, score_price, Labels.SCORE_OF_SUSPECT)
-        moved = (fit.efficiency / sums.n + fit.step_sd**2) * np.diag(np.append(np.ones(size - 1), 0.0))
-        noise = column_noise_variance(column[:, None], release.sd, np.arange(size), moved)[0] / unit**2
         return CandidateScore(
-            direction=white @ column / unit,
+            column=nodewise,
             value=float(score.mean[0]),
             square=weights.square,
             slope=weights.slope,
             sd=score.sd,
-            column_noise=float(noise),
         )
 
     def fitted_again(self, fit: LogisticFit) -> LogisticFit:
@@ -583,108 +619,87 @@ def candidates_if_all_are_targets(sums: SparseSums, fit: SparseFit) -> OmittedCa
 
 
 def missed_column_test(
-    sums: SparseSums,
+    candidates: OmittedCandidates,
     rows: LassoRows,
-    fit: SparseFit,
+    columns: SparseColumns,
     targets: Sequence[int],
-    candidates: OmittedCandidates | None,
-    debiased: DebiasedFit,
-    plan: LassoPlan,
-    vectors: VectorServer | None = None,
+    debiased: Debiased,
+    *,
+    inside: Sequence[int],
+    limits: tuple[float, float],
+    unit: Floats,
 ) -> MissedColumnTest | None:
-    """Return the test with the bias due to an undetected column; None if all are in the fit.
+    """Return the test with the bias due to an undetected column; None if no column was tested.
 
     Parameters
     ----------
-    sums : SparseSums
+    candidates : OmittedCandidates
     rows : LassoRows
-    fit : SparseFit
-        With the candidates that joined.
-    targets : sequence of int
-    candidates : OmittedCandidates or None
-    debiased : DebiasedFit
+    columns : SparseColumns
+        What the fit ended with, the candidates that joined among them.
+    targets : sequence of k ints
+    debiased : Debiased
         Of the targets.
-    plan : LassoPlan
-    vectors : VectorServer, optional
-        Of secure sums: the detection limits of its releases replace those of peeling.
+    inside : sequence of int
+        Columns of the fit: other targets that stand out are omitted columns, too.
+    limits : (float, float)
+        From where on effects, and correlations with targets, are detected.
+    unit : ndarray, shape (k,)
+        Divisors of the targets' coefficients.
 
     Notes
     -----
     **Privacy.** Post-processing.
     """
-    if candidates is None:
-        return None
-    parts = debiased.coordinates
-    errors = np.sqrt(parts.variance)
+    errors = np.sqrt(debiased.variance)
     if len(targets) > 1:
-        sizes = zip(targets, np.abs(parts.params) / errors, strict=True)
-        inside = set(fit.support if plan.all_targets else fit.selected)
-        candidates = replace(candidates, targets={j: float(t) for j, t in sizes if j not in inside})
-    releases = () if vectors is None else vectors.releases
-    detection_limit, correlation = _detection(candidates.detection_limit, sums, fit, debiased, plan, releases)
+        sizes = zip(targets, np.abs(debiased.params) / errors, strict=True)
+        fitted = set(inside)
+        candidates = replace(candidates, targets={j: float(t) for j, t in sizes if j not in fitted})
+    detection_limit, correlation = limits
     detection = TargetDetection(
         detection_limit=detection_limit,
         correlation=correlation,
-        sampling=np.sqrt(parts.sampling),
+        sampling=np.sqrt(debiased.sampling),
         errors=errors,
-        unit=sums.units.scale[list(targets)],
+        unit=unit,
     )
-    return candidates.test(rows, sparse_columns(fit, plan), detection)
+    return candidates.test(rows, columns, detection)
 
 
-def sparse_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
+def linear_columns(fit: SparseFit, plan: LassoPlan) -> SparseColumns:
     """Return the columns that a linear sparse fit ended with."""
     ratios = dict(zip(fit.selected, np.abs(fit.selected_beta) / fit.selected_errors, strict=True))
     return SparseColumns(kept=fit.support, ratios=ratios, automatic=plan.automatic)
 
 
-def missed_logistic_column_test(
-    sums: LogisticSums,
-    rows: LassoRows,
-    fit: LogisticFit,
-    targets: Sequence[int],
-    candidates: OmittedCandidates | None,
-    debiased: DebiasedLogistic,
-    plan: LassoPlan,
-    correlation: float,
-) -> MissedColumnTest | None:
-    """Return the same of a logistic fit; `correlation` is that from which on neighbors are selected."""
-    if candidates is None:
-        return None
-    sampling = np.diag(debiased.sampling)
-    columns = logistic_columns(fit, plan, sums.n)
-    others = {j: ratio for j, ratio in columns.ratios.items() if j not in set(targets)}
-    detection = TargetDetection(
-        detection_limit=candidates.detection_limit,
-        correlation=correlation,
-        sampling=np.sqrt(sampling),
-        errors=np.sqrt(sampling + np.diag(debiased.privacy)),
-        unit=sums.sparse.units.scale[list(targets)],
-    )
-    return candidates.test(rows, replace(columns, ratios=others), detection)
+def logistic_columns(fit: LogisticFit, plan: LassoPlan, n: int, targets: Sequence[int] = ()) -> SparseColumns:
+    """Return the columns that a logistic sparse fit ended with; debiased targets do not count as dropped."""
+    ratios = {j: ratio for j, ratio in fit.ratios(n).items() if j not in set(targets)}
+    return SparseColumns(kept=fit.support, ratios=ratios, automatic=plan.automatic)
 
 
-def logistic_columns(fit: LogisticFit, plan: LassoPlan, n: int) -> SparseColumns:
-    """Return the columns that a logistic sparse fit ended with."""
-    return SparseColumns(kept=fit.columns, ratios=fit.ratios(n), automatic=plan.automatic)
-
-
-def _detection(
-    detection_limit: float,
+def detection_limits(
+    candidates: OmittedCandidates,
     sums: SparseSums,
     fit: SparseFit,
     debiased: DebiasedFit,
     plan: LassoPlan,
-    releases: Sequence[SelectionRelease],
+    vectors: VectorServer | None = None,
 ) -> tuple[float, float]:
-    """Return from where on effects, and correlations with targets, are found."""
+    """Return from where on effects, and correlations with targets, are detected in a linear fit.
+
+    The detection limits of secure sums, whose releases `vectors` has, replace those of peeling.
+    """
     near = () if debiased.marks is None else debiased.marks.selected
     price = plan.shares.debiasing(plan.rho).neighbors / max(len(near), 1)
+    effect = candidates.detection_limit
     correlation = detectable_correlation(
         sums.n, len(sums.units.scale), min(near, default=0), price, NEAR_CLIP
     )
+    releases = () if vectors is None else vectors.releases
     if (selection := sharpest(releases, Labels.SUSPECT)) is not None:
-        detection_limit = max(detection_limit, selection.found_from * math.sqrt(sums.n) / fit.scale)
+        effect = max(effect, selection.found_from * math.sqrt(sums.n) / fit.scale)
     if (test_candidate := sharpest(releases, Labels.NEIGHBOURS)) is not None:
         correlation = min(test_candidate.found_from, 1.0)
-    return detection_limit, correlation
+    return effect, correlation

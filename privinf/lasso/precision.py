@@ -1,4 +1,4 @@
-r"""Noisy Gram matrices: columns of the precision matrix, correlations, and the effect of noise on them.
+r"""Noisy Gram matrices: nodewise regressions that they give, correlations, and the effect of noise on them.
 
 For target j let M_j hold j, the selected support S and the neighbors of j. With the noisy Gram G~ = G + Z of
 the union of all M_j, the column is ``w_j = (G~_MM)^-1 e_j``, zero outside M_j. S belongs to M_j: then
@@ -11,12 +11,25 @@ The entries of Z are independent, of sd g on the diagonal and g / sqrt 2 above i
 for an error d of the coefficients, independent of Z and with covariance D,
 
     E (w' Z d)^2 = g^2 / 2 [ |w|^2 tr D + w' D w ].                                            (noise of w_j)
+
+Fits of named targets of a linear model do not use such columns, except for their omitted columns: their
+nodewise regressions are fitted (`privinf.lasso.nodewise`). Three kinds of fit use them.
+
+- **Logistic fits** (`joint_columns`): one matrix of the whitened columns v = F'z of all targets and
+  neighbors, W = F G~^-1 F' E_T. Omega = E_T' W, and ``u = Omega^-1/2 W'z`` has the identity as its Gram
+  matrix.
+- **Fits where all columns are targets** (`all_columns`): a column j outside S has no neighbors but S. With
+  c_j its released products with S, the nodewise regression is ``-G~_SS^-1 c_j / h_j`` on S and 1 / h_j on j,
+  ``h_j = 1 - c_j' G~_SS^-1 c_j``.
+- **Fits by site** (`correlation_columns`): released correlations whose entries have different variances,
+  so that each entry's enters the noise of w_j (`entry_noise_variance`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +44,7 @@ THRESHOLD = 2.0  # released numbers below this many sds of their noise are taken
 DROPPED = 0.3
 # Squares of clipped columns in units of their size are kept above this.
 SMALLEST_SQUARE = 0.1
+SMALLEST_REST = 0.1  # least share of a column's variance that the selected columns leave
 SMALLEST = 1e-8  # eigenvalue that the projection leaves a correlation matrix, so that it stays invertible
 
 
@@ -99,7 +113,13 @@ def precision_columns(gram: Floats, members: Sequence[Sequence[int]]) -> Floats:
     return precision
 
 
-def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, error_cov: Floats) -> Floats:
+def positions(columns: Sequence[int], union: Sequence[int]) -> Integers:
+    """Return the positions of columns in a union."""
+    place = {column: position for position, column in enumerate(union)}
+    return np.array([place[column] for column in columns], dtype=np.int64)
+
+
+def column_noise_variance(columns: Floats, gram_sd: float, places: Integers, error_cov: Floats) -> Floats:
     """Return E (w_j' Z d)^2 for every column, shape (k,).
 
     Parameters
@@ -108,7 +128,7 @@ def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, 
         Nodewise regressions on the union.
     gram_sd : float
         g, the sd of the noise of a diagonal entry of the mean Gram matrix.
-    positions : ndarray of int, shape (s,)
+    places : ndarray of int, shape (s,)
         Positions of the support in the union.
     error_cov : ndarray, shape (s, s)
         Covariance D of the error of the coefficients on the support.
@@ -119,10 +139,137 @@ def column_noise_variance(columns: Floats, gram_sd: float, positions: Integers, 
     the released column: a second-order matter.
     """
     check_array(error_cov, "error_cov", ndim=2)
-    on_support = columns[positions]
+    on_support = columns[places]
     lengths = np.einsum("ij,ij->j", columns, columns)
     inner = np.einsum("ij,ik,kj->j", on_support, error_cov, on_support)
     return np.asarray(gram_sd**2 / 2.0 * (lengths * np.trace(error_cov) + inner))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class JointColumns:
+    """Nodewise regressions of k targets from one Gram matrix of whitened columns v = F'z.
+
+    Attributes
+    ----------
+    whitening : ndarray, shape (size, size)
+        F.
+    inverse : ndarray, shape (size, size)
+        G~^-1, of v.
+    columns : ndarray, shape (size, k)
+        ``G~^-1 F' E_T``, on v.
+    root, back : ndarray, shape (k, k)
+        Omega^1/2 and its inverse.
+    """
+
+    whitening: Floats
+    inverse: Floats
+    columns: Floats
+    root: Floats
+    back: Floats
+
+    @property
+    def directions(self) -> Floats:
+        """``W Omega^-1/2``, on z, shape (size, k)."""
+        return np.asarray(self.whitening @ self.columns @ self.back)
+
+    def noise(self, gram_sd: float, places: Integers, variance: float) -> Floats:
+        """Return E (w_j' Z d)^2 for an error d of the coefficients at `places`, of this whitened variance."""
+        inverse_gram = self.whitening @ self.inverse @ self.whitening.T
+        selected = np.linalg.inv(np.linalg.inv(inverse_gram)[np.ix_(places, places)])
+        error = np.zeros_like(inverse_gram)
+        error[np.ix_(places, places)] = variance * selected
+        back = np.linalg.inv(self.whitening)
+        moved = back @ error @ back.T
+        return column_noise_variance(self.columns, gram_sd, np.arange(len(moved)), (moved + moved.T) / 2.0)
+
+
+def joint_columns(whitening: Floats, gram: Floats, places: Integers) -> JointColumns:
+    """Return the nodewise regressions of the targets at `places` of z, from the noisy Gram matrix of F'z."""
+    inverse: Floats = np.asarray(np.linalg.inv(floored(gram)), dtype=np.float64)
+    columns = inverse @ whitening[places].T
+    omega = whitening[places] @ columns
+    values, vectors = np.linalg.eigh((omega + omega.T) / 2.0)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    back = (vectors / np.sqrt(values)) @ vectors.T
+    return JointColumns(whitening=whitening, inverse=inverse, columns=columns, root=root, back=back)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AllColumns:
+    """Nodewise regressions of all p columns on the selected ones.
+
+    Attributes
+    ----------
+    standard : ndarray, shape (p, p)
+        w_j / sqrt(w_jj).
+    residual_squares : ndarray, shape (p,)
+        h: mean squares of what the other columns leave.
+    noise : ndarray, shape (p,)
+        Variance that the noise of each column causes.
+    correlation : ndarray, shape (p, p)
+        Of the scores of the selected columns; others are taken to be uncorrelated.
+    """
+
+    standard: Floats
+    residual_squares: Floats
+    noise: Floats
+    correlation: Floats
+
+
+def all_columns(
+    gram: Floats,
+    gram_sd: float,
+    selected: Integers,
+    rest: Integers,
+    products: Floats,
+    errors: Floats,
+    variance: float,
+) -> AllColumns:
+    """Return the nodewise regressions of all columns, from the Gram matrix of the selected ones.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (m, m)
+        Noisy, positive definite.
+    gram_sd : float
+        Sd of the noise of a diagonal entry.
+    selected, rest : ndarray of int
+        The m selected columns, and all others.
+    products, errors : ndarray, shape (m, size of rest)
+        c, mean products of the selected columns with the others, and variances of their errors.
+    variance : float
+        Variance of the error of the fit in each whitened coordinate.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    p = len(selected) + len(rest)
+    inverse = np.asarray(np.linalg.inv(gram))
+    columns = np.zeros((p, p))
+    residual_squares = np.empty(p)
+    noise = np.empty(p)
+    residual_squares[selected] = 1.0 / np.diag(inverse)
+    columns[np.ix_(selected, selected)] = inverse * np.sqrt(residual_squares[selected])
+    error = np.asarray(variance * inverse)
+    for place, column in enumerate(selected):
+        others = np.delete(np.arange(len(selected)), place)
+        on_others = error[np.ix_(others, others)]
+        noise[column] = column_noise_variance(inverse[:, [place]], gram_sd, others, on_others)[0]
+    slopes = inverse @ products
+    residual_squares[rest] = np.maximum(1.0 - np.einsum("ij,ij->j", products, slopes), SMALLEST_REST)
+    columns[rest, rest] = 1.0 / np.sqrt(residual_squares[rest])
+    columns[np.ix_(selected, rest)] = -slopes / np.sqrt(residual_squares[rest])
+    lengths = (slopes**2).sum(axis=0)
+    inner = np.einsum("ij,ik,kj->j", slopes, error, slopes)
+    moved = np.diag(error) @ errors + gram_sd**2 / 2.0 * (lengths * np.trace(error) + inner)
+    noise[rest] = moved / residual_squares[rest] ** 2
+    correlation = np.eye(p)
+    among = np.ix_(selected, selected)
+    correlation[among] = score_correlation(columns[among], gram)
+    return AllColumns(
+        standard=columns, residual_squares=residual_squares, noise=noise, correlation=correlation
+    )
 
 
 def standing_out(values: Floats, noise_sd: float | Floats) -> Floats:
@@ -138,7 +285,15 @@ def standing_out(values: Floats, noise_sd: float | Floats) -> Floats:
     return np.asarray(values * (1.0 - noise / squares))
 
 
-def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Correlations:
+    """Correlations (p, p), and variances of their errors; the identity where nothing was released."""
+
+    values: Floats
+    variances: Floats
+
+
+def correlations(gram: Floats, gram_sd: float) -> Correlations:
     """Return correlations from a noisy Gram matrix, and the variances of the errors of its entries.
 
     Parameters
@@ -160,10 +315,10 @@ def correlations(gram: Floats, gram_sd: float) -> tuple[Floats, Floats]:
     values = np.clip(standing_out(raw, noise_sd), -1.0, 1.0)
     variance = np.where(values == 0.0, DROPPED, 1.0) * noise_sd**2
     np.fill_diagonal(values, 1.0)
-    return values, variance
+    return Correlations(values, variance)
 
 
-def entry_noise_variance(column: Floats, variances: Floats, positions: Integers, error_cov: Floats) -> float:
+def entry_noise_variance(column: Floats, variances: Floats, places: Integers, error_cov: Floats) -> float:
     """Return E (w' Z d)^2 of one nodewise regression, for entries of Z of given variances.
 
     Parameters
@@ -172,7 +327,7 @@ def entry_noise_variance(column: Floats, variances: Floats, positions: Integers,
         w.
     variances : ndarray, shape (size, size)
         Of the entries of the symmetric Z, independent but for the symmetry.
-    positions : ndarray of int, shape (s,)
+    places : ndarray of int, shape (s,)
         Positions of the support.
     error_cov : ndarray, shape (s, s)
         Covariance of d, the error of the coefficients on the support.
@@ -181,10 +336,53 @@ def entry_noise_variance(column: Floats, variances: Floats, positions: Integers,
     -----
     **Privacy.** Post-processing.
     """
-    direct = float(np.diag(error_cov) @ (variances[positions] @ column**2))
-    on = column[positions]
-    mixed = variances[np.ix_(positions, positions)] * error_cov * np.outer(on, on)
+    direct = float(np.diag(error_cov) @ (variances[places] @ column**2))
+    on = column[places]
+    mixed = variances[np.ix_(places, places)] * error_cov * np.outer(on, on)
     return direct + float(mixed.sum() - np.trace(mixed))
+
+
+def correlation_columns(
+    released: Correlations,
+    support: Sequence[int],
+    error_cov: Floats,
+    targets: Sequence[int],
+    near: Sequence[Sequence[int]],
+) -> tuple[Floats, Floats]:
+    """Return the nodewise regressions of targets on all columns, and the variance that their noise causes.
+
+    Parameters
+    ----------
+    released : Correlations
+    support : sequence of int
+        Columns of the fit, which are in every regression.
+    error_cov : ndarray, shape (size of support, size of support)
+        Covariance of the error of their coefficients.
+    targets : sequence of k ints
+    near : sequence of k sequences of int
+        Neighbors of each target.
+
+    Returns
+    -------
+    columns : ndarray, shape (p, k)
+    noise : ndarray, shape (k,)
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    columns = np.zeros((len(released.values), len(targets)))
+    noise = np.empty(len(targets))
+    for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):
+        members = list(dict.fromkeys([target, *support, *chosen]))
+        gram = floored(released.values[np.ix_(members, members)])
+        w = precision_columns(gram, [range(len(members))])[:, 0]
+        columns[members, place] = w
+        rest = [i for i, j in enumerate(support) if j != target]
+        at = positions([support[i] for i in rest], members)
+        variances = released.variances[np.ix_(members, members)]
+        noise[place] = entry_noise_variance(w, variances, at, error_cov[np.ix_(rest, rest)])
+    return columns, noise
 
 
 def steadied(values: Floats, noise_sd: float) -> Floats:

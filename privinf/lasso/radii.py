@@ -60,6 +60,7 @@ from privinf.validation import check_count, check_positive
 
 _CELLS = 4000  # cells of equal probability whose midpoints represent the distribution of |u|
 _SIZES = 400  # the same for that of |r|, where scores are clipped alone
+_STEP_CLIPS = np.geomspace(0.2, 1.75, 24)  # grid of residual clips of a step, for `best_step_radii`
 _SWEEPS = 8  # searches in C and R by turns; C and R are exact to more digits than matter
 ONE_SD = 0.6827  # probability that a normal residual is below one sd
 FALSE_CELLS = 0.001  # chance that a cell without records is taken for one with some, over all cells
@@ -331,6 +332,14 @@ def gram_norm(size: int, rho: float) -> float:
 def step_radii(size: int, clip: float, rho: float) -> tuple[float, float]:
     """Return (C, R) of a step on `size` columns, residuals clipped at `clip`; infinite without noise."""
     return (math.inf, math.inf) if math.isinf(rho) else (math.sqrt(size), clip)
+
+
+def best_step_radii(size: int, n: int, rho: float) -> tuple[float, float]:
+    """Return (C, R) of a step on `size` columns, C = sqrt(size) and R with the least variance of the step."""
+    if math.isinf(rho):
+        return math.inf, math.inf
+    norm = math.sqrt(size)
+    return norm, float(min(_STEP_CLIPS, key=lambda bound: relative_variance(norm, bound, size, n, rho)))
 
 
 def step_slope(norm: float, bound: float, size: int) -> float:

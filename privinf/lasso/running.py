@@ -10,24 +10,29 @@ from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyRe
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
-from privinf.lasso.binomial.debiasing import DebiasedLogistic, affordable_neighbors, debias_logistic
-from privinf.lasso.binomial.fit import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
-from privinf.lasso.debiasing import DebiasedFit, debias, debias_all
+from privinf.lasso.debiasing import (
+    DebiasedFit,
+    DebiasedLogistic,
+    debias,
+    debias_all,
+    debias_logistic,
+)
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
 from privinf.lasso.heterogeneous.fit import fit_sites
 from privinf.lasso.heterogeneous.plan import check_site_plan, joint_loss
 from privinf.lasso.heterogeneous.results import MachineResults, results_by_site
-from privinf.lasso.nodewise import detectable_correlation
+from privinf.lasso.logistic import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
+from privinf.lasso.nodewise import affordable_neighbors
 from privinf.lasso.omitted import (
     LinearSearch,
     LogisticSearch,
     candidates_if_all_are_targets,
+    detection_limits,
+    linear_columns,
     logistic_columns,
     missed_column_test,
-    missed_logistic_column_test,
     screen_omitted,
-    sparse_columns,
 )
 from privinf.lasso.plan import (
     RESPONSE_SHARE,
@@ -40,7 +45,7 @@ from privinf.lasso.plan import (
 from privinf.lasso.results import NONE_SELECTED, LassoResults
 from privinf.lasso.results.building import FittedTargets, linear_results, logistic_results, rate_results
 from privinf.lasso.rows import LassoRows, check_price, secure_server, server_of
-from privinf.lasso.selection import VectorServer, vector_server
+from privinf.lasso.selection import VectorServer, detectable_correlation, vector_server
 from privinf.lasso.sums import HiddenByNoise, LogisticSums, SparseSums
 from privinf.registry import studied
 from privinf.typing import RngLike, ScoreTarget
@@ -150,10 +155,21 @@ def _fitted(
                 sums, fit, targets, prices, neighbors=plan.neighbors, excluded=always, target=aim
             )
     except HiddenByNoise as hidden:
-        missed = None if candidates is None else candidates.test(rows, sparse_columns(fit, plan))
+        missed = None if candidates is None else candidates.test(rows, linear_columns(fit, plan))
         return FittedTargets(fit=fit, targets=targets, missed=missed, reason=str(hidden))
     above_noise = targets_above_noise(targets, debiased)
-    missed = missed_column_test(sums, rows, fit, above_noise, candidates, debiased, plan, vectors)
+    missed = None
+    if candidates is not None:
+        missed = missed_column_test(
+            candidates,
+            rows,
+            linear_columns(fit, plan),
+            above_noise,
+            debiased.coordinates,
+            inside=fit.support if plan.all_targets else fit.selected,
+            limits=detection_limits(candidates, sums, fit, debiased, plan, vectors),
+            unit=sums.units.scale[above_noise],
+        )
     return FittedTargets(
         fit=fit, targets=targets, debiased=debiased, debiased_targets=above_noise, missed=missed
     )
@@ -245,7 +261,7 @@ def _logistic_fit(
     fit, candidates = screen_omitted(search, fit)
     if candidates is not None and candidates.further:
         prices = replace(prices, score=prices.score - candidates.further)
-    targets = fit.columns if plan.targets is None else list(plan.targets)
+    targets = fit.support if plan.targets is None else list(plan.targets)
     try:
         if not targets:
             raise HiddenByNoise(NONE_SELECTED)
@@ -256,9 +272,20 @@ def _logistic_fit(
     except HiddenByNoise as hidden:
         missed = None if candidates is None else candidates.test(rows, logistic_columns(fit, plan, sums.n))
         return FittedTargets(fit=fit, targets=targets, missed=missed, reason=str(hidden))
-    price = prices.neighbors / len(targets)
-    correlation = detectable_correlation(sums.n, len(rows.names), count, price, 1.0)
-    missed = missed_logistic_column_test(sums, rows, fit, targets, candidates, debiased, plan, correlation)
+    missed = None
+    if candidates is not None:
+        price = prices.neighbors / len(targets)
+        correlation = detectable_correlation(sums.n, len(rows.names), count, price, 1.0)
+        missed = missed_column_test(
+            candidates,
+            rows,
+            logistic_columns(fit, plan, sums.n, targets),
+            targets,
+            debiased.coordinates,
+            inside=fit.selected,
+            limits=(candidates.detection_limit, correlation),
+            unit=sums.sparse.units.scale[targets],
+        )
     return FittedTargets(fit=fit, targets=targets, debiased=debiased, debiased_targets=targets, missed=missed)
 
 

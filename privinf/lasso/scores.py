@@ -1,4 +1,4 @@
-r"""Releases of the scores of targets, with slopes and variances: of the mean, or robust.
+r"""Releases of the scores of targets, with slopes and variances: of the mean, robust, or logistic.
 
 With first coefficients b0, residuals r = y - x'b0, standardized scores ``u_j = w_j'x / sqrt(w_jj)`` shrunk to
 norm at most C and psi the clip to [-R, R], robust scores release, each with Gaussian noise,
@@ -39,6 +39,15 @@ to 0.7 lambda of the upper part may be wrong; intervals allow for the bias
 
 Prices. One share of the score's price is for the counts; S1 and S2 divide the rest as tau : w (C - tau),
 whereby S1 + w S2 has the noise of one sum clipped at C'. M shares that of the slopes.
+
+**Scores of all columns** (`steadied_scores`) are robust ones. Their slopes and variances are shrunk toward
+their means, within the selected columns and within the others, as far as their noise asks.
+
+**Logistic scores** (`weighted_scores`) are not clipped but weighted (`privinf.lasso.radii`). Along k
+directions u with E c u u' = I they release ``s = mean w u e``, the secant matrix ``M = mean w g u u'``, g the
+slope of the mean between eta and eta + u'step for a step along s, and the meat ``mean w^2 e^2 u u'``. The
+meat is shrunk toward a multiple of the identity as far as its noise asks, which M is near to at a right mean:
+k (k + 1) / 2 noisy numbers, whose noise weighs where responses are rare.
 """
 
 from __future__ import annotations
@@ -52,11 +61,14 @@ import numpy as np
 
 from privinf.federation import NoisyGram
 from privinf.inference.tails import LOWER_THRESHOLD_RATIO, Clip, shrunk, tail_of, two_threshold_clip
-from privinf.lasso.fit import SparseFit, positions
-from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments
-from privinf.lasso.sums import ROOM, Score, SparseSums
+from privinf.lasso.fit import SparseFit
+from privinf.lasso.logistic import LogisticFit
+from privinf.lasso.plan import DebiasingPrices
+from privinf.lasso.precision import positions, steadied, steadied_sd
+from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments, weights_of
+from privinf.lasso.sums import ROOM, Directions, LogisticSums, NoisyMean, Score, SparseSums
 from privinf.mechanisms.statistics.summands import counts_above
-from privinf.typing import Flags, Floats, PlainValue
+from privinf.typing import Flags, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
 COUNTS_SHARE = 0.14  # share of the score's price for the counts above thresholds
@@ -73,6 +85,7 @@ MEAN_SLOPE_ROOM = 4.0
 MEAN_SLOPE_NOISE = 0.06
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 SLOPE_ROOM = 3.0  # products u_j x_j are shrunk to this many times C, or to more while that costs little noise
+FAR = 1.0  # root mean square move of the predictor beyond which a step is not local, and is shortened
 SLOPE_NOISE = 0.05  # the noise of a slope that counts as little, relative to the slope (`slope_norm`)
 
 
@@ -358,3 +371,81 @@ def slope_norm(radii: ClipRadii, targets: int, max_abs: float, n: int, rho: floa
     slope = norm_moments(radii.norm, targets)[0] * residual_moments(radii.residual)[0]
     affordable = SLOPE_NOISE * slope * n * math.sqrt(2.0 * rho) / 2.0
     return min(radii.norm * max_abs, max(SLOPE_ROOM * radii.norm, affordable))
+
+
+def steadied_scores(
+    sums: SparseSums, score: Score, root: Floats, groups: Sequence[Integers], *, price: float, slopes: float
+) -> ScoreRelease:
+    """Release scores, slopes and variances of all columns, the last two steadied within groups.
+
+    Parameters
+    ----------
+    sums : SparseSums
+    score : Score
+    root : ndarray, shape (p,)
+        sqrt(h), to which slopes are in proportion within a group.
+    groups : sequence of ndarray of int
+    price, slopes : float
+        Prices, zCDP: of the scores, of slopes and variances.
+
+    Notes
+    -----
+    **Privacy.** Spends both prices.
+    """
+    p = len(root)
+    norm = SLOPE_ROOM * score.norm
+    released, square_sd = clipped_scores(sums, score, range(p), norm, score=price, slopes=slopes)
+    steady = np.empty(p)
+    variance = np.empty(p)
+    spread = np.empty(p)
+    for group in groups:
+        if not len(group):
+            continue
+        # slope / root is alike in a group; its noise is of this size on average.
+        noise = float(released.slope_sd) * math.sqrt(float(np.mean(1.0 / root[group] ** 2)))
+        alike = released.slope[group] / root[group]
+        steady[group] = steadied(alike, noise) * root[group]
+        spread[group] = steadied_sd(alike, noise) * root[group]
+        variance[group] = steadied(released.square[group], square_sd)
+    return replace(released, slope=steady, square=variance, slope_sd=spread)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WeightedScores:
+    """Released logistic scores along k directions.
+
+    Attributes
+    ----------
+    score : NoisyMean
+        s.
+    secant, meat : NoisyMean
+        M, and the mean outer product of the scores.
+    moved : float
+        Root mean square of the move of the predictor that s asks for.
+    n : int
+    """
+
+    score: NoisyMean
+    secant: NoisyMean
+    meat: NoisyMean
+    moved: float
+    n: int
+
+
+def weighted_scores(
+    sums: LogisticSums, fit: LogisticFit, along: Directions, prices: DebiasingPrices
+) -> WeightedScores:
+    """Release the logistic scores along some directions, with secant matrix and meat.
+
+    Notes
+    -----
+    **Privacy.** Spends the prices of score, slopes and meat.
+    """
+    weights = weights_of(fit.spread, along.size, sums.n, prices.score)
+    score = sums.score(fit.point, along, weights, prices.score, Labels.DEBIASING_SCORES)
+    step = score.mean / weights.slope
+    moved = float(np.linalg.norm(step)) / math.sqrt(fit.spread.curvature)
+    step *= min(1.0, FAR / max(moved, FAR))
+    secant = sums.secant(fit.point, along, weights, step, prices.slopes, Labels.SLOPES_OF_SCORES)
+    meat = sums.meat(fit.point, along, weights, prices.meat)
+    return WeightedScores(score=score, secant=secant, meat=meat, moved=moved, n=sums.n)

@@ -44,7 +44,7 @@ import numpy as np
 from privinf.errors import NotAvailableError
 from privinf.federation import SecureServer
 from privinf.inference.estimate import upper_quantile
-from privinf.lasso.radii import UNCLIPPED, norm_moments, product_moments
+from privinf.lasso.radii import UNCLIPPED, norm_moments, product_moments, residual_moments
 from privinf.lasso.rows import LassoRows
 from privinf.lasso.sums import ROOM, Sites, SparseServer
 from privinf.typing import Flags, Floats, Integers
@@ -327,3 +327,32 @@ def detection_limit(n: float, columns: int, scale: float, slope: float, square: 
     )
     own_sd = math.hypot(spread, scale * math.pi / math.sqrt(3.0))
     return (largest_other + upper_quantile(1.0 - DETECTION_PROBABILITY) * own_sd) / (slope * math.sqrt(n))
+
+
+def detectable_correlation(n: int, columns: int, selections: int, rho: float, bound: float) -> float:
+    """Return the correlation with a target from which on a column is selected as its neighbor.
+
+    Parameters
+    ----------
+    n, columns : int
+    selections : int
+        Neighbors of every target; 0: nothing is sought.
+    rho : float
+        Price of one target's selections, zCDP.
+    bound : float
+        Where columns are clipped, in units of their size.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers. It holds if no more columns than selections have such a
+    correlation.
+    """
+    if selections < 1:
+        return 1.0
+    if math.isinf(rho):
+        bound = math.inf
+        scale = 0.0
+    else:
+        scale = 4.0 * bound**2 / math.sqrt(8.0 * rho / selections)
+    slope, square = residual_moments(bound)
+    return min(1.0, detection_limit(n, columns, scale, slope**2, square**2) / math.sqrt(n))

@@ -11,7 +11,7 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.federation import NoisyGram
-from privinf.lasso.precision import standing_out
+from privinf.lasso.precision import standing_out, steadied
 from privinf.lasso.radii import UNCLIPPED, ResidualSizes, Weights, scale_of_squares
 from privinf.lasso.rows import SparseUnits
 from privinf.typing import Flags, Floats, Integers, PlainValue
@@ -226,6 +226,19 @@ class SparseSums:
         self.units.sized.update(new)
         if self.centered:
             self._center_sized(np.array(new), rho)
+
+    def size_together(self, columns: Integers, rho: float) -> None:
+        """Release the mean squares of columns not sized before; their roots, steadied, become units."""
+        units = self.units
+        new = np.array([j for j in columns if j not in units.sized], dtype=np.int64)
+        if not len(new):
+            return
+        bound = float(units.max_abs[new].max())
+        noisy = self.mean_squares(new, bound, rho)
+        squares = steadied(noisy.mean, noisy.mean_sd)
+        sizes = np.sqrt(np.clip(squares, SMALLEST_SIZE**2, bound**2))
+        units.rescale(new, sizes)
+        units.sized.update(new.tolist())
 
     def mean_squares(self, columns: Integers, bound: float, rho: float) -> Any:
         """Release the mean squares of columns that are clipped at `bound`."""

@@ -23,7 +23,6 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from privinf.errors import NotAvailableError, NotPositiveDefiniteError
-from privinf.lasso.debiasing import Debiased
 from privinf.lasso.precision import floored
 from privinf.lasso.radii import UNCLIPPED, gram_norm
 from privinf.lasso.sums import Score, Sites, SparseServer, SparseSums
@@ -344,6 +343,15 @@ def paper_score(fit: SparseVector, columns: Sequence[SparseVector], tuning: Pape
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PaperCoordinates:
+    """Debiased coordinates by the paper's equations, and the two parts of their variances, of shape (k,)."""
+
+    params: Floats
+    sampling: Floats
+    privacy: Floats
+
+
 def paper_debiased(
     sums: SparseSums,
     fit: SparseVector,
@@ -354,7 +362,7 @@ def paper_debiased(
     tuning: PaperTuning,
     *,
     robust: bool = False,
-) -> Debiased:
+) -> PaperCoordinates:
     """Return the debiased coordinates of equation 4.1 with the variances of Algorithm 6.
 
     Parameters
@@ -389,10 +397,4 @@ def paper_debiased(
     else:
         sampling = variance * np.diag(precision_diagonal(columns, targets)) / sums.n
     start = fit.dense(len(sums.units.scale))[list(targets)]
-    return Debiased(
-        params=start + mean,
-        sampling=np.asarray(sampling),
-        score=np.full(k, noise**2),
-        slope=np.zeros(k),
-        column=np.zeros(k),
-    )
+    return PaperCoordinates(params=start + mean, sampling=np.asarray(sampling), privacy=np.full(k, noise**2))

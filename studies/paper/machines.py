@@ -18,12 +18,12 @@ from typing import cast
 
 import numpy as np
 
-from privinf.lasso.debiasing import Debiased
 from privinf.lasso.radii import UNCLIPPED
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from studies.paper.engine import (
     PaperBudget,
+    PaperCoordinates,
     PaperTuning,
     PeelingServer,
     SparseVector,
@@ -61,7 +61,7 @@ class PaperMachineFits:
         Precision columns of the targets, shared by all parties.
     variance : float
         Of the errors.
-    debiased : mapping of str to Debiased
+    debiased : mapping of str to PaperCoordinates
     draws : mapping of str to ndarray, shape (q,)
         Multiplier draws of the largest score; empty where none were asked for.
     """
@@ -70,7 +70,7 @@ class PaperMachineFits:
     own: Mapping[str, SparseVector]
     columns: tuple[SparseVector, ...]
     variance: float
-    debiased: Mapping[str, Debiased]
+    debiased: Mapping[str, PaperCoordinates]
     draws: Mapping[str, Floats]
 
 

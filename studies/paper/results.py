@@ -12,7 +12,6 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
-from privinf.lasso.debiasing import Debiased
 from privinf.lasso.heterogeneous.results import MachineResults
 from privinf.lasso.precision import joint_covariance, score_correlation
 from privinf.lasso.results import LassoResults
@@ -22,7 +21,7 @@ from privinf.results.context import Context
 from privinf.results.notes import must_read
 from privinf.typing import Floats
 from privinf.validation import check_fraction
-from studies.paper.engine import SparseVector, precision_diagonal
+from studies.paper.engine import PaperCoordinates, SparseVector, precision_diagonal
 from studies.paper.machines import PaperMachineFits
 
 METHOD = "debiased lasso, the paper's algorithms"
@@ -57,7 +56,7 @@ def paper_results(
     columns: Sequence[SparseVector],
     targets: Sequence[int],
     variance: float,
-    debiased: Debiased,
+    debiased: PaperCoordinates,
 ) -> LassoResults:
     """Return the results of a homogeneous fit over n rows."""
     correlation = _correlation(columns, targets)
@@ -146,7 +145,7 @@ def _results(
     correlation: Floats,
     targets: Sequence[int],
     variance: float,
-    debiased: Debiased,
+    debiased: PaperCoordinates,
     method: str,
     more: Mapping[str, Any],
 ) -> LassoResults:

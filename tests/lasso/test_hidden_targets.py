@@ -16,9 +16,9 @@ from privinf.errors import (
     SensitivityError,
     WeakIdentificationWarning,
 )
-from privinf.lasso.binomial.fit import LogisticFit
 from privinf.lasso.debiasing import debiased_coordinates
 from privinf.lasso.fit import ColumnStep
+from privinf.lasso.logistic import LogisticFit
 from privinf.lasso.radii import Spread, weights_of
 from privinf.lasso.rows import SMALLEST_SHARE
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise
@@ -142,8 +142,9 @@ def test_leaving_hidden_targets_out_selects_no_intervals():
         above_noise = slopes_above_noise(release)
         if not above_noise.any():
             continue
+        count = above_noise.sum()
         left = debiased_coordinates(
-            start[above_noise], release.only(above_noise), np.zeros(above_noise.sum())
+            start[above_noise], release.only(above_noise), np.zeros(count), np.eye(count)
         )
         hit = np.abs(left.params) < 1.96 * np.sqrt(left.variance)
         shown[int(above_noise[0])] += above_noise

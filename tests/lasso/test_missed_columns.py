@@ -12,10 +12,9 @@ from privinf.federation import TrustedServer
 from privinf.lasso import fit as sparse_fits
 from privinf.lasso.diagnostics import MissedColumnTest
 from privinf.lasso.fit import part_above_noise, sparse_fit
-from privinf.lasso.nodewise import detectable_correlation
 from privinf.lasso.omitted import SELECTION_SHARE, LinearSearch, critical_value, screen_omitted
 from privinf.lasso.plan import LassoOptions, SparseFitPrices, check_plan, largest_sparsity
-from privinf.lasso.selection import selection_clip
+from privinf.lasso.selection import detectable_correlation, selection_clip
 from privinf.lasso.sums import SparseSums
 from studies.simulation import binomial_limits
 

@@ -144,7 +144,7 @@ def test_debiased_coordinates_have_their_variance(n):
             slope_sd=slope_sd,
             n=n,
         )
-        found = debiased_coordinates(start, released, np.zeros(2))
+        found = debiased_coordinates(start, released, np.zeros(2), np.eye(2))
         ratios[rep] = (found.params - truth) / np.sqrt(found.variance)
     for target in range(2):
         assert abs(np.mean(ratios[:, target])) < 4.5 / math.sqrt(reps) + 0.03
@@ -156,7 +156,7 @@ def test_slope_lost_in_noise_is_refused():
         score=np.ones(1), slope=np.array([0.1]), square=np.ones(1), score_sd=0.1, slope_sd=0.05, n=100
     )
     with pytest.raises(NotAvailableError, match="the variance of a target's score"):
-        debiased_coordinates(np.zeros(1), lost, np.zeros(1))
+        debiased_coordinates(np.zeros(1), lost, np.zeros(1), np.eye(1))
 
 
 @pytest.mark.parametrize("n", [2_000, 20_000])

@@ -19,7 +19,7 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.federation import TrustedServer
-from privinf.lasso.binomial.fit import sparse_logistic
+from privinf.lasso.logistic import sparse_logistic
 from privinf.lasso.omitted import LogisticSearch, screen_omitted
 from privinf.lasso.plan import LogisticShares, SparseFitPrices
 from privinf.lasso.radii import Spread, curvature_bound, weights_of

@@ -161,7 +161,7 @@ def test_a_whole_fit_that_spends_more_than_asked_is_seen():
     name = "DebiasedLasso logistic"
     asked, delta = ASKED[name]
     dear = Mutant(
-        "lasso.binomial.fit",
+        "lasso.logistic",
         "LogisticBlocks.selected",
         "budget.selection * size / selections",
         "budget.selection",

@@ -26,12 +26,12 @@ from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
     SiteEffects,
     SiteGrams,
-    best_radii,
     diverged,
     own_fits,
     site_grams,
 )
 from privinf.lasso.plan import PRODUCT_CLIP, RESPONSE_SHARE
+from privinf.lasso.radii import best_step_radii
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
@@ -55,16 +55,14 @@ class PlannedFits:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SiteFits:
-    """Everything released: the shared fit, and per site its fit, its debiased targets, its columns.
+    """Everything released: the shared fit, and per site its fit and its debiased targets.
 
     Attributes
     ----------
     shared : list of int
     shared_beta : ndarray
-    targets, fits, debiased, columns : mapping
-        By site: targets that have a slope, fits, these targets debiased, their nodewise regressions.
-    grams : mapping
-        By site: correlations of all columns, (p, p).
+    targets, fits, debiased : mapping
+        By site: targets that have a slope, fits, these targets debiased.
     differs : mapping
         By site: difference of its slopes from those of the others, as a standard normal number.
     """
@@ -74,8 +72,6 @@ class SiteFits:
     targets: Mapping[str, Sequence[int]]
     fits: Mapping[str, SiteEffects]
     debiased: Mapping[str, Debiased | None]
-    columns: Mapping[str, Floats]
-    grams: Mapping[str, Floats]
     differs: Mapping[str, float]
 
 
@@ -140,8 +136,6 @@ def site_fits(
         targets=scores.targets,
         fits=fits,
         debiased=scores.debiased,
-        columns=scores.columns,
-        grams={name: correlation.values for name, correlation in correlations.items()},
         differs=scores.differs,
     )
 
@@ -168,7 +162,7 @@ def _shared(
     last = len(SHARED_STEPS) - 1
     for place, share in enumerate(SHARED_STEPS):
         price = share * budget.refit
-        radii = best_radii(len(support), pooled.n, price)
+        radii = best_step_radii(len(support), pooled.n, price)
         steps.append(clipped_step(pooled, support, beta, free, root.values, scale, radii, price))
         beta = steps[-1].beta
         if place in (0, last):

@@ -16,7 +16,6 @@ from privinf.errors import ArgumentError
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import HIDDEN_SLOPES
 from privinf.lasso.heterogeneous.fit import PlannedFits
-from privinf.lasso.precision import score_correlation
 from privinf.lasso.results import DIVERGED_NOTE, LassoResults
 from privinf.lasso.results.building import THROUGH_MIDDLE, FitReport, fit_settings, sparse_settings
 from privinf.lasso.rows import LassoRows, SparseUnits
@@ -105,8 +104,7 @@ def _site_results(
         sparse = dict(zip(fit.support, fit.beta, strict=True))
         values_of_targets = {j: float(sparse.get(j, 0.0) / units.scale[j]) for j in targets}
         return described.without_intervals(values_of_targets, HIDDEN_SLOPES)
-    correlation = score_correlation(fits.columns[site], fits.grams[site])
-    return described.with_targets(target_columns, debiased.in_units(units.scale[target_columns], correlation))
+    return described.with_targets(target_columns, debiased.in_units(units.scale[target_columns]))
 
 
 def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:

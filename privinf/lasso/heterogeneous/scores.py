@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.lasso.debiasing import Debiased, debiased_coordinates
-from privinf.lasso.fit import positions
-from privinf.lasso.heterogeneous.site_effects import Correlations, SiteEffects
-from privinf.lasso.precision import entry_noise_variance, floored, precision_columns, standing_out
+from privinf.lasso.heterogeneous.site_effects import SiteEffects
+from privinf.lasso.precision import Correlations, correlation_columns, score_correlation, standing_out
 from privinf.lasso.radii import UNCLIPPED, product_moments, product_radius
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise
 from privinf.lasso.sums import Score, SparseSums
@@ -76,7 +75,7 @@ class _Released:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteScores:
-    """By site: targets with a slope of their own, debiased, their nodewise regressions, and `differs`.
+    """By site: targets with a slope of their own, debiased, and `differs`.
 
     `debiased` is None where the noise hides the slopes of all targets of a site.
     `differs` is the standardized difference of a site's slopes from the others'.
@@ -84,7 +83,6 @@ class SiteScores:
 
     targets: dict[str, list[int]]
     debiased: dict[str, Debiased | None]
-    columns: dict[str, Floats]
     differs: dict[str, float]
 
 
@@ -96,7 +94,7 @@ def site_scores(
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
 ) -> SiteScores:
-    """Return every site's debiased targets and its nodewise regressions.
+    """Return every site's debiased targets.
 
     Targets whose slope is far below the average are left out: products of columns with rare large values
     are nearly all clipped, and the remaining slope is noise.
@@ -119,7 +117,10 @@ def site_scores(
     noise = {}
     released = {}
     for name, sums in sites.items():
-        columns[name], noise[name] = target_columns(grams[name], fits[name], targets, near[name])
+        fit = fits[name]
+        columns[name], noise[name] = correlation_columns(
+            grams[name], fit.support, fit.error_cov, targets, near[name]
+        )
         released[name] = _release(sums, columns[name], fits[name], targets, prices)
     slopes, slope_sds, hidden = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
@@ -143,15 +144,17 @@ def site_scores(
         unit = unit[above_noise]
         targets_above_noise[name] = [targets[int(i)] for i in at]
         debiased[name] = None
-        columns[name] = columns[name][:, at]
         if len(at):
             uncertain = _slope_variance(score.score / score.slope, unit * fits[name].scale)
             debiased[name] = debiased_coordinates(
-                start[targets_above_noise[name]], score, noise[name][at] + uncertain
+                start[targets_above_noise[name]],
+                score,
+                noise[name][at] + uncertain,
+                score_correlation(columns[name][:, at], grams[name].values),
             )
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
-    return SiteScores(targets_above_noise, debiased, columns, differs)
+    return SiteScores(targets_above_noise, debiased, differs)
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:
@@ -184,24 +187,6 @@ def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[fl
         together = (float(squares.sum()) - k) / math.sqrt(2.0 * k)
         largest.append(max(abs(float(alone)), together))
     return largest
-
-
-def target_columns(
-    gram: Correlations, fit: SiteEffects, targets: Sequence[int], near: Sequence[Sequence[int]]
-) -> tuple[Floats, Floats]:
-    """Return nodewise regressions on all columns, shape (p, k), and the variance that their noise causes."""
-    columns = np.zeros((len(gram.values), len(targets)))
-    noise = np.empty(len(targets))
-    for place, (target, chosen) in enumerate(zip(targets, near, strict=True)):
-        members = list(dict.fromkeys([target, *fit.support, *chosen]))
-        w = precision_columns(floored(gram.values[np.ix_(members, members)]), [range(len(members))])[:, 0]
-        columns[members, place] = w
-        rest = [i for i, j in enumerate(fit.support) if j != target]
-        at = positions([fit.support[i] for i in rest], members)
-        noise[place] = entry_noise_variance(
-            w, gram.variances[np.ix_(members, members)], at, fit.error_cov[np.ix_(rest, rest)]
-        )
-    return columns, noise
 
 
 def _release(

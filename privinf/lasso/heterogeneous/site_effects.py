@@ -17,16 +17,16 @@ import numpy as np
 from privinf.lasso.fit import (
     DIVERGED,
     MIN_CLEARANCE,
-    NOT_CONVERGED,
     BlockedFit,
     ClippedStep,
     block_sizes,
     clipped_step,
     fit_blocks,
     largest_positions,
+    still_moving,
 )
-from privinf.lasso.precision import correlations, whitening
-from privinf.lasso.radii import gram_norm, relative_variance, scale_of_squares
+from privinf.lasso.precision import Correlations, correlations, whitening
+from privinf.lasso.radii import best_step_radii, gram_norm, scale_of_squares
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels
@@ -38,8 +38,6 @@ SMALL_CLIP = 0.1  # of products for selections, in units of the residuals' scale
 BLOCKS = 2  # in which a site's own columns are selected
 FIRST_STEP = 0.25  # share of the refit for the steps before the last block
 LAST_STEPS = (0.2, 0.55)  # shares of the refit for the two steps after the last block
-# Grid of residual clips among which the one with the least variance is chosen.
-_RESIDUALS = np.geomspace(0.2, 1.75, 24)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -114,8 +112,8 @@ def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: fl
     **Privacy.** Post-processing.
     """
     before, last = steps[-2:]
-    tolerance = NOT_CONVERGED * math.sqrt(size) * math.sqrt(before.noise**2 + last.variance)
-    noisy = last.noise > 0.0 and (last.length > tolerance or root.clearance < MIN_CLEARANCE)
+    moving = still_moving(last.length, size, math.sqrt(before.noise**2 + last.variance))
+    noisy = last.noise > 0.0 and (moving or root.clearance < MIN_CLEARANCE)
     return scale > DIVERGED * response or noisy
 
 
@@ -248,7 +246,7 @@ class SiteBlocks(BlockedFit[dict[str, SiteState], dict[str, SiteEffects]]):
         for name, own in state.items():
             assert own.root is not None
             free = range(len(self.shared.support), len(own.support))
-            radii = best_radii(len(free), self.sites[name].n, rho)
+            radii = best_step_radii(len(free), self.sites[name].n, rho)
             after = clipped_step(
                 self.sites[name], own.support, own.beta, free, own.root.values, own.scale, radii, rho
             )
@@ -287,22 +285,6 @@ def _scale(sums: SparseSums, support: list[int], beta: Floats, guess: float, rho
     bound = math.inf if math.isinf(rho) else guess
     mean = sums.squared_residual(support, beta, bound, rho, Labels.SCALE_OF_RESIDUALS)
     return scale_of_squares(mean, bound)
-
-
-def best_radii(k: int, n: int, rho: float) -> tuple[float, float]:
-    """Return C = sqrt k and the R that minimizes the variance of a step."""
-    if math.isinf(rho):
-        return math.inf, math.inf
-    norm = math.sqrt(k)
-    return norm, float(min(_RESIDUALS, key=lambda bound: relative_variance(norm, bound, k, n, rho)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Correlations:
-    """Correlations (p, p), and variances of their errors; the identity where nothing was released."""
-
-    values: Floats
-    variances: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -381,7 +363,7 @@ class SiteGrams:
                 Labels.GRAM_OF_ALL_COLUMNS,
                 bound=COLUMN_CLIP,
             )
-            self._site_correlations[name] = Correlations(*correlations(gram, sd))
+            self._site_correlations[name] = correlations(gram, sd)
         return self._site_correlations[name]
 
     def _part(self, sums: SparseSums, columns: Sequence[int], rho: float) -> Correlations:
@@ -389,7 +371,9 @@ class SiteGrams:
         p = len(self.pooled.units.scale)
         at = np.ix_(columns, columns)
         part = Correlations(np.eye(p), np.zeros((p, p)))
-        part.values[at], part.variances[at] = correlations(gram, sd)
+        released = correlations(gram, sd)
+        part.values[at] = released.values
+        part.variances[at] = released.variances
         return part
 
 

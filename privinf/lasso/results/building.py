@@ -11,12 +11,11 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.inference.estimate import Estimate, upper_quantile
-from privinf.lasso.binomial.debiasing import DebiasedLogistic
-from privinf.lasso.binomial.fit import LogisticFit, TooRareResponse
-from privinf.lasso.debiasing import DebiasedFit, TargetCoefficients
+from privinf.lasso.debiasing import DebiasedFit, DebiasedLogistic, TargetCoefficients
 from privinf.lasso.diagnostics import Detection, MissedColumnTest, ScoreTail, cost_notes, tail_notes
 from privinf.lasso.extras import Extras
 from privinf.lasso.fit import SparseFit
+from privinf.lasso.logistic import LogisticFit, TooRareResponse
 from privinf.lasso.plan import FALSE_SELECTION_RATE, LassoPlan
 from privinf.lasso.radii import Spread
 from privinf.lasso.results import (
@@ -355,9 +354,9 @@ def logistic_results(
     fit = fitted.fit
     debiased = fitted.debiased
     units = sums.sparse.units
-    values = fit.point.beta[fit.kept_positions] / units.scale[fit.columns]
+    values = fit.point.beta[fit.kept_positions] / units.scale[fit.support]
     units.intercept = fit.intercept_of_selected
-    settings = _logistic_settings(rows, units, fit.columns, values, fit.spread.rate)
+    settings = _logistic_settings(rows, units, fit.support, values, fit.spread.rate)
     notes: list[str | Note] = []
     if debiased is not None:
         notes += must_read(SELECTED_NOTE) * (plan.targets is None)

@@ -28,12 +28,13 @@ import numpy as np
 from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.lasso.fit import (
     MIN_CLEARANCE,
-    NOT_CONVERGED,
     BlockedFit,
     ColumnStep,
     block_sizes,
+    error_variance,
     fit_blocks,
     largest_positions,
+    still_moving,
 )
 from privinf.lasso.plan import SparseFitPrices
 from privinf.lasso.precision import clearance, whitening
@@ -111,6 +112,11 @@ class LogisticFit:
     signs: tuple[str, ...] = ()
 
     @property
+    def scale(self) -> float:
+        """1: the curvature has the size of the residuals."""
+        return 1.0
+
+    @property
     def selected(self) -> list[int]:
         """All selected columns."""
         return self.point.support
@@ -129,14 +135,13 @@ class LogisticFit:
         )
 
     @property
-    def columns(self) -> list[int]:
-        """Columns that are kept."""
+    def support(self) -> list[int]:
+        """Kept columns."""
         return [self.point.support[i] for i in self.kept_positions]
 
     def ratios(self, n: int) -> dict[int, float]:
         """Return the ratios of coefficients to standard errors of all selected columns."""
-        errors = np.sqrt(np.diag(self.error_covariance(self.root @ self.root.T, n)))[1:]
-        return dict(zip(self.point.support, (np.abs(self.point.beta) / errors).tolist(), strict=True))
+        return dict(zip(self.point.support, (np.abs(self.point.beta) / self.errors(n)).tolist(), strict=True))
 
     @property
     def intercept_of_selected(self) -> float:
@@ -145,9 +150,9 @@ class LogisticFit:
         dropped = np.setdiff1d(np.arange(len(self.point.beta)), self.kept_positions)
         return float(self.point.intercept + weights[1 + dropped] @ self.point.beta[dropped] / weights[0])
 
-    def error_covariance(self, inverse: Floats, n: int) -> Floats:
-        """Return the covariance of the error of constant and coefficients from an inverse matrix H^-1."""
-        return np.asarray((self.efficiency / n + self.step_sd**2) * inverse)
+    def errors(self, n: int) -> Floats:
+        """Return the standard errors of the coefficients of all selected columns."""
+        return np.asarray(np.sqrt(np.diag(error_variance(self, n) * (self.root @ self.root.T)))[1:])
 
 
 def sparse_logistic(
@@ -266,8 +271,8 @@ class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
         self.sums.sparse.size_columns(at.support, self.budget.sizes / 2.0)
         price = full_fit_price(self.budget, len(self.sizes))
         fit = _fitted(self.sums, at, state.spread, price, STEP_SHARES)
-        errors = np.sqrt(np.diag(fit.error_covariance(fit.root @ fit.root.T, self.sums.n)))[1:]
-        largest = largest_positions(fit.point.beta, self.sparsity, least=self.threshold * errors)
+        least = self.threshold * fit.errors(self.sums.n)
+        largest = largest_positions(fit.point.beta, self.sparsity, least=least)
         return replace(fit, kept_positions=largest)
 
 
@@ -339,7 +344,7 @@ def _fitted(sums: LogisticSums, at: Point, spread: Spread, rho: float, steps: Se
         theta = at.all_coefficients + root @ move * min(1.0, longest / max(moved, longest))
         at = Point(at.support, theta[1:], float(theta[0]))
         spread = _spread(at, spread, root)
-    signs = [UNSETTLED_SIGN] * (moved > NOT_CONVERGED * math.sqrt(size) * math.hypot(last, noise))
+    signs = [UNSETTLED_SIGN] * still_moving(moved, size, math.hypot(last, noise))
     signs += [WEAK_MATRIX] * (clearance_of_hessian < MIN_CLEARANCE) + [WIDE_SIGN] * (spread.sd >= WIDEST)
     shaken = noise * math.sqrt(size / spread.curvature)
     signs += [SHAKY_SIGN.format(shaken)] * (shaken > SHAKY)

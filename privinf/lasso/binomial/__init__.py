@@ -1,1 +1,0 @@
-"""Sparse logistic regression with debiased intervals: the lasso tower's model of a response of two levels."""
