@@ -639,6 +639,23 @@ def step(
     return clipped_step(sums, support, beta, range(len(support)), root, scale, radii, rho)
 
 
+def steps(
+    sums: SparseSums,
+    support: list[int],
+    beta: Floats,
+    root: Floats,
+    scale: float,
+    clip: float,
+    prices: Sequence[float],
+) -> list[ClippedStep]:
+    """Return such steps one after the other, each at its price."""
+    taken: list[ClippedStep] = []
+    for price in prices:
+        taken.append(step(sums, support, beta, root, scale, clip, price))
+        beta = taken[-1].beta
+    return taken
+
+
 def clipped_step(
     sums: SparseSums,
     support: Sequence[int],

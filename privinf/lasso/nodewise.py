@@ -51,7 +51,7 @@ import numpy as np
 
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.diagnostics import NodewiseDiagnostics
-from privinf.lasso.fit import SparseFit, error_variance, step, still_moving
+from privinf.lasso.fit import SparseFit, error_variance, steps, still_moving
 from privinf.lasso.logistic import FIRST_MATRIX_SHARE, LogisticFit, two_stage_hessian
 from privinf.lasso.plan import PRODUCT_CLIP, DebiasingPrices
 from privinf.lasso.precision import (
@@ -573,17 +573,11 @@ def column_regression(
     size = len(regressors)
     price = 0.5 * SCALES * rho
     typical, scale = _sizes(column, release, regressors, g, price)
-    noise = 0.0
-    moved = 0.0
-    for share in STEPS:
-        before = noise
-        after = step(column, regressors, g, root, scale, CLIP * scale / typical, share * steps_price)
-        g = after.beta
-        noise = after.noise
-        moved = after.length
-    g, noise = shrunk(g, root, noise)
+    prices = [share * steps_price for share in STEPS]
+    before, last = steps(column, regressors, g, root, scale, CLIP * scale / typical, prices)[-2:]
+    g, noise = shrunk(last.beta, root, last.noise)
     _, scale = _sizes(column, release, regressors, g, price)
-    moving = still_moving(moved, size, math.hypot(before, noise, scale / math.sqrt(sums.n)))
+    moving = still_moving(last.length, size, math.hypot(before.noise, noise, scale / math.sqrt(sums.n)))
     not_converged = math.isfinite(rho) and (moving or release.clearance < MIN_SECOND_CLEARANCE)
     effects, effects_sd = _effects(sums, fit, regressors, root, EFFECTS * rho)
     tail = _tail(column, regressors, g, root, scale, TAIL * rho)

@@ -78,7 +78,7 @@ from privinf.lasso.fit import (
     bordered,
     error_variance,
     selection_gram,
-    step,
+    steps,
     still_moving,
 )
 from privinf.lasso.logistic import LogisticFit
@@ -102,6 +102,7 @@ from privinf.lasso.radii import (
     weights_of,
 )
 from privinf.lasso.rows import LassoRows
+from privinf.lasso.scores import within_limits
 from privinf.lasso.selection import (
     DETECTION_PROBABILITY,
     VectorServer,
@@ -122,7 +123,6 @@ MAX_CANDIDATES = 4  # columns that are tested, one after the other
 OF_SCORES = 0.75  # part of the scores' price that all releases and new fits may cost together
 REFIT_PRICE = 0.45  # price of a new fit with a column that joined, relative to that of a test
 AGAIN_STEPS = (0.3, 0.7)  # shares of the steps' price in such a fit
-SMALLEST_VARIANCE = 0.5  # least released variance of a score, relative to that of normal scores
 # Without noise products are clipped here, in units of the residuals: so far out that none is.
 ALL_BUT_INFINITE = 1e4
 # Slopes are not needed: their place in the release is all but empty.
@@ -480,15 +480,14 @@ class LinearSearch(OmittedSearch[SparseFit]):
         mean, sd = self.sums.target_scores(
             score, [candidate], score_price, Labels.SCORE_OF_SUSPECT, weights=weights, **NO_SLOPES
         )
-        slope, normal = product_moments(radius)
         square = float(mean[1]) * bound**2 / SQUARE_WEIGHT
         if not noiseless:
-            square = min(max(square, SMALLEST_VARIANCE * normal * fit.scale**2), bound**2)
+            square = float(within_limits(square, radius, fit.scale))
         return CandidateScore(
             column=nodewise,
             value=float(mean[0]) * bound,
             square=square,
-            slope=slope,
+            slope=product_moments(radius)[0],
             sd=sd * bound,
         )
 
@@ -505,26 +504,19 @@ def _fitted_again(sums: SparseSums, fit: SparseFit, clip: float, rho: float) -> 
     """Return a fit that a column joined, with the noise of its Gram matrix, fitted again; spends `rho`."""
     far = sums.sizes[0].far if sums.sizes and math.isfinite(rho) else 0.0
     clip = max(clip, far / fit.scale)
-    beta = fit.selected_beta
-    noise = 0.0
-    moved = 0.0
     noisy, sd = selection_gram(sums, fit.selected, CHEAP_GRAM_SHARE * rho, fit.root)
     # None is lengthened: rows were shrunk, and lengthening hidden directions would not end.
     values, vectors = np.linalg.eigh(noisy)
     root = fit.root @ (vectors / np.sqrt(np.maximum(values, 1.0)))
-    for share in AGAIN_STEPS:
-        before = noise
-        after = step(sums, fit.selected, beta, root, fit.scale, clip, (1.0 - CHEAP_GRAM_SHARE) * share * rho)
-        beta = after.beta
-        noise = after.noise
-        moved = after.length
-    moving = still_moving(moved, len(beta), math.hypot(before, noise))
+    prices = [(1.0 - CHEAP_GRAM_SHARE) * share * rho for share in AGAIN_STEPS]
+    before, last = steps(sums, fit.selected, fit.selected_beta, root, fit.scale, clip, prices)[-2:]
+    moving = still_moving(last.length, len(last.beta), math.hypot(before.noise, last.noise))
     again = replace(
         fit,
-        selected_beta=beta,
-        step_sd=noise,
-        beta=fit.beta + (beta - fit.selected_beta)[positions(fit.support, fit.selected)],
-        efficiency=step_efficiency(len(beta), clip, rho),
+        selected_beta=last.beta,
+        step_sd=last.noise,
+        beta=fit.beta + (last.beta - fit.selected_beta)[positions(fit.support, fit.selected)],
+        efficiency=step_efficiency(len(last.beta), clip, rho),
         root=root,
         diverged=fit.diverged or (math.isfinite(rho) and moving),
         gram_clearance=clearance(noisy, sd),

@@ -65,7 +65,14 @@ from privinf.lasso.fit import SparseFit
 from privinf.lasso.logistic import LogisticFit
 from privinf.lasso.plan import DebiasingPrices
 from privinf.lasso.precision import positions, steadied, steadied_sd
-from privinf.lasso.radii import ClipRadii, clip_radii, norm_moments, residual_moments, weights_of
+from privinf.lasso.radii import (
+    ClipRadii,
+    clip_radii,
+    norm_moments,
+    product_moments,
+    residual_moments,
+    weights_of,
+)
 from privinf.lasso.sums import ROOM, Directions, LogisticSums, NoisyMean, Score, SparseSums
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import Flags, Floats, Integers, PlainValue
@@ -83,6 +90,7 @@ DETECTION_SDS = 2.5
 MEAN_SLOPE_ROOM = 4.0
 # The noise of a slope that counts as little, relative to the smallest slope (`_slope_norm`).
 MEAN_SLOPE_NOISE = 0.06
+LEAST_VARIANCE = 0.5  # least variance of a score clipped as a product, relative to that of normal scores
 MIN_SLOPE_SDS = 4.0  # sds of its noise that a slope must exceed
 SLOPE_ROOM = 3.0  # products u_j x_j are shrunk to this many times C, or to more while that costs little noise
 FAR = 1.0  # root mean square move of the predictor beyond which a step is not local, and is shortened
@@ -126,6 +134,15 @@ class ScoreRelease:
     def with_noise(self, sd: Floats) -> ScoreRelease:
         """Return the release with more noise in the scores, of these sds."""
         return replace(self, score_sd=np.hypot(self.score_sd, sd))
+
+
+def within_limits(squares: float | Floats, radius: float, scale: float) -> Floats:
+    """Return released mean squares of scores clipped as products, brought within their public limits.
+
+    The largest is the square of the clip, `radius` times `scale`, the least a share of that of normal scores.
+    """
+    least = LEAST_VARIANCE * product_moments(radius)[1] * scale**2
+    return np.asarray(np.clip(squares, least, (radius * scale) ** 2))
 
 
 def slopes_above_noise(released: ScoreRelease) -> Flags:

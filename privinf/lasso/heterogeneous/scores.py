@@ -21,8 +21,8 @@ import numpy as np
 from privinf.lasso.debiasing import Debiased, debiased_coordinates
 from privinf.lasso.heterogeneous.site_effects import SiteEffects
 from privinf.lasso.precision import Correlations, correlation_columns, score_correlation, standing_out
-from privinf.lasso.radii import UNCLIPPED, product_moments, product_radius
-from privinf.lasso.scores import ScoreRelease, slopes_above_noise
+from privinf.lasso.radii import UNCLIPPED, product_radius
+from privinf.lasso.scores import ScoreRelease, slopes_above_noise, within_limits
 from privinf.lasso.sums import Score, SparseSums
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats
@@ -30,7 +30,6 @@ from privinf.typing import Flags, Floats
 MEAN_SHARE = 0.4  # share of the slopes' price for their averages over targets; the rest is for single targets
 SLOPE_CLIP = 4.0  # clip of a single u_j x_j sqrt(w_jj), whose mean is 1
 AVERAGE_SPREAD = 7.0  # averages of these over k targets are clipped at 1 + this / sqrt k
-LEAST_VARIANCE = 0.5  # least variance of a score, relative to that of normal scores; B^2 is the largest
 # Sd of a target's slope relative to the average slope, from columns that are not normal and from the noise of
 # sizes and of nodewise regressions.
 SLOPE_SPREAD = 0.08
@@ -223,7 +222,7 @@ def _release(
     average_unit = average_clip / average_weight
     square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
     if not noiseless:
-        square = np.clip(square, LEAST_VARIANCE * product_moments(radius)[1] * fit.scale**2, bound**2)
+        square = within_limits(square, radius, fit.scale)
     return _Released(
         score=mean[:k] * bound,
         score_sd=sd * bound,
