@@ -461,7 +461,7 @@ WRONG = {
     "design and radius": ((ARRAYS,), {"radius": 1.0}, pi.errors.ArgumentError, "already"),
     "share of x": ((SCHEMA, FORMULA), {"response_shares": {"x": 1.0}}, pi.errors.ArgumentError, "'x'"),
     "no share": ((SCHEMA, FORMULA), {"response_shares": {"g": 0.0}}, pi.errors.ArgumentError, "'g'"),
-    "missing": ((SCHEMA, FORMULA), {"missing": "drop"}, pi.errors.ArgumentError, "missing"),
+    "missing": ((SCHEMA, FORMULA), {"missing": "drop"}, pi.errors.NotAvailableError, "one message per row"),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
+from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.stats.groups import GroupModel
 from privinf.stats.means import MeanModel
 
@@ -113,5 +113,7 @@ def test_missing_and_infinite_values_are_refused(value):
         with pytest.raises(SchemaError):
             test()
     with pytest.raises(ArgumentError, match="'raise', 'impute-public'"):
+        pi.stats.ttest_1samp(wrong, 5.0, bounds=(0, 10), missing="omit", mu=0.1, ledger=ledger)
+    with pytest.raises(NotAvailableError, match="not available for means"):
         pi.stats.ttest_1samp(wrong, 5.0, bounds=(0, 10), missing="drop", mu=0.1, ledger=ledger)
     assert len(ledger) == 0
