@@ -126,10 +126,10 @@ class Release(Released):
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Formula whose response is any released number, as in ``release.regress("y ~ a + b")``. Releases of
-            second moments, of modulated rows, and joined releases of several parties accept a formula. A
-            formula ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Default: the regression
-            that the release was made for.
+            Formula whose response is any numeric column of the release, as in
+            ``release.regress("y ~ a + b")``. Releases of second moments, of modulated rows, and joined
+            releases of several parties accept a formula. A formula ``"a + b ~ c"``, or a list of formulas,
+            gives a dict of results. Default: the regression that the release was made for.
         **options
             Options such as `cov_type`. They are those of the model's ``regress`` or, for a release of
             examples, those of the ``fit`` of `IWPGLM`; each kind of release has its own options.

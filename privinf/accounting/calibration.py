@@ -257,7 +257,7 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     Raises
     ------
     ArgumentError
-        If `mu` or a weight is not positive, or there are none.
+        If `mu` or a weight is not positive, or if `shares` is empty.
 
     Examples
     --------

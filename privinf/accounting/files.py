@@ -38,8 +38,9 @@ class LedgerFile(Ledger):
     name : str
         Name of the unit of a new ledger, for reports.
     anchor : path, optional
-        File in another folder that stores the last line of the ledger; by default below
-        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
+        File in another folder that stores the last line of the ledger; by default a file below
+        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), whose name follows from the path of the
+        ledger.
 
     Raises
     ------

@@ -203,8 +203,9 @@ class Ledger:
             Name of the part of the work. With `disjoint`, name of the group of units, which is one class of
             the partition.
         disjoint : str, optional
-            Name of a partition of the **units**, fixed before the data were seen. Scopes of one partition
-            have different units, so only the most expensive scope counts. Without it, scopes add up.
+            Name of a partition of all **units** into disjoint groups, which was fixed before the data were
+            seen. Scopes of one partition have different units, so only the most expensive scope counts.
+            Without it, scopes add up.
 
         Returns
         -------

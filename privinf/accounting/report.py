@@ -273,7 +273,8 @@ class PrivacyReport:
     def relation(self) -> str:
         """Neighboring relation of the releases.
 
-        If there are several relations, the total holds for tables that are neighbors under each of them.
+        If there are several relations, the total holds for two tables that are neighbors under all of these
+        relations at the same time.
         """
         return _joined(entry.relation for entry in self.entries)
 
@@ -372,7 +373,8 @@ class PrivacyReport:
         Returns
         -------
         DataFrame
-            One row per figure, one column for the subject and one for the ledger.
+            One row per number (epsilon, mu, rho, the number of releases, "private"), one column for the fit
+            or release, and one for the ledger.
         """
         import pandas as pd
 

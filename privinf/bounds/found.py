@@ -45,13 +45,13 @@ class FoundSchema(Schema):
     and divided by the number of rows. ``moves`` is the largest relative change that clipping may cause in a
     slope on the column. In the row of the response, ``moves`` applies to every slope
     (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows below which a level is
-    pooled, and ``at_most`` is the share of rows that may be pooled in total. A level is shown, that is
-    declared in the schema under its own name, if its noisy count is above ``threshold``. If levels are pooled
-    with a shown level, ``moves`` is the largest possible share of pooled rows in that level. If the pooled
-    levels have the same effect as a level B, the difference between the shown level and B shrinks by this
-    share. If the pooled levels get a level ``other`` of their own, differences between the shown levels do
-    not change. Slopes of columns that are correlated with the pooled levels may still change. `privacy` is
-    the report on all releases, with the state of the ledger after them.
+    pooled, and ``at_most`` is the share of rows that may be pooled in total. A level is "shown" (declared in
+    the schema under its own name) if its noisy count is above ``threshold``. If levels are pooled with a
+    shown level, ``moves`` is the largest possible share of pooled rows in that level. If the pooled levels
+    have the same effect as a level B, the difference between the shown level and B shrinks by this share. If
+    the pooled levels get a level ``other`` of their own, differences between the shown levels do not change.
+    Slopes of columns that are correlated with the pooled levels may still change. `privacy` is the report on
+    all releases, with the state of the ledger after them.
 
     A fit warns (`ChangedTargetWarning`) if the possible changes of a slope and of the response add up to half
     of the standard error of the slope.

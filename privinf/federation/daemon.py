@@ -105,11 +105,11 @@ class SiteDaemon:
     (`envelope`).
 
     **Limits.** The daemon keeps at most 64 connections at the same time, and at most 48 connections from one
-    account. If there are more, it closes the connection that has waited longest. A header has at most 64 KiB
-    and must arrive within 5 seconds. A query has at most 8 MiB, with at most 4 MiB of text and at most
-    131,072 values. Queries and replies in transit have at most 16 MiB together. The daemon answers one query
-    of each account in turn, however many queries one account has. Log lines are JSON in ASCII, with at most
-    100 characters from a client, and at most 100 refusals per minute.
+    account. If there are more, it closes the connection that has kept it waiting for the longest time. A
+    header has at most 64 KiB and must arrive within 5 seconds. A query has at most 8 MiB, with at most 4 MiB
+    of text and at most 131,072 values. Queries and replies in transit have at most 16 MiB together. The
+    daemon answers one query of each account in turn, however many queries one account has. Log lines are JSON
+    in ASCII, with at most 100 characters from a client, and at most 100 refusals per minute.
 
     Examples
     --------

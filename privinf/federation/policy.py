@@ -85,9 +85,9 @@ class SitePolicy:
         Digests (``Design.digest``) of designs that may be queried; the design that a site was made with is
         always allowed.
     new_designs : int, optional
-        Total number of designs that the site accepts, not counting `designs` and its own. Each digest is
-        counted once, in the site's ledger. By default 16 where the policy allows `trusted_server` or
-        `secure_sums`, 0 where it allows neither.
+        Number of further designs that the site accepts, in addition to `designs` and to the design that the
+        site was made with. Each digest is counted once, in the site's ledger. By default 16 where the policy
+        allows `trusted_server` or `secure_sums`, 0 where it allows neither.
     analysts : list of mapping
         Analysts who may query, each as a mapping:
         ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``. The key is the analyst's

@@ -44,8 +44,9 @@ class SiteLedger(Ledger):
     name : str
         Name of the unit of a new ledger, such as "person".
     anchor : path, optional
-        File in another folder that stores the last line of the ledger; by default below
-        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), by the ledger's own path.
+        File in another folder that stores the last line of the ledger; by default a file below
+        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), whose name follows from the path of the
+        ledger.
     clock : callable
         Clock in seconds since 1970, by which reservations end.
 
@@ -65,11 +66,11 @@ class SiteLedger(Ledger):
     incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
     secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
     order, the schema and the policy of the first `Site` that opens it. Other rows, schemas or policies are
-    refused until `Site(..., rebase=True)` or ``privinf site rebase`` records the change. This first site
-    cannot check whether its rows are complete. Before every answer the file is checked. If it was deleted,
-    replaced or changed while the site was running, the site stops answering. If the ledger and its anchor are
-    both restored to the same earlier state while no site has them open, only a server or a site that stored a
-    later `head` detects it.
+    refused until `Site(..., rebase=True)` or ``privinf site rebase`` records the change. The first `Site`
+    that opens the ledger cannot check whether its rows are complete. Before every answer the file is checked.
+    If it was deleted, replaced or changed while the site was running, the site stops answering. If the ledger
+    and its anchor are both restored to the same earlier state while no site has them open, only a server or a
+    site that stored a later `head` detects it.
 
     Examples
     --------

@@ -79,8 +79,8 @@ class RemoteSite:
         Raises
         ------
         SiteConnectionError
-            No daemon answers at the path within the time; whether it has charged the query is not known,
-            and repeating the query costs nothing more.
+            No daemon answers at the path within the time. A daemon may have charged the query nevertheless;
+            repeating the query costs nothing more.
         StorageError
             The reply is not a valid answer.
         """

@@ -267,8 +267,8 @@ class TrustedServer:
     def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
         """Reserve losses under a name at every site, or at none.
 
-        Nothing is reserved if the sites hold the caller's own rows, or if a release has no noise. The
-        infinite loss of such a release exceeds any limit.
+        Nothing is reserved if the sites hold the caller's own rows, or if a release has no noise, because no
+        limit allows the infinite loss of such a release.
 
         Parameters
         ----------
@@ -359,8 +359,8 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            The total of a secure sum is impossible for any rows, or more attempts failed than `retries`
-            allows. The charge is kept.
+            No rows could give the total of a secure sum, or more attempts failed than `retries` allows. The
+            charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
@@ -434,8 +434,8 @@ class TrustedServer:
         """Raise SensitivityError if mu may be too small to round `size` numbers to the noise grid.
 
         A fit calls this method if it must charge its first release before it can plan its second release. The
-        method checks a quarter of the price, since the smallest possible price depends on the digits of the
-        sensitivity.
+        method requires that a quarter of `mu` is enough, because the smallest `mu` that is enough depends on
+        the digits of the sensitivity.
 
         Parameters
         ----------

@@ -291,7 +291,8 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         schema : Schema, optional
             Schema that the release must have been made with. Default: not compared.
         ledger : Ledger, optional
-            Budget ledger, whose total the privacy report of a fit states too. Nothing is charged to it.
+            Budget ledger. The privacy report of a fit also states the total of this ledger. Nothing is
+            charged to it.
 
         Returns
         -------

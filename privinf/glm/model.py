@@ -112,7 +112,7 @@ class GLM(Model[GLMOptions]):
         clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
         allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
         tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
-        threshold in units of y, which changes the target.
+        threshold in units of y. Such a threshold changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
@@ -144,8 +144,7 @@ class GLM(Model[GLMOptions]):
 
     Linear models are fitted in one step from an initial estimate, and `privinf.glm.least_squares` has their
     equations and variances. Logistic and Poisson models are fitted in whitened units (`privinf.glm.curved`).
-    The following applies to fits with ``optimizer=``, with a `radius`, with sites as units, and with named
-    targets.
+    The following applies to every fit with ``optimizer=``, a `radius`, sites as units or named targets.
 
     Let r be the clipped residual of a record, and w = min(1, R^2/||x||^2) its weight. The weight depends on
     x alone and does not change a correctly specified mean. The estimate solves sum w x r = 0. The estimate is
@@ -242,7 +241,7 @@ class GLM(Model[GLMOptions]):
             the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
             intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
             assumption about the tail is needed, and the noise is scaled to the total range of the response. A
-            number is a clipping threshold in units of y, which changes the target.
+            number is a clipping threshold in units of y. Such a threshold changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -318,7 +317,7 @@ class GLM(Model[GLMOptions]):
             the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
             intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
             assumption about the tail is needed, and the noise is scaled to the total range of the response. A
-            number is a clipping threshold in units of y, which changes the target.
+            number is a clipping threshold in units of y. Such a threshold changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -435,15 +434,15 @@ class GLM(Model[GLMOptions]):
             Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
             the sampling part of the covariance by n/(n - p). "nonrobust", for the logistic and the Poisson
             model, uses the Hessian as the meat of the sandwich. "nonrobust" is valid if the variance function
-            of the model is correct, and needs no release of a meat (a tenth of the final budget). "cluster"
-            clusters by the unit of the schema. "cluster" equals "HC0", because these models accept only one
-            row per unit (`MomentOLS` accepts several).
+            of the model is correct, and needs no release of a meat, which otherwise takes a tenth of the
+            budget of the final step. "cluster" clusters by the unit of the schema. "cluster" equals "HC0",
+            because these models accept only one row per unit (`MomentOLS` accepts several).
         targets : sequence of str, optional
             Names of the coefficients to report; no other coefficient is reported. Targets can have intervals
             even if the columns are too many for a Hessian of all coefficients. The final step uses only the
             columns of `targets`, the columns of `nuisance` and the constant, and p in the rule for intervals
-            counts these columns. The step assumes that, given these columns and weighted by the curvature, no
-            other column is correlated with the column of a target.
+            counts these columns. The step assumes that, in rows weighted by the curvature and given these
+            columns, no other column is correlated with the column of a target.
         nuisance : sequence of str
             Names of further coefficients, whose columns take part in the final step because they may be
             correlated with the columns of `targets`.
@@ -469,8 +468,8 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLMResults
-            Coefficients, covariance, tests, prediction and the privacy report, of one table as of a
-            federation.
+            Coefficients, covariance, tests, prediction and the privacy report. The class is the same for one
+            table and for a federation.
 
         Raises
         ------
@@ -500,10 +499,10 @@ class GLM(Model[GLMOptions]):
         has no intervals either, because the bias from shrinking is not known. Standard errors treat rows as
         independent, also those of the same site.
 
-        A fit whose last step is longer than 1.5 of its own standard errors has not converged. Such a fit has
-        coefficients only, unless the remaining error is negligible (`privinf.glm.convergence`;
-        benchmarks/results/settled.md). Reasons for a lack of convergence are rare events, strong signals, and
-        a clip that is small relative to the response.
+        A fit has not converged if its last Newton step has a root mean square above 1.5 in standard errors of
+        this step. Such a fit has coefficients only, unless the remaining error is negligible
+        (`privinf.glm.convergence`; benchmarks/results/settled.md). Reasons for a lack of convergence are rare
+        events, strong signals, and a clip that is small relative to the response.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -563,7 +562,7 @@ class FederatedGLM(GLM):
         clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
         allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
         tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
-        threshold in units of y, which changes the target.
+        threshold in units of y. Such a threshold changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.

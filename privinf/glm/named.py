@@ -125,8 +125,8 @@ class OLS(OneFamily):
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
         extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
-        is scaled to the total range of the response. A number is a clipping threshold in units of y, which
-        changes the target.
+        is scaled to the total range of the response. A number is a clipping threshold in units of y. Such a
+        threshold changes the target.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
@@ -211,8 +211,8 @@ class OLS(OneFamily):
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
             bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
-            fitted, and left out of the results, with the constant. If the schema declares the factors public,
-            `MomentOLS` adds no noise for their effects.
+            fitted, but the results have neither these effects nor the constant. If the schema declares the
+            factors public, `MomentOLS` adds no noise for their effects.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -223,7 +223,7 @@ class OLS(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y, which changes the target.
+            y. Such a threshold changes the target.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -286,7 +286,7 @@ class OLS(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y, which changes the target.
+            y. Such a threshold changes the target.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -392,8 +392,8 @@ class OLS(OneFamily):
         Returns
         -------
         GLMResults
-            Coefficients, covariance, tests, prediction and the privacy report, of one table as of a
-            federation.
+            Coefficients, covariance, tests, prediction and the privacy report. The class is the same for one
+            table and for a federation.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -417,7 +417,8 @@ class Logit(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
-        0 or 1. Other values are clipped to [0, 1] without a message, which would reveal something of a row.
+        0 or 1. Other values are clipped to [0, 1] without a message, because a message would reveal something
+        about a row.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
         `offset` and `weights` are among them.
@@ -426,8 +427,8 @@ class Logit(OneFamily):
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     weights : str, optional
-        Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each row
-        as one independent observation, whatever its weight.
+        Name of the column that has the weight of each row; its bounds must not be negative. Robust standard
+        errors treat each row as one independent observation, whatever its weight.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
@@ -519,8 +520,8 @@ class Logit(OneFamily):
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
-            row as one independent observation, whatever its weight.
+            Name of the column that has the weight of each row; its bounds must not be negative. Robust
+            standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -581,8 +582,8 @@ class Logit(OneFamily):
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
-            row as one independent observation, whatever its weight.
+            Name of the column that has the weight of each row; its bounds must not be negative. Robust
+            standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -636,16 +637,16 @@ class Poisson(OneFamily):
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
         extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
-        is scaled to the total range of the response. A number is a clipping threshold in units of y, which
-        changes the target.
+        is scaled to the total range of the response. A number is a clipping threshold in units of y. Such a
+        threshold changes the target.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     exposure : str, optional
         Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
         coefficient.
     weights : str, optional
-        Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each row
-        as one independent observation, whatever its weight.
+        Name of the column that has the weight of each row; its bounds must not be negative. Robust standard
+        errors treat each row as one independent observation, whatever its weight.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
@@ -744,7 +745,7 @@ class Poisson(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y, which changes the target.
+            y. Such a threshold changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -752,8 +753,8 @@ class Poisson(OneFamily):
             Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
-            row as one independent observation, whatever its weight.
+            Name of the column that has the weight of each row; its bounds must not be negative. Robust
+            standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -821,7 +822,7 @@ class Poisson(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y, which changes the target.
+            y. Such a threshold changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -829,8 +830,8 @@ class Poisson(OneFamily):
             Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
             coefficient.
         weights : str, optional
-            Name of a column with bounds from 0 with the weight of each row. Robust standard errors treat each
-            row as one independent observation, whatever its weight.
+            Name of the column that has the weight of each row; its bounds must not be negative. Robust
+            standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their

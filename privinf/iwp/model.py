@@ -317,7 +317,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         label : {"auto", "clear", "response", "gaussian"}, optional
             How the label is sent: unprotected, by randomized response on its levels, or with Gaussian noise
             inside its bounds. Default: a label that the schema declares public is sent unprotected, and any
-            other label in the form that the loss needs. "auto" decides by the declaration alone.
+            other label in the form that the loss needs. "auto" ignores the loss. It uses randomized response
+            for a label with levels, and Gaussian noise for any other label that is not public.
         levels : sequence, optional
             Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
             bounds of the label, which must be (0, 1) or (-1, 1). Without bounds, values of y above 0 are the
@@ -415,7 +416,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         schema : Schema, optional
             Schema that the release must have been made with. Default: not compared.
         ledger : Ledger, optional
-            Budget ledger, whose total the privacy report of a fit states too. Nothing is charged to it.
+            Budget ledger. The privacy report of a fit also states the total of this ledger. Nothing is
+            charged to it.
 
         Returns
         -------
@@ -571,8 +573,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Penalty ``ridge ||theta||^2/2`` in scaled units, except of the constant; intervals are then for
             the penalized target.
         truncation : int, optional
-            Number K of terms of the series. Default: the number among 1, 2 and 3 with the smallest bias at
-            the estimate by regression calibration, by the criterion of appendix D.7 of the paper.
+            Number K of terms of the series. Default: 1, 2 or 3, whichever has the smallest bias by the
+            criterion of appendix D.7 of the paper, evaluated at the estimate of regression calibration.
         start : array_like, shape (p,), optional
             Coefficients to start from, in the units of the columns. Default: regression calibration; zero for
             a single pass without averaging.

@@ -435,20 +435,21 @@ class DebiasedLasso(Model[LassoModelOptions]):
             "machine" fits them to the rows of each site, for sites whose columns have different
             distributions.
         precision_sparsity : int, optional
-            Number of neighbors in each nodewise regression, in addition to the selected columns (double
-            selection). Default: 4 to 40, the largest number that budget, rows and the number of targets allow
-            (`privinf.lasso.nodewise.neighbor_count`). Heterogeneous fits have 4 neighbors by default, and
-            other fits with ``targets="all"`` have none. `LassoResults.explained_shares` reports the share of
-            each target's variance that its nodewise regression explains, and results warn if more neighbors
-            are needed. For the paper's variant `precision_sparsity` is the number of nonzero entries of a
-            column of the precision matrix, 5 by default.
+            Number of other columns (neighbors) that each nodewise regression uses, in addition to the
+            selected columns (double selection). Default: 4 to 40, the largest number that budget, rows and
+            the number of targets allow (`privinf.lasso.nodewise.neighbor_count`). Heterogeneous fits have 4
+            neighbors by default, and other fits with ``targets="all"`` have none.
+            `LassoResults.explained_shares` reports the share of each target's variance that its nodewise
+            regression explains, and results warn if more neighbors are needed. For the paper's variant
+            `precision_sparsity` is the number of nonzero entries of a column of the precision matrix, 5 by
+            default.
         iterations : int, optional
-            Number of blocks in which columns are selected; default 3. Each block is selected on the residuals
-            of a fit to the columns of all earlier blocks. For the paper's variant `iterations` is the T of
-            the paper, by default the logarithm of the total number of rows, rounded up. With secure sums, the
-            columns of each block come from a separate release, which takes its share of the budget. One block
-            detects more with few rows and many columns, and several blocks detect more if all columns are
-            correlated.
+            Number of blocks of columns, which are selected one block after the other; default 3. Each block
+            is selected on the residuals of a fit to the columns of all earlier blocks. For the paper's
+            variant `iterations` is the T of the paper, by default the logarithm of the total number of rows,
+            rounded up. With secure sums, the columns of each block come from a separate release, which takes
+            its share of the budget. One block detects more with few rows and many columns, and several blocks
+            detect more if all columns are correlated.
         clip : float, optional
             Clip of residuals and products in selection and refit, in multiples of the released scale of the
             residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure
@@ -486,10 +487,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Whether to compute the bound of the bias too; the result has this bound as the attribute
             `bias_bound`. The bound needs `restricted_eigenvalues`.
         shares : mapping, optional
-            Shares of the budget; they sum to one. Give the keys selection, refit, scales, neighbours, gram,
-            slopes and score; for heterogeneous fits also own_selection and own_refit; and means if means are
-            released. The key missed (0.05) is the share for a first test for columns outside the fit; the
-            share score pays for further such tests. ``targets="all"`` has no key ``missed``.
+            Shares of the budget; they sum to one. Give the keys ``selection``, ``refit``, ``scales``,
+            ``neighbours``, ``gram``, ``slopes`` and ``score``; for heterogeneous fits also ``own_selection``
+            and ``own_refit``; and ``means`` if means are released. The key ``missed`` (0.05) is the share for
+            a first test for columns outside the fit; the key ``score`` pays for further such tests.
+            ``targets="all"`` has no key ``missed``.
         extra_shares : mapping, optional
             Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
             before `shares` divide the rest.

@@ -373,9 +373,9 @@ def sparse_mean(
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of a sign depends only on
     mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``, and its error is
-    linear in p even if mu is sparse. This growth with p is the cost of not trusting the server. The
-    machines are divided equally among the coordinates (up to one machine). If each machine chose a coordinate
-    at random, the numbers of answers would differ more.
+    linear in p even if mu is sparse. This growth with p is the cost of not trusting the server. All
+    coordinates get the same number of machines, up to a difference of one machine. If each machine chose a
+    coordinate at random, the numbers of answers would differ more.
 
     References
     ----------

@@ -53,8 +53,8 @@ class Rows:
         Handling of missing values: refuse them, impute the middle of the public bounds (of a factor, its
         first level), or drop the rows that lack a value of the regression from every sum.
     ordered : bool
-        Whether rows have fixed positions. Rows of queries and streams have none, nor have complete rows once
-        other rows were dropped.
+        Whether rows have fixed positions. Rows of queries and streams have no fixed positions. If incomplete
+        rows are dropped, the complete rows have no fixed positions either.
     """
 
     features: Any

@@ -206,9 +206,9 @@ class NoisyTopK:
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record. The ledger has one line for the selection
-    and one for the values. The loss of the selection is stated in zCDP (`ConcentratedLoss`), or in pure
-    epsilon if delta is 0 or there is only one selection, with Laplace noise. The selected positions and their
-    order are public afterward. Ties at the k-th place are broken by the noise alone.
+    and one for the values. The loss of the selection is stated in pure epsilon if delta is 0, and for a
+    single selection with Laplace noise. Otherwise it is stated in zCDP (`ConcentratedLoss`). The selected
+    positions and their order are public afterward. Ties at the k-th place are broken by the noise alone.
 
     References
     ----------

@@ -285,8 +285,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         response : {"protected", "public"}, optional
-            Whether the response is noised too (default), or sent as it is. It is public in any case where the
-            schema declares its columns public.
+            Whether the response is noised too (default), or sent as it is. If the schema declares the columns
+            of the response public, it is sent as it is, whatever this option is.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
@@ -626,9 +626,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Regression to fit, whose response may be any released number. ``"a + b ~ c"``, or a list of
-            formulas, gives a dict of results. Default: the regression that the release was made for, by
-            `fit`.
+            Formula of the regression to fit; its response may be any numeric column of the release.
+            ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Default: the regression that the
+            release was made for, by `fit`.
         estimator : {"client-average", "pooled", "last"}, optional
             Estimator of the regression that the release was made for (see `fit`). Use `estimator` only
             without `formula`: with a formula the messages of a client in several rounds are averaged.

@@ -98,7 +98,7 @@ class Analyses:
         fuller: float | None = None,
         target: Target = "population",
     ) -> Results | dict[str, Results]:
-        """Fit least squares of any released number on sums of released columns.
+        """Fit least squares of any numeric column of the release on sums of released columns.
 
         Parameters
         ----------

@@ -130,8 +130,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         "central" (default): a trusted curator adds one noise matrix to the total. "local": each record adds
         its own noise.
     response_weight : float, optional
-        Public weight of the response relative to the features in the release. By default the weight balances
-        the response against the features.
+        Public weight of the response relative to the features in the release. By default the largest weighted
+        response is 0.87 times as large as the largest norm of the features.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
@@ -238,8 +238,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             total is revealed; it needs the extra ``federation``. "server": they send un-noised sums to a
             server that all of them trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. By default the weight
-            balances the response against the features.
+            Public weight of the response relative to the features in the release. By default the largest
+            weighted response is 0.87 times as large as the largest norm of the features.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -303,7 +303,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
             bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
-            fitted, and left out of the results, with the constant.
+            fitted, but the results have neither these effects nor the constant.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -315,8 +315,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             (default), the sites add the noise themselves, under masks; or "server", the sites send un-noised
             sums to a server that they trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. By default the weight
-            balances the response against the features.
+            Public weight of the response relative to the features in the release. By default the largest
+            weighted response is 0.87 times as large as the largest norm of the features.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.

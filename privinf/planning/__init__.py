@@ -66,7 +66,8 @@ class Study:
         divided by the same number. ``times`` is the width divided by the width without privacy.
         ``identified`` is the share of fits that do not mark the coefficient as weak. ``error`` is the largest
         relative standard error of a median width of this estimator, and ``fits`` the number of simulated
-        fits. ``verdict`` is the verdict on the coefficient, and ``reason`` a text.
+        fits. ``verdict`` is "identified", "nearly weak" or "weak", or "cannot" if the estimator cannot fit
+        the model. ``reason`` is the message of a fit without an interval, and empty if every fit has one.
         """
         import pandas as pd
 
@@ -281,9 +282,9 @@ class Study:
         DataFrame
             Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). The rows are the
             plan itself, more people, a larger budget, bounds within four guessed sds of the means, and the
-            formula without one of its other terms. ``width`` is the largest predicted width of the requested
-            coefficients. If a power is requested, the smallest predicted power is converted to a width:
-            ``width`` is the width of an interval whose test has this power.
+            formula without one of the terms that no requested coefficient belongs to. ``width`` is the
+            largest predicted width of the requested coefficients. If `effect` is passed, ``width`` is the
+            width of an interval whose test detects `effect` with the smallest predicted power.
 
         Notes
         -----

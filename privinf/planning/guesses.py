@@ -60,8 +60,8 @@ class Guesses:
         columns together explain `rsquared`.
     rsquared : float
         Share of the response's variance that the columns explain, default 0.2. For this share, the residual
-        variance of a 0/1 response counts as pi^2/3 (on the logit scale), and that of counts as 1 / rate (on
-        the log scale).
+        variance is taken as pi^2/3 if the response is 0 or 1 (logit scale), and as 1 / rate if the response
+        is a count (log scale).
     residual_sd : float
         Standard deviation of the residuals, which can be given instead of `rsquared` or of the standard
         deviation of the response.

@@ -117,7 +117,7 @@ def sub_design(released: Design, formula: str) -> SubDesign:
     released : Design
         The released columns.
     formula : str
-        Its response is any released number.
+        Its response is any numeric column of the release.
 
     Raises
     ------

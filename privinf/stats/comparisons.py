@@ -242,8 +242,8 @@ def ttest_ind(
     Parameters
     ----------
     a : array_like or str
-        The first sample. Or a formula, "income ~ sex", about columns of a table, which is `b` or `data`;
-        `sex` has two levels.
+        The first sample. Or a formula, "income ~ sex", about columns of a table; pass the table as `b` or as
+        `data`. In this formula `sex` must have two levels.
     b : array_like or table, optional
         The second sample or, if `a` is a formula, the table of its columns.
     data : table, optional

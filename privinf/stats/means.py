@@ -378,9 +378,9 @@ def mean(
     Warns
     -----
     HeavyTailWarning
-        With ``clip="auto"``, rows beyond the clipping thresholds can be too few to be detected. If their
-        values were at the public bounds, these rows would move the mean by more than half the length of the
-        interval.
+        With ``clip="auto"``, rows beyond the clipping thresholds can be too few to be detected. The warning
+        appears if such undetected rows, with values at the public bounds, could move the mean by more than
+        half the length of the interval.
 
     Notes
     -----

@@ -182,8 +182,9 @@ class QuantileResult(StatResult):
         Parameters
         ----------
         confidence_level : float
-            Level of the interval, between 0 and 1. At a higher level than the one that was requested, an end
-            of the interval may be an end of the range of the second release, or a public bound.
+            Level of the interval, between 0 and 1. If this level is above the level of the call that made the
+            release, the interval may stop at the edge of the range that the second release covers, or at a
+            public bound.
         which : int
             Position of the quantile.
 

@@ -354,8 +354,8 @@ def kruskal(
     -------
     StatResult
         ``.statistic``, ``.pvalue`` and ``.estimate``. For three groups or more ``.estimate`` is the
-        separation of the groups' ranks, from 0 to 1. It is 1 if the groups form two halves of the rows whose
-        values do not overlap.
+        separation of the groups' ranks, from 0 to 1. It is 1 if some groups together have the lower half of
+        all values, and the other groups have the upper half.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Regressions on some of the columns of one modulated release, any released number the response."""
+"""Regressions on some of the columns of one modulated release; the response is any numeric column."""
 
 import math
 

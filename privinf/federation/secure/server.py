@@ -268,8 +268,8 @@ class SecureServer(TrustedServer):
         """Raise SensitivityError if mu may be too small to round `size` numbers to the sites' grid.
 
         A fit calls this method if it must charge its first release before it can plan its second release. The
-        method checks a quarter of the price, since the smallest possible price depends on the digits of the
-        sensitivity.
+        method requires that a quarter of `mu` is enough, because the smallest `mu` that is enough depends on
+        the digits of the sensitivity.
 
         Parameters
         ----------

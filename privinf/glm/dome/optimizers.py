@@ -210,9 +210,9 @@ class DOME(DPSGD):
         "repaired" scales the probes so that the estimate of the gradient is unbiased, and steps along this
         estimate without centering or preconditioning. "paper" centers and preconditions the scores with
         Adam's moments and projects them. In the "paper" variant the learned directions follow the gradient
-        itself, and the iterates of Adam's steps are not averaged. The losses of "paper" are far worse than
-        those of "repaired". The "paper" variant needs the repository's studies (``studies.paper.dome``),
-        which are not in the wheel.
+        itself, and the iterates of Adam's steps are not averaged. A model that is fitted with "paper" has a
+        far larger value of the loss function than a model that is fitted with "repaired". The "paper" variant
+        needs the repository's studies (``studies.paper.dome``), which are not in the wheel.
     centre, precondition : bool, optional
         Whether Adam's first moment is subtracted from the scores before clipping, and whether the scores are
         divided by the root of Adam's second moment. The variant sets the default.

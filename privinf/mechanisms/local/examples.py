@@ -239,8 +239,8 @@ class LocalExamples:
 
         Notes
         -----
-        **Privacy.** ``epsilon=inf`` (or both sides inf) sends everything without noise; such a release
-        refuses to be saved.
+        **Privacy.** ``epsilon=inf`` (or both `epsilon_x` and `epsilon_y` inf) sends everything without noise;
+        such a release refuses to be saved.
         """
         budget = plan_budget(
             self.parts,
