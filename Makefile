@@ -139,6 +139,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/find_bounds.py
 	$(BIN)/python benchmarks/bought_fits.py
 	$(BIN)/python benchmarks/quantiles.py
+	$(BIN)/python benchmarks/counts.py
 	$(BIN)/python benchmarks/tests_size.py
 	$(BIN)/python benchmarks/tests_published.py
 	$(BIN)/python benchmarks/statsmodels_tests.py

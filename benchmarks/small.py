@@ -45,6 +45,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "find_bounds": ("2", ""),
     "bought_fits": ("2", ""),
     "quantiles": ("10", ""),
+    "counts": ("10", ""),
     "tests_size": ("", "DRAWS = 20"),
     "tests_published": ("", "DRAWS = 10"),
     "statsmodels_tests": ("", ""),

@@ -43,7 +43,7 @@ BISECTIONS = 40  # of the ends of shares
 MOST_STEPS = 50_000  # of Dykstra's projections
 CLOSE = 1e-11  # relative error of margins at which they end
 NODES = 128  # of the Gauss-Hermite rule by which normal numbers are added to larger Laplace numbers
-SPACING = 0.1  # scales between the points at which the density of Laplace numbers is taken otherwise
+SPACING = 0.2  # scales between the points at which the density of Laplace numbers is taken otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ def _noisy_tail(x: Floats, sd: Floats, scale: Floats, terms: int) -> Floats:
     nodes, masses = np.polynomial.hermite_e.hermegauss(NODES)
     inner = (x[wide, None] - sd[wide, None] * nodes) / scale[wide, None]
     tail[wide] = laplace_sum_tail(inner, terms) @ (masses / masses.sum())
-    reach = 2.0 * terms + 40.0
+    reach = 2.0 * terms + 24.0
     points = np.linspace(-reach, reach, 2 * round(reach / SPACING) + 1)
     masses = laplace_sum_density(points, terms)
     narrow = ~wide
