@@ -534,9 +534,9 @@ def _design_of_columns(
 ) -> Design:
     from privinf.schema.columns import columns_design
 
+    if not isinstance(schema, Design):
+        check_schema(schema)
     if formula is not None or not isinstance(schema, Schema):
-        if isinstance(schema, Mapping):
-            check_schema(schema)
         raise ArgumentError(
             "columns= needs a Schema and cannot be combined with a formula: pass either columns= or a formula"
         )

@@ -129,11 +129,11 @@ class Study:
 
     def n_for(
         self,
+        coefficient: str | None = None,
         *,
         width: float | None = None,
         effect: float | None = None,
         power: float = 0.8,
-        coefficient: str | None = None,
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> int:
@@ -141,6 +141,8 @@ class Study:
 
         Parameters
         ----------
+        coefficient : str, optional
+            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
@@ -148,8 +150,6 @@ class Study:
             probability `power`.
         power : float
             Probability with which the test detects `effect`.
-        coefficient : str, optional
-            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one if no
             estimator has a predicted width.
@@ -185,11 +185,11 @@ class Study:
 
     def budget_for(
         self,
+        coefficient: str | None = None,
         *,
         width: float | None = None,
         effect: float | None = None,
         power: float = 0.8,
-        coefficient: str | None = None,
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> float:
@@ -197,6 +197,8 @@ class Study:
 
         Parameters
         ----------
+        coefficient : str, optional
+            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
@@ -204,8 +206,6 @@ class Study:
             probability `power`.
         power : float
             Probability with which the test detects `effect`.
-        coefficient : str, optional
-            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one if no
             estimator has a predicted width.
@@ -250,11 +250,11 @@ class Study:
 
     def changes(
         self,
+        coefficient: str | None = None,
         *,
         width: float | None = None,
         effect: float | None = None,
         power: float = 0.8,
-        coefficient: str | None = None,
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> pd.DataFrame:
@@ -262,6 +262,8 @@ class Study:
 
         Parameters
         ----------
+        coefficient : str, optional
+            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
@@ -269,8 +271,6 @@ class Study:
             probability `power`.
         power : float
             Probability with which the test detects `effect`.
-        coefficient : str, optional
-            Name of the coefficient; by default all coefficients of the plan must attain the goal.
         estimator : str, optional
             Name of the estimator; by default the one with the narrowest intervals, or the first one if no
             estimator has a predicted width.

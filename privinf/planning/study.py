@@ -372,7 +372,7 @@ class Aim:
         if (width is None) == (effect is None):
             raise ArgumentError(
                 "pass either width= (the target width of the interval) or effect= (the coefficient "
-                "that the test should detect), not both"
+                "that the test should detect), and not both, as in n_for('x', width=0.5)"
             )
         if effect is not None:
             size = abs(check_number(effect, "effect"))

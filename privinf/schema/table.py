@@ -451,10 +451,17 @@ class Schema:
 
 
 def check_schema(schema: object, expected: str = "a privinf.Schema") -> Schema:
-    """Return a schema; ArgumentError for anything else, with a remedy for a dict."""
+    """Return a schema; ArgumentError for anything else, with a remedy for a dict and for a table."""
     if isinstance(schema, Schema):
         return schema
-    remedy = ": write privinf.Schema({...})" if isinstance(schema, Mapping) else ""
+    remedy = ""
+    if isinstance(schema, Mapping):
+        remedy = ": write privinf.Schema({...})"
+    elif hasattr(schema, "columns") or hasattr(schema, "__arrow_c_stream__"):
+        remedy = (
+            ". Rows declare no public bounds: declare the columns in a privinf.Schema({...}), and pass the "
+            "rows to release(), or to the model"
+        )
     raise ArgumentError(f"schema= must be {expected}, got {type(schema).__name__}{remedy}")
 
 

@@ -1,0 +1,37 @@
+"""Slips of a first day: calls that nearly say what is meant work, or name the remedy."""
+
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf.errors import ArgumentError
+
+ROWS = pd.DataFrame({"x": [0.1, 0.2, 0.3], "y": [0.2, 0.1, 0.4]})
+SCHEMA = pi.Schema({"x": (-1, 1), "y": (-2, 2)})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: pi.Moments(ROWS),
+        lambda: pi.Moments(ROWS, "y ~ x"),
+        lambda: pi.Moments(ROWS, columns=["x", "y"]),
+        lambda: pi.Design.from_formula("y ~ x", ROWS),
+        lambda: pi.Modulation(ROWS, "y ~ x"),
+        lambda: pi.plan_study(ROWS, "y ~ x", 500, mu=1.0),
+    ],
+)
+def test_rows_in_place_of_a_schema(call):
+    with pytest.raises(ArgumentError, match=r"got DataFrame.*privinf\.Schema\(\{\.\.\.\}\).*release\(\)"):
+        call()
+
+
+def test_a_study_takes_the_coefficient_by_position():
+    known = pi.Guesses(means={"y": 0}, sds={"y": 0.5, "x": 0.5}, rsquared=0.3)
+    study = pi.plan_study(SCHEMA, "y ~ x", 500, guesses=known, mu=1.0, estimators=["MomentOLS"])
+    for method in (study.n_for, study.budget_for, study.changes):
+        with pytest.raises(ArgumentError, match=r"as in n_for\('x', width=0.5\)"):
+            method("x")
+    assert study.n_for("x", width=0.5) == study.n_for(coefficient="x", width=0.5)
+    with pytest.raises(ArgumentError, match="coefficient"):
+        study.n_for("z", width=0.5)
