@@ -53,7 +53,8 @@ IntervalNeed = Literal["required", "optional"]  # whether a fit without interval
 LabelKind = Literal["response", "gaussian", "clear"]
 LabelChoice = Literal["auto", "response", "gaussian", "clear"]
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
-Margins = Literal["overall", "mean"]
+Margins = Literal["overall", "mean", "zero"]
+MarginsMethod = Literal["dydx", "eyex", "dyex", "eydx"]
 Missing = Literal["raise", "impute-public", "drop"]
 MixingKind = Literal["signs", "hadamard", "countsketch"]
 MixingMethod = Literal["random-mixing", "gaussian-rows"]
@@ -187,6 +188,7 @@ __all__ = [
     "LabelKind",
     "LossName",
     "Margins",
+    "MarginsMethod",
     "Missing",
     "MixingKind",
     "MixingMethod",

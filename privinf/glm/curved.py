@@ -161,6 +161,8 @@ class OneStepRelease:
         by 0.2 to 1.6 of the curvature there.
     dispersion : float
         Of a Poisson model: the trace of the meat over the Hessian's, 1 if the variance is the mean.
+    lost : float
+        Largest mean curvature that weights and clips take from the Hessian, by the counts.
     """
 
     place: ExpansionPoint
@@ -172,6 +174,7 @@ class OneStepRelease:
     hidden: TailBias | None = None
     far: float = 0.0
     dispersion: float = 1.0
+    lost: float = 0.0
 
     @property
     def estimate(self) -> Floats:
@@ -349,7 +352,7 @@ def final(
     bounds = choose_bounds(sums, at, FINAL_COUNTS, for_score, for_hessian)
     bound_args = {} if sums.family == "poisson" else {"score_bound": bounds.score}
     score = sums.score(at, for_score, high=bounds.score, **bound_args)
-    towards = _towards(score, at)
+    towards = preliminary_step(score, at)
     size = sums.meat(at, FINAL_MEAT, high=bounds.score, **bound_args) if robust else None
     hessian = sums.secant(at, towards, for_hessian, clip=bounds.curvature, **bound_args)
     values, vectors = hessian.floored()
@@ -360,6 +363,8 @@ def final(
     error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
     far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
     spread = float(np.trace(meat) / np.trace(hessian.mean)) if sums.family == "poisson" else 1.0
+    # A weight B/q takes c (q - B)/q <= (q - B)/(4 B), a weight K/k takes (k - K)/|v|^2 <= (k - K)/(4 K).
+    lost = 0.25 * (bounds.score_excess / bounds.score + bounds.curvature_excess / bounds.curvature)
     return OneStepRelease(
         place=at,
         score=score,
@@ -369,6 +374,7 @@ def final(
         walk=walk,
         far=far,
         dispersion=spread,
+        lost=lost,
     )
 
 
@@ -387,7 +393,7 @@ def final_layers(
     lower = sums.score(at, for_score * low, high=clip.low)
     upper = sums.score(at, for_score * high, low=clip.low, high=clip.high)
     score = Noisy(lower.mean + clip.weight * upper.mean, math.hypot(lower.sd, clip.weight * upper.sd))
-    towards = _towards(score, at)
+    towards = preliminary_step(score, at)
     size = sums.meat(at, meat, middle=clip.low, high=clip.high, upper=clip.weight) if robust else None
     hessian = sums.secant(at, towards, for_hessian, clip=large)
     values, vectors = hessian.floored()
@@ -407,10 +413,19 @@ def final_layers(
         walk=walk,
         hidden=hidden,
         dispersion=spread,
+        lost=excess / sums.n * _largest_weight(sums, at),
     )
 
 
-def _towards(score: Noisy, at: ExpansionPoint) -> Floats:
+def _largest_weight(sums: CurvedSums, at: ExpansionPoint) -> float:
+    """Return the largest 1/|v|^2 of a record: |u|^2 with u'v the constant; 0 without a constant."""
+    if sums.constant is None:
+        return 0.0
+    constant = np.linalg.solve(at.transform.T, np.eye(sums.p)[sums.constant])
+    return float(constant @ constant)
+
+
+def preliminary_step(score: Noisy, at: ExpansionPoint) -> Floats:
     """Return about the step that a score requires."""
     step = score.mean / at.curvature
     return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))

@@ -2,31 +2,49 @@ r"""Ratios and marginal effects of logistic and Poisson models, from the release
 
 The effect of a column on the mean is c(eta) b_j, c the mean's derivative. At the columns' means it follows
 from the coefficients and the means that the fit's first release holds. The average over the records needs
-E c(eta), one more number: a record adds c at the estimate, at most C (1/4, or the largest count).
+E c(eta). The last Hessian of the fit holds it, because the constant's entry of E c z z' is E c: that costs
+nothing, and is used where it widens no interval by more than `WIDER`. Else ``fit(margins=True)`` releases it:
+a record adds c at the estimate, at most C (1/4, or the largest count).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from privinf.accounting import PrivacyReport
+from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError
+from privinf.glm.curved import OneStepRelease, preliminary_step
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.sums import Roles
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import NOT_PRIVATE, number, privacy_facts
 from privinf.schema import Design
-from privinf.typing import Floats
+from privinf.typing import Floats, Margins, MarginsMethod
 
 SHARE = 0.1  # share of mu^2 for average effects, where they are requested
+WIDER = 1.02  # the Hessian's average is used where intervals are no wider than this, relative to a known one
 MARGINS_NOT_RELEASED = (
-    "average marginal effects require fit(margins=True), which spends a tenth of the budget on them"
+    "average marginal effects require fit(margins=True), which spends a tenth of the budget on them: the "
+    "Hessian of this fit does not determine them well enough. get_margeff('mean') returns effects at the "
+    "means, without further cost"
+)
+MARGINS_NOTE = (
+    "Average marginal effects need fit(margins=True): the Hessian of this fit does not determine them well "
+    "enough."
+)
+NOT_AVERAGED = (
+    "method={!r} is not available for averages over the records, because they need another release: pass "
+    "at='mean' or at='zero', which cost nothing"
 )
 NO_CONSTANT = "marginal effects require a model with a constant"
 NO_OFFSET = (
@@ -41,6 +59,15 @@ CURVES, SPREAD = np.polynomial.hermite_e.hermegauss(41)
 SPREAD = SPREAD / SPREAD.sum()  # made to add up to 1: probabilities at CURVES
 
 
+# Changes that statsmodels' methods state: of the mean or its logarithm, by a column or its logarithm.
+LABELS: dict[MarginsMethod, str] = {
+    "dydx": "dy/dx",
+    "eyex": "d(lny)/d(lnx)",
+    "dyex": "dy/d(lnx)",
+    "eydx": "d(lny)/dx",
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
     """Marginal effects, how well they are known, and the names of the columns that they are of."""
@@ -49,14 +76,217 @@ class Effects:
     precision: Precision
     names: tuple[str, ...]
 
-    def table(self, alpha: float) -> pd.DataFrame:
-        """Return them as statsmodels' ``summary_frame`` has them."""
-        b = self.values
-        precision = self.precision
-        half = self.precision.half_length(alpha)
-        columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
-        columns_of_table = [b, precision.se, z := b / precision.se, precision.pvalues(z), b - half, b + half]
-        return pd.DataFrame(np.column_stack(columns_of_table), list(self.names), columns)
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class MarginalEffects:
+    """Marginal effects on the mean; made by `get_margeff` of a logistic or Poisson fit.
+
+    Attributes
+    ----------
+    effects : Effects
+        Effects with their standard errors.
+    method : {"dydx", "eyex", "dyex", "eydx"}
+        Change that an effect states.
+    at : {"overall", "mean", "zero"}
+        Where the effects are evaluated.
+    model, response : str
+        Names of the model and of its response.
+    report : PrivacyReport
+        Privacy report of the fit.
+
+    Notes
+    -----
+    **Privacy.** Post-processing of the fit's releases.
+    """
+
+    effects: Effects
+    method: MarginsMethod
+    at: Margins
+    model: str
+    response: str
+    report: PrivacyReport
+
+    @property
+    def margeff(self) -> Floats:
+        """Marginal effects, in the order of `summary_frame`."""
+        return self.effects.values
+
+    @property
+    def margeff_se(self) -> Floats:
+        """Standard errors, sampling and privacy noise together."""
+        return self.effects.precision.se
+
+    @property
+    def tvalues(self) -> Floats:
+        """Marginal effects over standard errors."""
+        return np.asarray(self.margeff / self.margeff_se)
+
+    @property
+    def pvalues(self) -> Floats:
+        """Two-sided p-values of zero effects."""
+        return self.effects.precision.pvalues(self.tvalues)
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return the ends of the intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        ndarray, shape (k, 2)
+            One row per column.
+        """
+        half = self.effects.precision.half_length(alpha)
+        return np.column_stack([self.margeff - half, self.margeff + half])
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the table, with the column names of statsmodels.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row per column.
+        """
+        names = [LABELS[self.method], "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
+        numbers = [self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)]
+        return pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
+
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return the table with method, place and privacy, as text, HTML and LaTeX.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        Summary of statsmodels
+            It prints as text; `as_html` and `as_latex` give other formats.
+        """
+        alarms = [("Privacy:", NOT_PRIVATE)] if self.report.stamp else []
+        facts = [("Dep. Variable:", self.response), *alarms]
+        ends = f"[{alpha / 2.0:.4g}", f"{1.0 - alpha / 2.0:.4g}]"
+        frame = self.summary_frame(alpha)
+        return PrivateSummary(
+            title=f"{self.model} Marginal Effects",
+            top=(facts, [("Method:", self.method), ("At:", self.at)]),
+            header=[LABELS[self.method], "std err", "z", "P>|z|", *ends],
+            rows=[(str(row[0]), *map(number, row[1:])) for row in frame.itertuples()],
+            tests=([], []),
+            privacy=privacy_facts(self.report),
+            notes=[],
+        )
+
+    def __repr__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary().as_html())
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Average:
+    """E c, and its error beyond the sampling of the records.
+
+    Attributes
+    ----------
+    mean : float
+    variance : float
+        Of its noise.
+    covariance : ndarray, shape (p,)
+        Of its noise with the coefficients, user units.
+    bias : float
+        Bound on its bias.
+    ratio : float
+        `exposure_ratio`.
+    """
+
+    mean: float
+    variance: float
+    covariance: Floats
+    bias: float = 0.0
+    ratio: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return {
+            "mean": self.mean,
+            "variance": self.variance,
+            "covariance": self.covariance.tolist(),
+            "bias": self.bias,
+            "ratio": self.ratio,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Average:
+        """Rebuild the average from the result of `to_dict`."""
+        numbers = {name: float(record[name]) for name in ("mean", "variance", "bias", "ratio")}
+        return cls(covariance=np.array(record["covariance"], dtype=np.float64), **numbers)
+
+    @property
+    def known(self) -> Average:
+        """The same average without an error."""
+        return Average(
+            mean=self.mean, variance=0.0, covariance=np.zeros_like(self.covariance), ratio=self.ratio
+        )
+
+
+def hessian_average(
+    step: OneStepRelease, family: str, constant: int, to_user: Floats, ratio: float
+) -> Average | None:
+    r"""Return E c of the last Hessian; None where the noise hides it.
+
+    With v = W z, the constant is u'v, u = W^{-T} e_0, and ``u'H u`` is the mean of c over the records, at the
+    middle of the step from theta_T to the estimate, less what weights and clips take, at most `step.lost`:
+    half of that is added, and may be a bias. Half of the step, times E c' z, moves it to the estimate. What
+    is left is of third order, at most E|c''| (z'D)^2 / 6 (Poisson: c (z'D)^2 / 12). The noise N has
+    ``Var(u'N u) = s_H^2 |u|^4``, and with the coefficients' error ``-W' H^{-1} N D`` the covariance
+    ``-s_H^2 (u'D) W' H^{-1} u``.
+    """
+    hessian = step.hessian
+    transform = step.place.transform
+    unit = np.linalg.solve(transform.T, np.eye(len(transform))[constant])
+    values, vectors = hessian.floored()
+    inverse = (vectors / values) @ vectors.T
+    move = inverse @ step.score.mean
+    middle = float(unit @ hessian.mean @ unit)
+    if middle <= 0.0:
+        return None
+    theta = step.estimate
+    if family == "poisson":
+        slopes = np.linalg.solve(transform, hessian.mean @ unit)
+    else:
+        mean = step.walk.second[constant]
+        spread = step.walk.second - np.outer(mean, mean)
+        slopes = normal_slopes(mean, spread, theta)
+    rest = transform.T @ (2.0 * move - preliminary_step(step.score, step.place))
+    shift2 = max(float(move @ hessian.mean @ move), 0.0) / step.place.curvature
+    remainder = middle * shift2 / 12.0 if family == "poisson" else shift2 / 48.0  # |c''| is at most 1/8
+    back = to_user @ transform.T @ inverse
+    return Average(
+        mean=middle + 0.5 * float(slopes @ rest) + step.lost / 2.0,
+        variance=(hessian.sd * float(unit @ unit)) ** 2,
+        covariance=-(hessian.sd**2) * float(unit @ move) * (back @ unit),
+        bias=step.lost / 2.0 + remainder,
+        ratio=ratio,
+    )
+
+
+def normal_slopes(mean: Floats, spread: Floats, theta: Floats) -> Floats:
+    """Return E c' x of a logistic model whose predictor is normal, x with these means and covariances."""
+    variance = max(float(theta @ spread @ theta), 0.0)
+    _, slopes, bends = _curve("binomial", mean @ theta + math.sqrt(variance) * CURVES)
+    return np.asarray(mean * float(SPREAD @ slopes) + spread @ theta * float(SPREAD @ bends))
 
 
 def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
@@ -67,26 +297,38 @@ def average_curvature(sums: CurvedSums, theta: Floats) -> Noisy:
     return sums.average(theta, top, SHARE)
 
 
-def at_means(family: str, estimate: Estimate, second: Floats, constant: int) -> Effects:
-    """Return the effects at the columns' means, which are taken as they were released.
+def at_point(family: str, estimate: Estimate, point: Floats, constant: int, method: MarginsMethod) -> Effects:
+    """Return the effects at one row, whose values are taken as known.
 
     Parameters
     ----------
     family : {"binomial", "poisson"}
     estimate : Estimate
-    second : ndarray, shape (p, p)
-        Mean of x x', user units, of the first release.
+    point : ndarray, shape (p,)
+        The row: the columns' means of the first release, or 0, and 1 for the constant.
     constant : int
+    method : {"dydx", "eyex", "dyex", "eydx"}
     """
-    mean = second[constant]
-    c, slope, _ = (float(part[0]) for part in _curve(family, np.array([mean @ estimate.params])))
-    return _effects(estimate, c, slope * mean, 0.0, constant)
+    eta = np.array([point @ estimate.params])
+    mean = float(np.exp(eta[0]) if family == "poisson" else expit(eta[0]))
+    c, slope, _ = (float(part[0]) for part in _curve(family, eta))
+    factor = c
+    moved = slope
+    if method in ("eyex", "eydx"):  # c over the mean: 1, or 1 - p with derivative -c
+        factor = 1.0 if family == "poisson" else 1.0 - mean
+        moved = 0.0 if family == "poisson" else -c
+    units = point if method in ("eyex", "dyex") else np.ones(len(point))
+    return _effects(estimate, factor, moved * point, constant, units)
 
 
 def averaged(
-    family: str, estimate: Estimate, second: Floats, constant: int, released: Sequence[float]
+    family: str,
+    estimate: Estimate,
+    second: Floats,
+    constant: int,
+    average: Average,
 ) -> Effects:
-    """Return the average effects; `released` is E c, the sd of its noise, and `exposure_ratio`.
+    """Return the average effects.
 
     How E c goes with b is taken from a normal predictor: E c'(eta) x = m E c' + S b E c'', m and S the
     columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever else
@@ -95,17 +337,44 @@ def averaged(
     mean = second[constant]
     b = estimate.params
     spread = second - np.outer(mean, mean)
-    variance = max(float(b @ spread @ b), 0.0)
-    slope, noise, ratio = released
+    slope = average.mean
     if family == "poisson":
+        of_logs = min(max(float(b @ spread @ b), 0.0), LARGEST_VARIANCE)
         moved = slope * (mean + spread @ b)
-        sampling = slope**2 * (math.exp(min(variance, LARGEST_VARIANCE)) * ratio - 1.0) / estimate.nobs
+        sampling = slope**2 * (math.exp(of_logs) * average.ratio - 1.0) / estimate.nobs
     else:
-        _, slopes, bends = _curve(family, mean @ b + math.sqrt(variance) * CURVES)
-        moved = mean * float(SPREAD @ slopes) + spread @ b * float(SPREAD @ bends)
+        moved = normal_slopes(mean, spread, b)
         # The variance of a number between 0 and C with mean c is at most c (C - c).
         sampling = max(slope * (0.25 - slope), 0.0) / estimate.nobs
-    return _effects(estimate, slope, moved, noise**2 + sampling, constant)
+    total = replace(average, variance=average.variance + sampling)
+    return _effects(estimate, slope, moved, constant, np.ones(len(b)), total)
+
+
+def averaged_logs(
+    family: str, estimate: Estimate, second: Floats, constant: int, method: MarginsMethod
+) -> Effects:
+    """Return average effects on the logarithm of a Poisson mean: b, in units of the columns' means or of 1.
+
+    Raises
+    ------
+    NotAvailableError
+        The method needs another average over the records.
+    """
+    if family != "poisson" or method == "dyex":
+        raise NotAvailableError(NOT_AVERAGED.format(method))
+    units = second[constant] if method == "eyex" else np.ones(len(second))
+    return _effects(estimate, 1.0, np.zeros(len(second)), constant, units)
+
+
+def is_well_determined(
+    family: str, estimate: Estimate, second: Floats, constant: int, average: Average
+) -> bool:
+    """Return whether the average of the Hessian widens no interval by more than `WIDER`."""
+    lengths = [
+        averaged(family, estimate, second, constant, one).precision.half_length(0.05)
+        for one in (average, average.known)
+    ]
+    return bool((lengths[0] <= WIDER * lengths[1]).all())
 
 
 def exposure_ratio(design: Design, roles: Roles) -> float:
@@ -133,17 +402,29 @@ def _curve(family: str, eta: Floats) -> tuple[Floats, Floats, Floats]:
     return c, c * (1.0 - 2.0 * mean), c - 6.0 * c**2
 
 
-def _effects(estimate: Estimate, c: float, moved: Floats, variance: float, constant: int) -> Effects:
-    """Return c b without the constant, with c's derivative in b, its own variance, and the bias of b."""
+def _effects(
+    estimate: Estimate,
+    c: float,
+    moved: Floats,
+    constant: int,
+    units: Floats,
+    average: Average | None = None,
+) -> Effects:
+    """Return c b in units of the columns, without the constant; `moved` is c's derivative in b."""
     b = estimate.params
     jacobian = c * np.eye(len(b)) + np.outer(b, moved)
-    covariance = jacobian @ estimate.covariance @ jacobian.T + variance * np.outer(b, b)
+    covariance = jacobian @ estimate.covariance @ jacobian.T
+    if average is not None:
+        with_b = np.outer(jacobian @ average.covariance, b)
+        covariance = covariance + average.variance * np.outer(b, b) + with_b + with_b.T
     is_slope = np.arange(len(b)) != constant
     names = tuple(name for name, keep in zip(estimate.names, is_slope, strict=True) if keep)
-    se = np.sqrt(np.diag(covariance))[is_slope]
+    se = (np.abs(units) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))[is_slope]
     # A bias goes with the length of a form's influence, as its standard error does.
     bias = None if estimate.bias is None else float((estimate.bias / estimate.bse).max()) * se
-    return Effects((c * b)[is_slope], Precision(se, bias=bias), names)
+    if average is not None and average.bias > 0.0:
+        bias = (0.0 if bias is None else bias) + average.bias * np.abs(b)[is_slope]
+    return Effects((c * b * units)[is_slope], Precision(se, bias=bias), names)
 
 
 def recorded_moments(second: Floats, to_user: Floats) -> list[list[Any]]:

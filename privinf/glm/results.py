@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import error_boundaries
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, HeavyTailWarning, MisfitWarning, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import (
@@ -25,7 +25,17 @@ from privinf.glm.advice import (
 )
 from privinf.glm.convergence import Trajectory, error_of_start, judge_convergence
 from privinf.glm.least_squares import OneStepFit, lacks_released_hessian
-from privinf.glm.margins import MARGINS_NOT_RELEASED, NO_CONSTANT, at_means, averaged
+from privinf.glm.margins import (
+    MARGINS_NOT_RELEASED,
+    NO_CONSTANT,
+    NO_OFFSET,
+    Average,
+    MarginalEffects,
+    at_point,
+    averaged,
+    averaged_logs,
+    is_well_determined,
+)
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.posterior_draws import (
     LARGEST_PRIOR_INFLUENCE,
@@ -51,9 +61,21 @@ from privinf.results.notes import Note, must_read, target_notes
 from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
 from privinf.results.rendering import ratios
 from privinf.results.wald import Inference
-from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, Missing, Which
+from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, MarginsMethod, Missing, Which
 from privinf.validation import check_choice, check_fraction
 
+# Options of statsmodels' get_margeff that no result here has.
+NO_OTHER_MARGINS = {
+    "alpha": "is an argument of the table: use get_margeff().summary(alpha) or .summary_frame(alpha)",
+    "atexog": (
+        "is not an option, because rows of your own need no release: use "
+        "privinf.marginaleffects.model_of(result, rows)"
+    ),
+    **dict.fromkeys(
+        ("dummy", "count"),
+        "is not supported: effects are derivatives. Take differences of predict() for rows with both values",
+    ),
+}
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
 CHARGED = (
     "The ledger also contains {} earlier releases; with them this fit costs epsilon {:.4g} "
@@ -109,6 +131,7 @@ class GlmSettings(TypedDict):
     equation: NotRequired[dict[str, Any]]
     second: NotRequired[list[list[float]]]
     margins: NotRequired[list[float]]
+    hessian_average: NotRequired[dict[str, Any]]
     dispersion: NotRequired[float]
     to_user: NotRequired[list[list[float]]]
     missing: NotRequired[Missing]
@@ -365,34 +388,69 @@ class GLMResults(Results):
             np.asarray(self._estimate.params), self.conf_int(alpha).to_numpy(), self.names, name, alpha
         )
 
-    def get_margeff(self, at: Margins = "overall", alpha: float = 0.05) -> pd.DataFrame:
+    @refuses(NO_OTHER_MARGINS, NotAvailableError)
+    def get_margeff(self, at: Margins = "overall", method: MarginsMethod = "dydx") -> MarginalEffects:
         """Return marginal effects on the mean, with standard errors (delta method) and normal intervals.
 
         Parameters
         ----------
-        at : {"overall", "mean"}
-            The average over all records, exposure and offset included, which needs ``fit(margins=True)``; or
-            at the columns' means, as the first release has them, exposure 1 and offset 0, at no cost.
-        alpha : float
-            Intervals have the level ``1 - alpha``.
+        at : {"overall", "mean", "zero"}
+            Where effects are evaluated. "overall": the average over all records, exposure and offset
+            included. It follows from the Hessian of the fit where that widens intervals by at most 2%;
+            otherwise it needs ``fit(margins=True)``. "mean": at the columns' means, as the first release has
+            them. "zero": at 0. The last two have exposure 1 and offset 0, and cost nothing.
+        method : {"dydx", "eyex", "dyex", "eydx"}
+            Change that an effect states: dy/dx (default), d(lny)/d(lnx), dy/d(lnx) or d(lny)/dx. Averages of
+            a logistic model, and averages of dy/d(lnx), are only available for "dydx".
 
         Returns
         -------
-        DataFrame
-            One row per column.
+        object
+            ``.summary()``, ``.summary_frame()``, ``.margeff``, ``.margeff_se``, ``.tvalues``,
+            ``.pvalues`` and ``.conf_int()``.
+
+        Raises
+        ------
+        NotAvailableError
+            The fit has no constant, or the average needs another release.
         """
         check_choice(at, Margins, "at")
+        check_choice(method, MarginsMethod, "method")
         settings = self._settings
         constant = self._inference.constant
         if "second" not in settings or constant is None:
             raise NotAvailableError(NO_CONSTANT if "second" in settings else NO_MEANS)
         second = np.array(settings["second"])
-        if at == "mean":
-            return at_means(self.family, self._estimate, second, constant).table(alpha)
-        if "margins" not in settings:
-            raise NotAvailableError(MARGINS_NOT_RELEASED)
-        released = (*settings["margins"], 1.0)[:3]
-        return averaged(self.family, self._estimate, second, constant, released).table(alpha)
+        if at == "overall" and method != "dydx":
+            effects = averaged_logs(self.family, self._estimate, second, constant, method)
+        elif at == "overall":
+            average = self._average(second, constant)
+            effects = averaged(self.family, self._estimate, second, constant, average)
+        else:
+            point = second[constant] if at == "mean" else np.eye(len(second))[constant]
+            effects = at_point(self.family, self._estimate, point, constant, method)
+        return MarginalEffects(
+            effects=effects,
+            method=method,
+            at=at,
+            model=self.model.name,
+            response=self.model.endog_names,
+            report=self.privacy,
+        )
+
+    def _average(self, second: Floats, constant: int) -> Average:
+        """Return the mean derivative: as it was released, or of the Hessian where that suffices."""
+        settings = self._settings
+        if "margins" in settings:
+            mean, sd, ratio = (*settings["margins"], 1.0)[:3]
+            return Average(mean=mean, variance=sd**2, covariance=np.zeros(len(second)), ratio=ratio)
+        if "hessian_average" in settings:
+            average = Average.from_dict(settings["hessian_average"])
+            if is_well_determined(self.family, self._estimate, second, constant, average):
+                return average
+        if self.family == "binomial" and "Offset" in self._context.options:
+            raise NotAvailableError(NO_OFFSET)
+        raise NotAvailableError(MARGINS_NOT_RELEASED)
 
     @property
     def family(self) -> str:

@@ -28,11 +28,15 @@ from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.least_squares import OneStepFit, fit_least_squares
 from privinf.glm.margins import (
+    MARGINS_NOTE,
     NO_CONSTANT,
     NO_OFFSET,
     SHARE,
+    Average,
     average_curvature,
     exposure_ratio,
+    hessian_average,
+    is_well_determined,
     recorded_moments,
 )
 from privinf.glm.plan import FitPlan, FitRequest, plan_fit, refuse_without_intervals
@@ -312,7 +316,24 @@ def _run_curved(fit: FitRun) -> GLMResults:
     ends = curved_ends(rows, outcome, queries.moment_sd)
     description = fit.describe(method, path, final_counts, ends, **roles.described())
     ratio = exposure_ratio(fit.all_rows.design, roles)
-    return curved_results(rows, outcome, description, fit.request.cov_type, average, ratio)
+    extra = {}
+    if isinstance(outcome, OneStepRelease):
+        extra = _averages(fit, outcome, average, ratio)
+    return curved_results(rows, outcome, description, fit.request.cov_type, extra)
+
+
+def _averages(fit: FitRun, outcome: OneStepRelease, average: Noisy | None, ratio: float) -> dict[str, Any]:
+    """Return settings of average marginal effects: the released mean curvature, or that of the Hessian."""
+    rows = fit.rows
+    if average is not None:
+        return {"margins": [float(average.mean[0]), average.sd, ratio]}
+    roles = fit.all_rows.roles
+    constant = rows.design.constant
+    offset = rows.family == "binomial" and roles.offset is not None
+    if constant is None or offset or roles.weights is not None or not rows.default_radius:
+        return {}
+    mean = hessian_average(outcome, rows.family, constant, rows.to_user, ratio)
+    return {} if mean is None else {"hessian_average": mean.to_dict()}
 
 
 def _run_least_squares(fit: FitRun, options: LeastSquaresOptions) -> GLMResults:
@@ -482,10 +503,12 @@ def curved_results(
     outcome: OneStepRelease | GLMNewtonPath,
     description: FitDescription,
     cov_type: str,
-    average: Noisy | None = None,
-    ratio: float = 1.0,
+    averages: Mapping[str, Any],
 ) -> GLMResults:
-    """Return the results of a curved fit, in the user's units; intervals are quantiles of draws."""
+    """Return the results of a curved fit, in the user's units; intervals are quantiles of draws.
+
+    `averages` are the settings of average marginal effects.
+    """
     names = rows.design.names
     back = rows.to_user
     design = rows.design
@@ -494,8 +517,7 @@ def curved_results(
     extra_settings: dict[str, Any] = {"second": recorded_moments(outcome.walk.second, back)}
     if rows.family == "poisson":
         extra_settings["dispersion"] = outcome.dispersion
-    if average is not None:
-        extra_settings["margins"] = [float(average.mean[0]), average.sd, ratio]
+    extra_settings |= averages
     if outcome.hessian.sd == 0.0:
         return _exact_results(rows, outcome, description, cov_type, extra_settings)
     try:
@@ -533,6 +555,11 @@ def curved_results(
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     sampling = None if noise is None else back @ (total - noise) @ back.T
+    if "hessian_average" in averages:
+        second = np.array(extra_settings["second"])
+        average = Average.from_dict(averages["hessian_average"])
+        if not is_well_determined(rows.family, estimate, second, design.constant, average):
+            context["notes"] = (*context["notes"], MARGINS_NOTE)
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
 
 

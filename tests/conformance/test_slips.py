@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 
 ROWS = pd.DataFrame({"x": [0.1, 0.2, 0.3], "y": [0.2, 0.1, 0.4]})
 SCHEMA = pi.Schema({"x": (-1, 1), "y": (-2, 2)})
@@ -35,3 +35,11 @@ def test_a_study_takes_the_coefficient_by_position():
     assert study.n_for("x", width=0.5) == study.n_for(coefficient="x", width=0.5)
     with pytest.raises(ArgumentError, match="coefficient"):
         study.n_for("z", width=0.5)
+
+
+def test_options_of_statsmodels_margins_say_what_to_do():
+    model = pi.Logit([0.0, 1.0] * 50, pi.add_constant(pd.DataFrame({"x": [0.1, 0.5] * 50})), bounds=[(-1, 1)])
+    fit = model.fit(epsilon=50.0, delta=1e-6, rng=0, intervals="optional")
+    for name in ("alpha", "atexog", "dummy", "count"):
+        with pytest.raises(NotAvailableError, match=f"{name}="):
+            type(fit).get_margeff(fit, **{name: True})

@@ -22,6 +22,7 @@ from privinf.errors import (
 from privinf.glm.advice import column_reach, misfits
 from privinf.glm.curved import clip_of
 from privinf.glm.curved_sums import Shares
+from privinf.glm.margins import MARGINS_NOTE, Average
 from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
 from privinf.inference.intervals import Precision
 
@@ -452,7 +453,7 @@ def test_bounds_of_weights_move_no_number(model, response, top):
     reference = sm.GLM(table[response], X, family=family, var_weights=table["w"]).fit(tol=1e-13)
     np.testing.assert_allclose(fit.bse, reference.bse, rtol=1e-7)
     slope = family.link.inverse_deriv(X @ reference.params).mean()  # of the records, each counted once
-    np.testing.assert_allclose(fit.get_margeff().iloc[:, 0], slope * reference.params[1:], rtol=1e-7)
+    np.testing.assert_allclose(fit.get_margeff().margeff, slope * reference.params[1:], rtol=1e-7)
     with pytest.raises(NotAvailableError, match=r"weighted|0 or 1"):
         fit.get_prediction(table.head(3)).conf_int(obs=True)
 
@@ -485,7 +486,7 @@ def test_errors_of_average_effects_hold_what_goes_with_the_columns_and_beside_th
     mean = np.exp(X @ beta) * (1.0 if role is None else table["days"].to_numpy())
     jacobian = mean.mean() * np.eye(3) + np.outer(beta, mean @ X / len(X))
     found = jacobian @ fit.cov_params().to_numpy() @ jacobian.T + np.outer(beta, beta) * mean.var() / len(X)
-    table = fit.get_margeff()
+    table = fit.get_margeff().summary_frame()
     np.testing.assert_allclose(table.iloc[:, 0], mean.mean() * beta[1:], rtol=1e-9)
     ratio = table.iloc[:, 1].to_numpy() / np.sqrt(np.diag(found))[1:]
     assert (ratio > 0.97).all()
@@ -528,29 +529,98 @@ def test_marginal_effects_of_counts_allow_for_what_the_clip_hides():
     moved = float((fit.estimate.bias / fit.estimate.bse).max())
     assert moved > 0.1
     for at in ("mean", "overall"):
-        table = fit.get_margeff(at)
+        table = fit.get_margeff(at).summary_frame()
         half = (table["Cont. Int. Hi."] - table["Conf. Int. Low"]) / 2.0
         expected = Precision(np.ones(2), bias=np.full(2, moved)).half_length(0.05)
         np.testing.assert_allclose(half / table["Std. Err."], expected)
         assert (table["Pr(>|z|)"] > 2.0 * norm.sf(np.abs(table["z"]))).all()
 
 
+def test_averages_of_the_hessian_are_the_ones_that_are_released(tmp_path):
+    """A tenth of the budget buys the number that the Hessian holds, within its stated errors."""
+    y, X = draw(8000)
+    design = np.asarray(X)
+    for seed in range(6):
+        fit = logit(y, X).fit(epsilon=4.0, delta=1e-6, rng=seed)
+        average = Average.from_dict(fit._settings["hessian_average"])
+        p = expit(design @ fit.params.to_numpy())
+        miss = abs(average.mean - (p * (1.0 - p)).mean())
+        assert miss < 4.0 * math.sqrt(average.variance) + average.bias
+    fit.save(tmp_path / "fit.npz", records=True)
+    loaded = pi.load_results(tmp_path / "fit.npz")
+    np.testing.assert_array_equal(loaded.get_margeff().conf_int(), fit.get_margeff().conf_int())
+    del loaded._settings["hessian_average"]  # of a file of an earlier version
+    with pytest.raises(NotAvailableError, match=r"margins=True.*get_margeff\('mean'\)"):
+        loaded.get_margeff()
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
+def test_a_hessian_that_does_not_determine_averages_says_so():
+    table = counts_table(4000)
+    model = pi.Poisson.from_formula("y ~ a + b", table, schema=pi.Schema(COUNTS))
+    fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert MARGINS_NOTE in fit.summary(notes="all").plain_notes
+    with pytest.raises(NotAvailableError, match="does not determine them well enough"):
+        fit.get_margeff()
+    slopes = fit.params.to_numpy()[1:]
+    np.testing.assert_allclose(fit.get_margeff(method="eydx").margeff, slopes)
+    means = fit.get_margeff(method="eyex").margeff / slopes
+    assert (np.abs(means - table[["a", "b"]].mean()) < 0.3).all()
+    bought = model.fit(epsilon=1.0, delta=1e-6, rng=0, margins=True)
+    assert MARGINS_NOTE not in bought.summary(notes="all").plain_notes
+    assert np.isfinite(bought.get_margeff().conf_int()).all()
+
+
+def test_the_hessian_of_weighted_records_or_next_to_an_offset_gives_no_average():
+    table = counts_table(3000).assign(some=lambda t: (t.y > 1.0).astype(float))
+    schema = pi.Schema({**COUNTS, "some": (0, 1)})
+    weighted = pi.Logit.from_formula("some ~ a + b", table, schema=schema, weights="w")
+    with pytest.raises(NotAvailableError, match="margins=True"):
+        weighted.fit(epsilon=4.0, delta=1e-6, rng=0).get_margeff()
+    offset = pi.Logit.from_formula("some ~ a + b", table, schema=schema, offset="off")
+    with pytest.raises(NotAvailableError, match="offset"):
+        offset.fit(epsilon=4.0, delta=1e-6, rng=0).get_margeff()
+
+
 def test_marginal_effects_are_those_of_statsmodels():
     y, X = draw(5000)
     fit = logit(y, X).fit(epsilon=math.inf, cov_type="nonrobust", margins=True)
     reference = sm.Logit(y, X).fit(disp=0)
-    for at, tolerance in (("mean", 1e-7), ("overall", 0.05)):
+    free = logit(y, X).fit(epsilon=math.inf, cov_type="nonrobust")
+    for one, at, tolerance in (
+        (fit, "mean", 1e-7),
+        (fit, "zero", 1e-7),
+        (fit, "overall", 0.05),
+        (free, "overall", 0.05),
+    ):
         known = reference.get_margeff(at=at)
-        found = fit.get_margeff(at)
-        np.testing.assert_allclose(found["dy/dx"], known.margeff, atol=1e-8)
-        np.testing.assert_allclose(found["Std. Err."], known.margeff_se, rtol=tolerance)
+        found = one.get_margeff(at)
+        np.testing.assert_allclose(found.margeff, known.margeff, atol=1e-8)
+        np.testing.assert_allclose(found.margeff_se, known.margeff_se, rtol=tolerance)
+        np.testing.assert_allclose(found.conf_int(), known.conf_int(), atol=0.03 * known.margeff_se.max())
+        assert list(found.summary_frame().columns) == list(known.summary_frame().columns)
+    for method in ("eyex", "dyex", "eydx"):
+        known = reference.get_margeff(at="mean", method=method)
+        found = fit.get_margeff("mean", method)
+        np.testing.assert_allclose(found.margeff, known.margeff, atol=1e-8)
+        np.testing.assert_allclose(found.margeff_se, known.margeff_se, rtol=1e-7)
+        assert list(found.summary_frame().columns) == list(known.summary_frame().columns)
+        with pytest.raises(NotAvailableError, match="another release"):
+            fit.get_margeff(method=method)
+    known = reference.get_margeff()
     noisy = logit(y, X).fit(epsilon=4.0, delta=1e-6, margins=True, rng=0)
     assert noisy.privacy.epsilon(1e-6) == pytest.approx(4.0, rel=1e-6)
-    table = noisy.get_margeff()
-    assert (np.abs(table["dy/dx"] - known.margeff) < 4.0 * table["Std. Err."]).all()
     plain = logit(y, X).fit(epsilon=4.0, delta=1e-6, rng=0)
-    assert len(plain.get_margeff("mean")) == 5
-    with pytest.raises(NotAvailableError, match="margins=True"):
-        plain.get_margeff()
+    for one in (noisy, plain):
+        effects = one.get_margeff()
+        assert (np.abs(effects.margeff - known.margeff) < 4.0 * effects.margeff_se).all()
+        np.testing.assert_allclose(effects.tvalues, effects.margeff / effects.margeff_se)
+        assert (effects.pvalues <= 1.0).all()
+    assert len(plain.get_margeff("mean").margeff) == 5
+    text = str(plain.get_margeff().summary())
+    for part in ("Logit Marginal Effects", "dy/dx", "overall", "NOT PRIVATE", "Epsilon"):
+        assert part in text
+    assert repr(plain.get_margeff()) == text
+    assert "<table" in plain.get_margeff()._repr_html_()
     with pytest.raises(ArgumentError, match="margins"):
         logit(y, X).fit(epsilon=4.0, delta=1e-6, margins=True, optimizer=pi.Newton())
