@@ -555,7 +555,7 @@ def curved_results(
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     sampling = None if noise is None else back @ (total - noise) @ back.T
-    if "hessian_average" in averages:
+    if "hessian_average" in averages and design.constant is not None:
         second = np.array(extra_settings["second"])
         average = Average.from_dict(averages["hessian_average"])
         if not is_well_determined(rows.family, estimate, second, design.constant, average):
