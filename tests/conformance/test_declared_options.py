@@ -370,7 +370,7 @@ COMMANDS = [
     (fit_command, "OLS.from_formula", ("missing",)),
     (fit_command, "Poisson.from_formula", ("missing", "weights", "offset", "exposure")),
     (fit_command, "Logit.from_formula", ("missing", "weights", "offset")),
-    (release_command, "MixingPlan.release", ("missing",)),
+    (release_command, ".Moments", ("missing",)),
     (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
     *((study_command, name, (*BUDGET, "family", "trust", "alpha")) for name in (".plan_study", ".advise")),
     (study_command, "Study.changes", ("coefficient", "width", "effect", "power")),
