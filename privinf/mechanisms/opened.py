@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,8 @@ from privinf.mechanisms.statistics.places import COPIED_BYTES
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.reading import Reader, as_frame
 from privinf.typing import ColumnLike, Flags, Floats, Label, Missing
+
+Values = TypeVar("Values", Floats, Flags)
 
 
 class OpenedRows:
@@ -272,7 +274,7 @@ class OpenedRows:
         self._check_columns(design)
         return self._complete(design, design.reading.evaluate_response(self._reader))
 
-    def inputs_outside(self, design: Design) -> Floats | None:
+    def inputs_outside(self, design: Design) -> Flags | None:
         """Return which inputs of derived columns lie outside their bounds: see `rows.inputs_outside`."""
         if self._reader is None:
             return None
@@ -280,7 +282,7 @@ class OpenedRows:
         marks = inputs_outside(design, self._reader)
         return None if marks is None else self._complete(design, marks)
 
-    def _complete(self, design: Design, values: Floats) -> Floats:
+    def _complete(self, design: Design, values: Values) -> Values:
         """Return the values of those rows in which a design lacks nothing, where the others are dropped."""
         if self.missing != "drop" or self._reader is None:
             return values

@@ -214,21 +214,22 @@ def as_rows(rows: Table, missing: Missing = "raise") -> Rows:
     return Rows(features, response, missing)
 
 
-def outside(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
-    """Return 1 for values outside their bounds, by more than 2^-20 of half the range, and 0 for others."""
+def outer_ends(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return bounds moved outwards by 2^-20 of half the range: values beyond them count as outside."""
     with np.errstate(over="ignore", invalid="ignore"):
         step = (high / 2.0 - low / 2.0) * 2.0**-20
         step = np.where(np.isfinite(step), step, 0.0)
-        return np.asarray((values < low - step) | (values > high + step), dtype=np.float64)
+        return low - step, high + step
 
 
-def inputs_outside(design: Design, reader: Reader) -> Floats | None:
+def inputs_outside(design: Design, reader: Reader) -> Flags | None:
     """Return such marks of `Design.clipped_inputs`, shape (n, m); None where there are none."""
     if design.schema is None or not design.clipped_inputs:
         return None
     bounds = {name: design.schema.interval(name) for name in design.clipped_inputs}
-    marks = [outside(reader.number(name), interval.low, interval.high) for name, interval in bounds.items()]
-    return np.stack(marks, axis=1)
+    ends = outer_ends(*np.array([[one.low, one.high] for one in bounds.values()], dtype=np.float64).T)
+    columns = zip(map(reader.number, bounds), *ends, strict=True)
+    return np.stack([(values < low) | (values > high) for values, low, high in columns], axis=1)
 
 
 def imputing(missing: Missing) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from privinf.mechanisms.statistics import loops
 from privinf.mechanisms.statistics.loops import (
     ScratchBuffers,
     above,
+    beyond,
     filled,
     forms,
     lengths,
@@ -68,6 +69,23 @@ def block(layout, rows, columns, *, whole=False):
 
 LAYOUTS = pytest.mark.parametrize("layout", ["C", "F", "room", "read-only"])
 SHAPES = pytest.mark.parametrize(("rows", "columns"), [(7, 1), (513, 4), (1000, 21), (1030, 6)])
+
+
+@LAYOUTS
+@pytest.mark.parametrize(("rows", "columns"), [(7, 1), (513, 4), (1000, 21)])
+def test_values_beyond_ends_of_their_own_or_of_all(layout, rows, columns):
+    x = block(layout, rows, columns)
+    for low, high in (
+        (np.linspace(-900.0, 0.0, columns), np.linspace(0.0, 900.0, columns)),
+        (np.full(columns, -np.inf), np.full(columns, 0.5)),
+    ):
+        marks = beyond(x, low, high)
+        assert marks.dtype == bool
+        assert marks.tolist() == [
+            [bool(value < a or value > b) for value in column.tolist()]
+            for column, a, b in zip(x.T, low, high, strict=True)
+        ]
+    assert beyond(x[:, :0], np.empty(0), np.empty(0)).shape == (0, rows)
 
 
 @pytest.mark.audit

@@ -829,24 +829,42 @@ MUTANTS = {
     "values outside at the price of one column's": (
         Mutant(
             "mechanisms.statistics.summands",
+            "Marks.sensitivity",
+            "math.sqrt(self.size)",
+            "1.0",
+        ),
+        of_sizes("columns_outside", "values_outside"),
+    ),
+    "values outside counted as two": (
+        Mutant(
+            "mechanisms.statistics.summands",
+            "Marks.counts",
+            "marked.astype(np.bool_)",
+            "2.0 * marked",
+        ),
+        of_sizes("columns_outside", "values_outside"),
+    ),
+    "squares of columns at the price of one column's": (
+        Mutant(
+            "mechanisms.statistics.summands",
             "NonNegative.sensitivity",
             "self.bound * math.sqrt(math.prod(self.shape))",
             "self.bound",
         ),
-        of_sizes("columns_outside"),
+        of_sizes("column_squares"),
     ),
-    "values outside counted by how far": (
+    "squares of columns counted twice": (
         Mutant(
             "mechanisms.statistics.summands",
             "NonNegative.numbers",
             "np.maximum(clipped(values, self.bound), 0.0, out=values)",
             "2.0 * values",
         ),
-        of_sizes("columns_outside"),
+        of_sizes("column_squares"),
     ),
-    "marks of values outside at the price of one": (
+    "counts of terms of several columns at the price of one": (
         Mutant("mechanisms.statistics.summands", "Copies.sensitivity", "l2=root * part.l2", "l2=part.l2"),
-        of_sizes("values_outside"),
+        of_sizes("whitened.columns"),
     ),
     "a count of values outside beside the whole budget": (
         Mutant("glm.clipping", "OutsideCount.from_rows", "mu=part, rest=rest", "mu=part, rest=mu"),

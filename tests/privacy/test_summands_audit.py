@@ -24,6 +24,7 @@ from privinf.mechanisms.statistics.summands import (
     Cells,
     Copies,
     CrossProducts,
+    Marks,
     NonNegative,
     OneCell,
     Outer,
@@ -114,6 +115,7 @@ CASES: dict[str, tuple[Any, Callable[[], Any]]] = {
         lambda: np.array([[0.0], [2.0]]),
     ),
     "one cell": (OneCell(cells=5, derivation=""), lambda: np.eye(5)),
+    "marks": (Marks(size=4, derivation=""), lambda: (1.0 + corners(4)) / 2.0),
     "counts": (Cells(np.arange(1.0, 9.0)), lambda: cells(8)),
     "one count": (Cells(np.array([0.5])), lambda: cells(1)),
     "copies of counts": (
@@ -172,6 +174,10 @@ MUTANTS = {
     "counts as a histogram": (
         Mutant(SUMMANDS, "Cells.sensitivity", "l2=root_sensitivity(cells)", "l2=math.sqrt(2.0)"),
         "counts",
+    ),
+    "marks at the price of one": (
+        Mutant(SUMMANDS, "Marks.sensitivity", "math.sqrt(self.size)", "1.0"),
+        "marks",
     ),
     "copies at the price of one": (
         Mutant(SUMMANDS, "Copies.sensitivity", "l2=root * part.l2", "l2=part.l2"),
@@ -312,6 +318,12 @@ KEPT: dict[str, Callable[[int, int], bool]] = {
         Outer(size=size, top=0.9, entry=0.62).aligned(wild(size), digits + ROOT2_BITS), entry=0.62, top=0.9
     ),
     "one cell": lambda size, digits: of_cells(),
+    "marks": lambda size, digits: of_numbers(
+        Marks(size=size, derivation="").counts(wild(size)),
+        entry=1.0,
+        norm=math.sqrt(size) * (1.0 + 2.0**-50),
+        low=0.0,
+    ),
 }
 
 
@@ -400,6 +412,10 @@ PASSED = {
             "clipped(values, self.bound)",
         ),
         ("nonnegative",),
+    ),
+    "marks of any size": (
+        Mutant(SUMMANDS, "Marks.counts", "marked.astype(np.bool_)", "marked"),
+        ("marks",),
     ),
     "no last cell": (
         Mutant(SUMMANDS, "OneCell.counts", "np.clip(places, 0, self.cells - 1)", "places"),

@@ -27,7 +27,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.statistics.block import Args, SiteBlock
 from privinf.mechanisms.statistics.gridded import ColumnGrid, MomentSums
 from privinf.mechanisms.statistics.ops import Accumulator
-from privinf.mechanisms.statistics.summands import Counts, Product, Square
+from privinf.mechanisms.statistics.summands import Counts, Numbers, Product, Square
 from privinf.mechanisms.statistics.terms import PlacedRows, RowReader, TermSums, grid_of
 from privinf.mechanisms.sums import FULL_SCALE, held_norms
 from privinf.schema import Design
@@ -241,12 +241,12 @@ class TracedReader:
             nodes[constant] = self._expressions.number(FULL_SCALE)
         return PlacedRows(self._array(nodes), grid.units)
 
-    def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
+    def outside(self, chosen: Integers, *, outcome: bool = False, inputs: int = 0) -> Floats:
         """Return marks of columns and of the response, 1 outside the bounds and 0 inside."""
         if inputs:
             raise unfit("this method counts the values outside the bounds of derived columns")
         places: list[int | None] = [*(int(at) for at in chosen), *([None] * outcome)]
-        return [self._array([self._expressions.column(self._query.outside(at), 0.0, 1.0)]) for at in places]
+        return self._array([self._expressions.column(self._query.outside(at), 0.0, 1.0) for at in places])
 
     def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return the values derived from the rows: equal expressions are one."""
@@ -353,6 +353,8 @@ def _sum_queries(
             yield _SumQuery(part, list(product(*map(_nodes, term.integers()))), across=True)
         elif isinstance(term, Square):
             yield _SumQuery(part, list(combinations_with_replacement(_nodes(term.integers()[0]), 2)))
+        elif isinstance(term, Numbers):  # marks: no query has numbers that are cut
+            yield _SumQuery(part, [(node,) for node in _nodes(term.steps)], across=True)
         else:
             raise unfit("this method sums other terms than products, squares and counts")
 

@@ -22,7 +22,7 @@ from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.statistics.places import COPIED_BYTES, BatchPass
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 from privinf.validation import check_array, check_number, even_parts
 
 Args: TypeAlias = Mapping[str, Any]
@@ -66,7 +66,7 @@ class SiteBlock:
     batch : BatchPass or None
         Selects the rows of a batch, and checks that they are those of the first pass.
     inputs : ndarray, shape (rows, m), or None
-        1 where an input of derived columns (`Design.clipped_inputs`) lies outside its bounds, else 0.
+        Whether an input of derived columns (`Design.clipped_inputs`) lies outside its bounds.
     """
 
     features: Floats
@@ -84,7 +84,7 @@ class SiteBlock:
     units: Integers | None = None
     lent: bool = False
     batch: BatchPass | None = None
-    inputs: Floats | None = None
+    inputs: Flags | None = None
 
     @classmethod
     def from_rows(cls, design: Design, rows: OpenedRows) -> SiteBlock:

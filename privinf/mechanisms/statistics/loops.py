@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 
 if TYPE_CHECKING:
     from privinf.mechanisms.statistics.compiled import Compiled
@@ -130,13 +130,22 @@ def on_grid(
     return out.clip(-largest, largest, out=out)
 
 
-def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats) -> None:
+def beyond(values: Floats, low: Floats, high: Floats) -> Flags:
+    """Return which values, shape (rows, k), are below `low` or above `high`, shape (k,); shape (k, rows)."""
+    marks = np.empty_like(values, dtype=np.bool_)
+    marks_above = np.empty_like(marks)
+    _by_column(np.less, values, low, marks)
+    _by_column(np.greater, values, high, marks_above)
+    return np.logical_or(marks, marks_above, out=marks).T
+
+
+def _by_column(operation: np.ufunc, values: Floats, row: Floats | float, out: Floats | Flags) -> None:
     """Put operation(values, row) into `out`; numpy repeats one number fastest, then a long row."""
     if isinstance(row, np.ndarray):
         tile, same = _tile(row.tobytes())
         if same:
             row = tile[0]
-        elif values.flags.c_contiguous and out.flags.c_contiguous:
+        elif len(tile) and values.flags.c_contiguous and out.flags.c_contiguous:
             tiled = len(values) - len(values) % TILE
             operation(values[:tiled].reshape(-1, len(tile)), tile, out=out[:tiled].reshape(-1, len(tile)))
             values = values[tiled:]

@@ -12,49 +12,42 @@ from __future__ import annotations
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.mechanisms.rows import outside
 from privinf.mechanisms.statistics.block import Args, positions, whole_number
 from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
-from privinf.mechanisms.statistics.summands import Cells, Copies, Counts, NonNegative, Numbers
+from privinf.mechanisms.statistics.summands import Marks, Numbers
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.validation import check_flag
 from privinf.wire import Derivations, Statistics
 
-# A mark is 0 or 1.
-BETWEEN_MARKS = np.array([0.5])
 
-
-def _marks_summand(args: Args, columns: int) -> Copies[Cells]:
+def _marks_summand(args: Args, columns: int) -> Marks:
     chosen = positions(args, "columns", columns)
     outcome = check_flag(args.get("outcome", False), "outcome")
     size = len(chosen) + outcome + whole_number(args, "inputs", default=0, minimum=0)
     if not size:
         raise ArgumentError("columns must contain at least one column whose values are counted")
-    return Copies(Cells(BETWEEN_MARKS, Derivations.MARKS_OUTSIDE), size)
+    return Marks(size=size, derivation=Derivations.MARKS_OUTSIDE)
 
 
-def _marks(rows: RowReader, cells: Copies[Cells]) -> tuple[Counts, ...]:
-    """Return the number of marks of every requested column."""
+def _marks(rows: RowReader, marks: Marks) -> tuple[Numbers]:
+    """Return the number of marks of every requested column, of the response and of inputs."""
     args = rows.args
-    marks = rows.outside(
+    marked = rows.outside(
         np.asarray(args["columns"], dtype=np.int64),
         outcome=bool(args.get("outcome", False)),
         inputs=int(args.get("inputs", 0)),
     )
-    return tuple(cells.part.counts(mark) for mark in marks)
+    return (marks.counts(marked),)
 
 
-def _columns_summand(args: Args, columns: int) -> NonNegative:
+def _columns_summand(args: Args, columns: int) -> Marks:
     size = len(positions(args, "columns", columns))
-    return NonNegative(shape=(size,), bound=1.0, derivation=Derivations.COUNTS_OUTSIDE)
+    return Marks(size=size, derivation=Derivations.COUNTS_OUTSIDE)
 
 
-def _columns(rows: RowReader, marks: NonNegative) -> tuple[Numbers]:
-    """Return the number of marks of columns, which may be many."""
-    block = rows.block
-    chosen = np.asarray(rows.args["columns"], dtype=np.int64)
-    values = outside(block.features[:, chosen], block.low[chosen], block.high[chosen])
-    return (marks.numbers(values.T, rows.digits),)
+def _columns(rows: RowReader, marks: Marks) -> tuple[Numbers]:
+    """Return the number of marks of columns."""
+    return (marks.counts(rows.outside(np.asarray(rows.args["columns"], dtype=np.int64))),)
 
 
 OUTSIDE_OPS: dict[str, SiteOp] = named(

@@ -47,7 +47,7 @@ from privinf.mechanisms.sums import (
     ProductSums,
     added_rows,
 )
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 from privinf.wire import Derivations
 
 DIGITS = 24  # binary digits after the point to which entries of U are rounded
@@ -321,6 +321,30 @@ class OneCell:
         return Histogram(np.clip(places, 0, self.cells - 1), self.cells)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """Vectors of `size` marks, each 0 or 1: one with all of them, and one with none, are sqrt(size) apart."""
+
+    size: int
+    derivation: str
+
+    def sensitivity(self) -> RecordSensitivity:
+        """Return the distance of the vector of ones from zero, in both norms."""
+        norm = math.sqrt(self.size)
+        return RecordSensitivity(
+            shape=(self.size,),
+            l2=norm,
+            linf=1.0,
+            bound=1.0,
+            derivation=self.derivation,
+            norm=norm,
+        )
+
+    def counts(self, marked: Flags) -> Numbers:
+        """Return the number of rows with each mark, of marks of shape (size, rows)."""
+        return Numbers(marked.astype(np.bool_), 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class ReplaceOnly(Generic[S_co]):
     """The vectors of a set, for a sum that is charged for replacing a record and never for leaving it out."""
@@ -528,9 +552,9 @@ def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Sum of vectors of rows, shape (k, rows): integers of a unit that is a power of two."""
+    """Sum of vectors of rows, shape (k, rows): integers, or marks, of a unit that is a power of two."""
 
-    steps: Floats
+    steps: Floats | Flags
     unit: float
 
     @classmethod
@@ -551,7 +575,7 @@ class Numbers:
         """Return an accumulator."""
         return _VectorSums(len(self.steps))
 
-    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats]:
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats | Flags]:
         """Return the integers, shape (k, rows)."""
         return (self.steps,)
 

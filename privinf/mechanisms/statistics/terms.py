@@ -38,7 +38,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from privinf.mechanisms.rows import outside
+from privinf.mechanisms.rows import outer_ends
 from privinf.mechanisms.statistics.block import (
     LARGEST,
     Args,
@@ -49,7 +49,7 @@ from privinf.mechanisms.statistics.block import (
     made_up,
 )
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
-from privinf.mechanisms.statistics.loops import ScratchBuffers, forms, like, on_grid, rooms
+from privinf.mechanisms.statistics.loops import ScratchBuffers, beyond, forms, like, on_grid, rooms
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
 from privinf.mechanisms.statistics.summands import (
     NUMBER_DIGITS,
@@ -62,7 +62,7 @@ from privinf.mechanisms.statistics.summands import (
     Summand,
 )
 from privinf.mechanisms.sums import FULL_SCALE, block_rows
-from privinf.typing import Floats, Integers
+from privinf.typing import Flags, Floats, Integers
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Summand)
@@ -197,18 +197,21 @@ class RowReader:
         x /= size[:, None]
         return self.placed(made_finite(x), radius, size)
 
-    def outside(self, chosen: Integers, *, outcome: bool, inputs: int) -> list[Floats]:
-        """Return marks, 1 outside the bounds and 0 inside: of columns, of the response, and of inputs."""
+    def outside(self, chosen: Integers, *, outcome: bool = False, inputs: int = 0) -> Flags:
+        """Return marks of values outside their bounds, shape (k, rows): of columns, response and inputs."""
         block = self.block
-        marks = [outside(block.features[:, j], float(block.low[j]), float(block.high[j])) for j in chosen]
-        marks += [outside(block.response, block.response_low, block.response_high)] * outcome
-        input_columns = 0 if block.inputs is None else block.inputs.shape[1]
-        for j in range(inputs):
-            mark = (
-                block.inputs[:, j] if block.inputs is not None and j < input_columns else np.zeros(len(block))
-            )
-            marks.append(mark)
-        return marks
+        low, high = outer_ends(block.low, block.high)
+        if 2 * len(chosen) < len(low):
+            marks = [beyond(block.features[:, chosen], low[chosen], high[chosen])]
+        else:  # a copy of most columns costs more than a look at all of them
+            marks = [beyond(block.features, low, high)[chosen]]
+        if outcome:
+            ends = outer_ends(np.array([block.response_low]), np.array([block.response_high]))
+            marks.append(beyond(block.response[:, None], *ends))
+        if inputs:
+            known = np.zeros((0, len(block)), np.bool_) if block.inputs is None else block.inputs.T[:inputs]
+            marks += [known, np.zeros((inputs - len(known), len(block)), dtype=np.bool_)]
+        return np.concatenate(marks)
 
     def placed(self, x: Floats, largest: float, size: Floats | None = None) -> PlacedRows:
         """Return columns of size at most `largest` on the grid of this size, where sums are exact."""
