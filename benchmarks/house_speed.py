@@ -238,11 +238,11 @@ def of_pushed() -> dict[str, float]:
 
     spent = [part.strip() for part in pushed.times(11, 1_000_000, 3).split("|")]
     with tempfile.TemporaryDirectory() as place:
-        lines = [[part.strip() for part in line.split("|")] for line in pushed.fits(100_000, Path(place))[2:]]
+        lines = [[part.strip() for part in line.split("|")] for line in pushed.fits(300_000, Path(place))[2:]]
     return {
         "moments in DuckDB, 1e6 x 11": float(spent[3]),
         "DuckDB's plain sums, 1e6 x 11": float(spent[4]),
-        **{f"{line[1]} in DuckDB, 100,000 x 10": float(line[3].removesuffix(" s")) for line in lines},
+        **{f"{line[1]} in DuckDB, 300,000 x 10": float(line[3].removesuffix(" s")) for line in lines},
     }
 
 
