@@ -159,10 +159,10 @@ def of_bench() -> dict[str, float]:
     import privinf as pi
 
     samplers = bench.noise_costs()
-    fits = bench.replication_costs()
-    logistic = bench.logistic_costs(n=300_000)
-    tall = bench.growth_costs(400_000, 10)
-    wide = bench.growth_costs(40_000, 80)
+    fits = bench.replication_costs(300)
+    logistic = bench.logistic_costs(n=100_000)
+    tall = bench.growth_costs(200_000, 10)
+    wide = bench.growth_costs(20_000, 40)
     y, X, bounds = bench.bounded(1_000_000, 10)
     b = (y > 0.0).astype(float)
     held = {
@@ -174,11 +174,11 @@ def of_bench() -> dict[str, float]:
         "a million values of secure noise": 1e-3 * samplers["secure"][1],
         "a million normals of numpy": 1e-3 * samplers["normal"][1],
         "score intervals of 10 slopes": bench.score_costs(10, former=False)["now"][1],
-        "1,000 fits of 1,000 x 5 at once": fits["together"][1],
+        "300 fits of 1,000 x 5 at once": fits["together"][1],
         "the same fits one by one": fits["single"][1],
-        **{f"{name}, logistic, 300,000 x 10": spent[1] for name, spent in logistic.items()},
-        **{f"{name}, 400,000 x 10": spent[1] for name, spent in tall.items()},
-        **{f"{name}, 40,000 x 80": spent[1] for name, spent in wide.items()},
+        **{f"{name}, logistic, 100,000 x 10": spent[1] for name, spent in logistic.items()},
+        **{f"{name}, 200,000 x 10": spent[1] for name, spent in tall.items()},
+        **{f"{name}, 20,000 x 40": spent[1] for name, spent in wide.items()},
         **{f"{name}, 1e6 x 10, MiB on top": bench.peak(fit) / 2**20 for name, fit in held.items()},
     }
 
@@ -236,13 +236,13 @@ def of_pushed() -> dict[str, float]:
     """Return seconds of `pushed.py`."""
     import pushed
 
-    spent = [part.strip() for part in pushed.times(11, 1_000_000, 3).split("|")]
+    spent = [part.strip() for part in pushed.times(11, 1_000_000, 5).split("|")]
     with tempfile.TemporaryDirectory() as place:
-        lines = [[part.strip() for part in line.split("|")] for line in pushed.fits(300_000, Path(place))[2:]]
+        lines = [[part.strip() for part in line.split("|")] for line in pushed.fits(100_000, Path(place))[2:]]
     return {
         "moments in DuckDB, 1e6 x 11": float(spent[3]),
         "DuckDB's plain sums, 1e6 x 11": float(spent[4]),
-        **{f"{line[1]} in DuckDB, 300,000 x 10": float(line[3].removesuffix(" s")) for line in lines},
+        **{f"{line[1]} in DuckDB, 100,000 x 10": float(line[3].removesuffix(" s")) for line in lines},
     }
 
 
