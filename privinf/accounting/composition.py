@@ -60,10 +60,10 @@ class Total:
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
     If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
-    `rho_to_epsilon`. Each of m releases of labels (`ThresholdLoss`) costs either its mu^2, or its delta and
-    half of its mu^2. The total is the largest loss over the number k of releases of the second kind, from 0
-    to m. For each k, the total contains the k largest deltas, half of each of the k smallest mu^2, and the
-    other mu^2 in full.
+    `rho_to_epsilon`. What a release of labels (`ThresholdLoss`) costs depends on the records: either its
+    mu^2, or half of its mu^2 and its delta. So for m such releases the total is the largest loss over the
+    number k, from 0 to m, of those with the second cost. For each k, the total contains the k largest deltas,
+    half of each of the k smallest mu^2, and the other mu^2 in full.
     """
 
     mu2: float = 0.0

@@ -58,7 +58,7 @@ DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
-    """Permissions of the holder of a site's rows.
+    """What the holder of a site's rows permits others to do with them.
 
     Parameters
     ----------

@@ -312,8 +312,8 @@ class Results(FittedResult, UnavailableAttributes):
             File to write.
         records : bool
             Whether to store the release and the scores. Without them the file is small, and the loaded result
-            has no bootstrap and no score test. Intervals of weakly identified fits of `MomentOLS` and
-            `ModulatedOLS` are then normal or missing, and all are flagged.
+            has no bootstrap and no score test. A weakly identified fit of `MomentOLS` or `ModulatedOLS` then
+            has intervals by the normal distribution or none, and all its coefficients are flagged.
         key : bytes, optional
             Secret for an HMAC; without it the checksum only detects accidental changes.
         overwrite : bool

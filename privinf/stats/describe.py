@@ -99,9 +99,9 @@ class Description(PortableTable):
         Returns
         -------
         DataFrame
-            Columns ``column``, ``term`` ("mean", "std", "25%", "50%", "75%"; of a factor "share of" each of
-            its levels), ``estimate``, and ``conf_low`` and ``conf_high`` of the level that was requested; nan
-            where there is no interval.
+            Columns ``column``, ``term``, ``estimate``, ``conf_low`` and ``conf_high``. The term of a number
+            is "mean", "std", "25%", "50%" or "75%", that of a factor is "share of" and a level. The interval
+            has the confidence level that was requested, and is nan where there is none.
         """
         import pandas as pd
 
