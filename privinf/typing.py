@@ -80,6 +80,7 @@ SampleKind = Literal[
     "many ranked",
     "signed ranks",
 ]
+"""Kinds of sums over records that `privinf.stats` releases."""
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
 SecretKind = Literal["key", "ledger"]  # which rules a secret file is opened by

@@ -49,7 +49,7 @@ def _no_levels() -> pd.DataFrame:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Description(PortableTable):
-    """Means, standard deviations and quartiles of columns; made by `privinf.stats.describe`.
+    """Means and quartiles of columns, and shares of levels; made by `privinf.stats.describe`.
 
     Attributes
     ----------
