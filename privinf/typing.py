@@ -79,6 +79,14 @@ SampleKind = Literal[
     "two ranked",
     "many ranked",
     "signed ranks",
+    "complete sample",
+    "complete groups",
+    "complete share",
+    "complete cells",
+    "complete pairs",
+    "complete two ranked",
+    "complete many ranked",
+    "complete signed ranks",
 ]
 """Kinds of sums over records that `privinf.stats` releases."""
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]

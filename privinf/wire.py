@@ -217,6 +217,22 @@ class Derivations:
     TWO_RANKED: Final = "a record passes all n - 1 others, of the other group, or changes its group"
     MANY_RANKED: Final = "n - 1 pairs of records, each of which moves two rank sums by 1 at most"
     SIGNED_RANKS: Final = "n signs of Walsh sums, over n"
+    COMPLETE_PARABOLA: Final = (
+        "zero or a point (a, u, c (1 - u^2)), u in [-1, 1], c^2 = phi^5/4, a^2 = 4 - c^2"
+    )
+    COMPLETE_GROUPS: Final = (
+        "a record (1, u, 1 - u^2), squared norm 2 at most, moves to another group or to none"
+    )
+    COMPLETE_SHARE: Final = "zero or a record (3^.5/2, u/2), u in [-1, 1]"
+    COMPLETE_CELLS: Final = "a record moves to another cell or to that of records without a value"
+    COMPLETE_PAIRS: Final = "zero or records (1.52, a u, a v, b (1 - u^2), b (1 - v^2), u v), l2 as of pairs"
+    COMPLETE_TWO_RANKED: Final = (
+        "a record passes n - 1 others, changes its group, or loses n - 1 pairs of ranks"
+    )
+    COMPLETE_MANY_RANKED: Final = "n - 1 pairs of records, which are turned, or lost by one count less"
+    COMPLETE_SIGNED_RANKS: Final = (
+        "n signs of Walsh sums, over n, which are turned, or lost by one count less"
+    )
     PREFIX_SUMS: Final = "replace-one distance of two columns of the square root of prefix sums"
     LEVEL_COUNTS: Final = "replace-one: two counts move by 1"
 

@@ -51,7 +51,10 @@ PUBLIC_LIMITS = (
 
 
 class Distribution(Protocol):
-    """Rows at or below each of increasing edges, the sds of their noise, and the number of all rows."""
+    """Rows at or below each of increasing edges, the sds of their noise, and the number of all rows.
+
+    Where rows with missing values were dropped, that number is an estimate; `sds_about` allows for its noise.
+    """
 
     @property
     def edges(self) -> Floats: ...  # noqa: D102
@@ -61,6 +64,7 @@ class Distribution(Protocol):
     def sds(self) -> Floats: ...  # noqa: D102
     @property
     def n(self) -> int: ...  # noqa: D102
+    def sds_about(self, q: float) -> Floats: ...  # noqa: D102
 
 
 def monotone(distribution: Distribution) -> Floats:
@@ -268,7 +272,7 @@ def window_edges(distribution: Distribution, q: float, z: float, low: float, hig
     """
     counts = monotone(distribution)
     aim = q * distribution.n
-    slack = z * math.sqrt(distribution.n * q * (1.0 - q)) + 3.0 * distribution.sds
+    slack = z * math.sqrt(distribution.n * q * (1.0 - q)) + 3.0 * distribution.sds_about(q)
     below = np.flatnonzero(counts <= aim - slack)
     above = np.flatnonzero(counts >= aim + slack)
     first = float(distribution.edges[below[-1]]) if len(below) else low
@@ -292,11 +296,12 @@ def quantile_interval(
 
     The lower end is the edge before the first with F >= qn - z (nq(1-q) + s^2)^.5, the upper one the edge
     after the last with F <= qn + the same: edges between which the truth is not rejected, and all between.
+    Here s is the sd of the noise of F - qn; both have noise where n is the estimated number of complete rows.
     """
     edges = np.concatenate([[low], distribution.edges, [high]])
     aim = q * distribution.n
     spread = distribution.n * q * (1.0 - q) if sampling else 0.0
-    half = z * np.sqrt(spread + distribution.sds**2)
+    half = z * np.sqrt(spread + distribution.sds_about(q) ** 2)
     at_least = np.flatnonzero(distribution.counts >= aim - half)
     within = np.flatnonzero(distribution.counts <= aim + half)
     first = int(at_least[0]) if len(at_least) else len(distribution.edges)
@@ -409,7 +414,7 @@ def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu:
     middle, lower, upper = inverse(distribution, distribution.n * np.array([0.5, 0.16, 0.84]), low, high)
     up, down = distribution.edges > middle, distribution.edges < middle
     lower_tail = (middle - distribution.edges[down])[::-1], counts[down][::-1], distribution.sds[down][::-1]
-    upper_tail = distribution.edges[up] - middle, distribution.n - counts[up], distribution.sds[up]
+    upper_tail = distribution.edges[up] - middle, distribution.n - counts[up], distribution.sds_about(1.0)[up]
     ends = _side(*lower_tail, distribution.n, middle - low), _side(*upper_tail, distribution.n, high - middle)
     total = ends[0][0][:, None] + ends[1][0]
     spread = np.sqrt(distribution.n * (0.5 * (upper - lower)) ** 2 + (total / mu) ** 2)

@@ -64,6 +64,19 @@ class CompleteRows:
         return cls(rows=round(min(max(float(total), least), n)), sd=float(sd), of=n)
 
     @classmethod
+    def from_count(cls, total: float, sd: float, n: int) -> Self:
+        """Return the estimate from a noisy number of complete rows, at least two of the n.
+
+        Parameters
+        ----------
+        total : float
+        sd : float
+            Standard deviation of its noise.
+        n : int
+        """
+        return cls(rows=round(min(max(float(total), 2.0), n)), sd=float(sd), of=n)
+
+    @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self | None:
         """Return the estimate that settings of a result hold, or None."""
         stored = settings.get("complete")

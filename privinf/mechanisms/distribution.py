@@ -3,6 +3,10 @@ r"""Noisy counts of one column: its distribution function, and its common labels
 **Distribution functions** are released by the square root of prefix sums
 (`privinf.mechanisms.statistics.prefixes`).
 
+Rows without a value (`missing="drop"`) are in one more cell, the last one, behind the largest values. So the
+sensitivity is that above, of one cell more, whatever is missing. The count up to the cell before is the
+number N of complete rows; counts are compared with shares of N, whose noise is that of the same release.
+
 **Levels.** Each label that occurs gets its count plus noise of sd sigma = sqrt(2)/mu, and is shown where that
 passes
 
@@ -34,6 +38,7 @@ from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
 from privinf.errors import ArgumentError, SchemaError
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import (
     Line,
     Spending,
@@ -63,24 +68,49 @@ class NoisyCDF:
     """A released distribution function: of `n` rows, how many are at or below each of increasing edges.
 
     `counts` are unbiased, given that n is known, neither monotone nor within [0, n]; counts of neighboring
-    edges share most of the noise, whose sds are `sds`.
+    edges share most of the noise, whose sds are `sds`. Where rows with missing values were dropped, `n` is
+    the estimated number of complete rows, `complete` that with its noise, and `shared` the covariance of each
+    count with it.
     """
 
     edges: Floats
     counts: Floats
     sds: Floats
     n: int
+    complete: CompleteRows | None = None
+    shared: Floats | None = None
+
+    def sds_about(self, q: float) -> Floats:
+        """Return the sds of the noise of counts less a share q of the number of rows."""
+        if self.complete is None or self.shared is None:
+            return self.sds
+        variances = self.sds**2 - 2.0 * q * self.shared + (q * self.complete.sd) ** 2
+        return np.sqrt(np.maximum(variances, 0.0))
 
     @classmethod
-    def from_counts(cls, edges: Floats, noisy: Floats, scale: float, n: int) -> NoisyCDF:
-        """Return the distribution from L h + N(0, scale^2); the noise is conditioned on the total, n."""
+    def from_counts(
+        cls, edges: Floats, noisy: Floats, scale: float, n: int, *, gaps: bool = False
+    ) -> NoisyCDF:
+        """Return the distribution from L h + N(0, scale^2); the noise is conditioned on the total, n.
+
+        With `gaps` the last cell has the rows without a value.
+        """
         g = undoing(len(noisy))
         last = g[::-1] / math.sqrt(float(g @ g))
         counts = scipy.signal.lfilter(g, [1.0], noisy)
         shared = scipy.signal.lfilter(g, [1.0], last)
         counts -= shared * ((counts[-1] - n) / shared[-1])
         variances = np.cumsum(g * g) - shared**2
-        return cls(edges, counts[:-1], scale * np.sqrt(np.maximum(variances[:-1], 0.0)), n)
+        sds = scale * np.sqrt(np.maximum(variances[:-1], 0.0))
+        if not gaps:
+            return cls(edges, counts[:-1], sds, n)
+        complete = CompleteRows.from_count(float(counts[-2]), float(sds[-1]), n)
+        parts = g[:-1]
+        products = np.correlate(parts, parts, "full")[len(parts) - 1 :][
+            ::-1
+        ]  # of t and the last, lags falling
+        covariances = scale**2 * (products - shared[:-1] * shared[-2])
+        return cls(edges, counts[:-2], sds[:-1], complete.rows, complete, covariances[:-1])
 
 
 def group_distributions(
@@ -125,15 +155,15 @@ def group_distributions(
 class OpenColumns:
     """Some columns of numbers of one table, of which distributions are released, by a pass over rows each.
 
-    `schema` declares them where missing values are imputed. With `unit`, the column with the person of each
-    row it is, one person has up to `max_rows`. Defects of the rows raise a SchemaError or
-    AlignmentError, for the holder; a stream, which can be read only once, is refused.
+    `schema` declares them where missing values are imputed, or the rows that have them dropped. With `unit`,
+    the column with the person of each row it is, one person has up to `max_rows`. Defects of the rows raise a
+    SchemaError or AlignmentError, for the holder; a stream, which can be read only once, is refused.
 
     **Privacy.** Holds raw rows; replace-one, the number of rows is public. A person's rows add up: the
     sensitivity is multiplied by `max_rows`.
     """
 
-    __slots__ = ("_charged", "_max_rows", "_passes", "_unit")
+    __slots__ = ("_charged", "_gaps", "_max_rows", "_passes", "_unit")
 
     def __init__(
         self,
@@ -144,7 +174,11 @@ class OpenColumns:
         unit: str | None = None,
         max_rows: int = 1,
     ) -> None:
-        self._passes = ColumnPasses(as_rows(rows), names, schema, often=True, unit=unit, max_rows=max_rows)
+        checked = as_rows(rows)
+        self._passes = ColumnPasses(
+            checked, names, schema, often=True, unit=unit, max_rows=max_rows, dropping=schema is not None
+        )
+        self._gaps = checked.missing == "drop"
         self._unit = unit
         self._max_rows = max_rows
         self._charged = False
@@ -179,11 +213,17 @@ class OpenColumns:
             self._passes.counted(n)
             return counts
         counts = {
-            name: np.zeros(len(column_edges) + 1, dtype=np.int64) for name, column_edges in edges.items()
+            name: np.zeros(len(column_edges) + 1 + self._gaps, dtype=np.int64)
+            for name, column_edges in edges.items()
         }
         for reader in self._passes.readers():
             for name, column_edges in edges.items():
-                counts[name] += cell_counts(reader.number(name), column_edges)
+                values = reader.number(name)
+                complete = reader.complete([name]) if reader.drops else None
+                counted = cell_counts(values if complete is None else values[complete], column_edges)
+                counts[name][: len(counted)] += counted
+                if complete is not None:
+                    counts[name][-1] += np.count_nonzero(~complete)
         return counts
 
     @property
@@ -205,7 +245,7 @@ class OpenColumns:
         recorded = spending.ledger.spend(entry)
         self._charged = True
         noisy = noisy_prefixes(cells.counts, scale, spending.source)
-        return NoisyCDF.from_counts(cells.edges, noisy, scale, self.n), recorded
+        return NoisyCDF.from_counts(cells.edges, noisy, scale, self.n, gaps=self._gaps), recorded
 
     def _line(self, label: str, cells: int, share: float, spending: Spending) -> Line:
         return Line(

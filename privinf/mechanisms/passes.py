@@ -565,11 +565,13 @@ class ColumnPasses(Passes):
         Column with the person of each row. Such tables are collected.
     max_rows : int
         How many rows one person may have.
+    dropping : bool
+        Whether rows with missing values may be dropped: whether what reads them leaves them out.
 
     Raises
     ------
     NotAvailableError
-        A stream that is needed again.
+        A stream that is needed again, or rows whose missing values cannot be dropped.
     SchemaError, AlignmentError
         Here, or by a pass: a column differs from its declaration, a person has too many rows, or a table has
         other rows than in the pass before.
@@ -591,9 +593,11 @@ class ColumnPasses(Passes):
         often: bool = False,
         unit: str | None = None,
         max_rows: int = 1,
+        dropping: bool = False,
     ) -> None:
         super().__init__()
-        refuse_dropping(rows.missing, "means, tests and distributions")
+        if not dropping:
+            refuse_dropping(rows.missing, "bounds and levels that are found from the rows")
         if often:
             rows.refuse_once()
         if unit is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLos
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import (
     WORDS,
     ExactTotal,
@@ -27,15 +28,17 @@ from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.mechanisms.pushdown import SampleColumn, add_entries
 from privinf.mechanisms.pushdown.databases import unfit
-from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.rows import Rows, refuse_dropping
 from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.statistics.samples import (
+    COMPLETE_KINDS,
     SAMPLE_STATISTICS,
     EntrySums,
     Sample,
     SampleStatistic,
     Weighted,
     weighted_sums,
+    with_gaps,
 )
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.schema import Factor, Schema
@@ -49,6 +52,11 @@ SEVERAL_ROWS = (
     "the schema allows up to {1} rows for each value of its unit {0!r}, and such rows are not independent: "
     "pass data with one row for each value, or fit pi.MomentOLS"
 )
+GAUSSIAN_ONLY = (
+    "missing='drop' always adds Gaussian noise: pass delta=, such as 1e-6, with epsilon=, and leave "
+    "noise='laplace' out"
+)
+JOINT_COUNTS = "quantiles of groups and tables with margins"
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
 
 
@@ -95,7 +103,9 @@ class SampleSums(Released):
     ----------
     sums : ndarray, shape (cells, m)
         In units in which every value is in [-1, 1]; of ranks one row. Of "margins" the counts of cells, rows
-        and columns below one another, of "distributions" the released numbers of every group.
+        and columns below one another, of "distributions" the released numbers of every group. With
+        ``missing="drop"`` they are sums over complete rows; those of groups and cells have one more row for
+        the rows without a value.
     scale : ndarray, shape (m,)
         Sd of the noise of each column of `sums`, independent in all entries; 0 without noise. Of "margins"
         that of cells, of rows and of columns.
@@ -109,7 +119,7 @@ class SampleSums(Released):
         Levels of each column of `query.by`.
     recorded : PrivacyReport
         This release, and all that its ledger held by then.
-    missing : {"raise", "impute-public"}
+    missing : {"raise", "impute-public", "drop"}
         Treatment of missing values.
 
     Notes
@@ -140,6 +150,18 @@ class SampleSums(Released):
     def privacy(self) -> PrivacyReport:
         """The report on this release; `cumulative` is the ledger's."""
         return self.recorded
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, where the others were dropped; None elsewhere."""
+        if self.missing != "drop":
+            return None
+        if not SAMPLE_STATISTICS[self.query.kind].gaps:
+            return CompleteRows.from_count(float(self.sums[0, 0]), float(self.scale[0]), self.nobs)
+        counts = self.sums[:, 0]
+        gaps = float(counts[-1] + (self.nobs - counts.sum()) / len(counts))
+        sd = float(self.scale[0]) * math.sqrt(1.0 - 1.0 / len(counts))
+        return CompleteRows.from_count(self.nobs - gaps, sd, self.nobs)
 
     def __repr__(self) -> str:
         return f"<SampleSums: {readable(self.query.label)}, {self.nobs} records, {self.noise} noise>"
@@ -201,8 +223,13 @@ def release_sample(
     Notes
     -----
     **Privacy.** The guarantee is for replacing one record, values and cells together; n is public. The
-    release reads every record. The sensitivities are proved in `privinf.mechanisms.statistics.samples`.
+    release reads every record. The sensitivities are proved in `privinf.mechanisms.statistics.samples`. With
+    ``missing="drop"`` a row without a value adds zero to every sum, and the number of complete rows, which
+    is private, is released with the sums at no further cost.
     """
+    if rows.missing == "drop":
+        query = replace(query, kind=_complete_kind(query.kind))
+        _refuse_laplace(spending, noise)
     sums = SampleTotals(schema, query)
     statistic = sums.statistic
     price = Price.from_options(statistic, spending, noise, ledger)
@@ -235,6 +262,20 @@ def release_sample(
     )
 
 
+def _complete_kind(kind: SampleKind) -> SampleKind:
+    """Return the statistic of complete rows; NotAvailableError where there is none."""
+    if kind not in COMPLETE_KINDS:
+        refuse_dropping("drop", JOINT_COUNTS)
+    return COMPLETE_KINDS[kind]
+
+
+def _refuse_laplace(spending: SpendingWords, noise: NoiseChoice) -> None:
+    """Raise NotAvailableError where pure epsilon is requested, which sums of complete rows do not offer."""
+    delta = spending.get("delta")
+    if noise == "laplace" or (spending.get("epsilon") is not None and delta is not None and is_zero(delta)):
+        raise NotAvailableError(GAUSSIAN_ONLY)
+
+
 # ---- sums
 
 
@@ -265,8 +306,8 @@ class SampleTotals:
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
-        return math.prod(self.shape)
+        """Number of cells, that of rows without a value among them where they have one."""
+        return math.prod(self.shape) + self.statistic.gaps
 
     @property
     def statistic(self) -> SampleStatistic:
@@ -291,7 +332,7 @@ class SampleTotals:
         Ranks are of all rows together: their columns are kept, 8 bytes a number, and their sum is in doubles.
         """
         named = (*self.query.values, *self.query.by)
-        passes = ColumnPasses(rows, named, self.schema, unit=self.schema.unit)
+        passes = ColumnPasses(rows, named, self.schema, unit=self.schema.unit, dropping=True)
         exact = exact and self.statistic.whole is None
         sums = EntrySums(self.statistic, weighted, self.cells)
         if passes.pushed is not None:
@@ -302,38 +343,38 @@ class SampleTotals:
                 name: SampleColumn(self.grid(name), (middle - half, middle + half))
                 for name, (middle, half) in ends.items()
             }
-            return sums, add_entries(
-                passes.pushed,
-                self.schema,
-                columns,
-                {name: self.bins[name].cuts if name in self.bins else None for name in self.query.by},
-                sums,
-            )
+            by = {name: self.bins[name].cuts if name in self.bins else None for name in self.query.by}
+            sums.add_gaps(n := add_entries(passes.pushed, self.schema, columns, by, sums))
+            return sums, n
         if exact:
             for reader in passes.readers():
                 sums.update(self.sample(reader, exact=True))
+            sums.add_gaps(passes.n)
             return sums, passes.n
         zero: Floats = np.zeros(1)
         parts = (self.sample(reader, exact=False) for reader in passes.readers())
         if self.statistic.whole is None:
-            return sum((weighted_sums(self.statistic, weighted, part) for part in parts), zero), passes.n
+            total = sum((weighted_sums(self.statistic, weighted, part) for part in parts), zero)
+            return with_gaps(self.statistic, weighted, total, passes.n), passes.n
         all_records = Sample.joined(list(parts), self.cells)
-        return weighted_sums(self.statistic, weighted, all_records) if len(all_records) > 1 else zero, len(
-            all_records
-        )
+        n = len(all_records) + all_records.gaps
+        return weighted_sums(self.statistic, weighted, all_records) if n > 1 else zero, n
 
     def sample(self, reader: Reader, *, exact: bool) -> Sample:
-        """Return the records of a block, values in [-1, 1] or in steps of 2^-20."""
+        """Return the complete records of a block, values in [-1, 1] or in steps of 2^-20."""
         values = np.empty((len(reader), len(self.query.values)))
         for place, name in enumerate(self.query.values):
             values[:, place] = self._steps(reader, name) if exact else _scaled(reader, self.schema, name)
-        if self.query.kind == "signed ranks":
+        if self.query.kind in ("signed ranks", "complete signed ranks"):
             middle, half = range_of(self.schema, self.query.values[0])
             values -= (self.query.center - middle) / half
         codes = np.zeros(len(reader), dtype=np.int64)
         for name, levels in zip(self.query.by, self.levels, strict=True):
             codes = codes * len(levels) + self._place(reader, name)
-        return Sample(values, codes, self.cells)
+        complete = reader.complete((*self.query.values, *self.query.by)) if reader.drops else None
+        if complete is None:
+            return Sample(values, codes, self.cells)
+        return Sample(values[complete], codes[complete], self.cells, int(np.count_nonzero(~complete)))
 
     def _place(self, reader: Reader, name: str) -> Integers:
         """Return the positions of the levels, or of the bins, of a column."""

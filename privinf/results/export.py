@@ -17,6 +17,7 @@ import pandas as pd
 from privinf.accounting import PrivacyReport
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
+from privinf.mechanisms.complete import CompleteRows
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.rendering import PrivateSummary
@@ -274,7 +275,9 @@ class PortableTable:
         """Return all of it as plain numbers and texts, for JSON.
 
         The keys are ``format``, ``version``, ``table`` (`glance`), ``estimates`` (one `tidy` row each),
-        ``cautions`` and ``privacy``.
+        ``cautions`` and ``privacy``. Where rows with missing values were dropped, ``complete`` has the
+        estimated number of complete rows (``rows``), the ends of its 95% interval (``low``, ``high``) and the
+        number of all rows (``of``), of several columns by name.
 
         Returns
         -------
@@ -284,7 +287,7 @@ class PortableTable:
         table: Any = self
         exported = {"format": TABLE, "version": EXPORT_VERSION, "table": _records(self.glance())[0]}
         exported |= {"estimates": _records(table.tidy()), "cautions": _caution_records(_of_test(table))}
-        return _plain_dict(exported | {"privacy": _privacy(table.privacy)})
+        return _plain_dict(exported | _completeness(table) | {"privacy": _privacy(table.privacy)})
 
     def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
         """Return `to_dict` as JSON; with `path`, also write it to a file.
@@ -382,7 +385,7 @@ class PortableTest(PortableTable):
 
         The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
         ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `Results.to_dict` has
-        them.
+        them. Where rows with missing values were dropped, ``complete`` is as in `PortableTable.to_dict`.
 
         Returns
         -------
@@ -393,6 +396,7 @@ class PortableTest(PortableTable):
         exported = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}
         exported |= {"estimates": _records(self.tidy()), "effects": dict(test.effects)}
         exported |= {"cautions": _caution_records(_of_test(test))}
+        exported |= _completeness(test)
         return _plain_dict(exported | _surroundings(test.privacy, test.summary()))
 
 
@@ -520,9 +524,26 @@ def _caution_records(cautions: Iterable[Caution]) -> list[dict[str, str]]:
 
 
 def _of_test(test: Any) -> list[Caution]:
-    return [(caution_kind(category), text) for category, text in test.cautions] + _of_delta(
-        test.privacy, test.nobs
-    )
+    complete = _complete_rows(test)
+    n = max((rows.of for rows in complete.values()), default=test.nobs)
+    return [(caution_kind(category), text) for category, text in test.cautions] + _of_delta(test.privacy, n)
+
+
+def _complete_rows(test: Any) -> Mapping[str, CompleteRows]:
+    """Return estimated numbers of complete rows by column, of a test by the empty name."""
+    complete = getattr(test, "complete", None)
+    if isinstance(complete, Mapping):
+        return complete
+    return {} if complete is None else {"": complete}
+
+
+def _completeness(test: Any) -> dict[str, Any]:
+    """Return how many rows are complete, with an interval, for JSON; empty where no rows were dropped."""
+    facts = {}
+    for name, rows in _complete_rows(test).items():
+        low, high = rows.interval
+        facts[name] = {"rows": rows.rows, "low": low, "high": high, "of": rows.of}
+    return {"complete": facts.get("", facts)} if facts else {}
 
 
 def _of_delta(report: PrivacyReport, nobs: int) -> list[Caution]:

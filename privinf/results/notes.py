@@ -44,6 +44,9 @@ COMPLETE_TARGET = (
     "The estimates hold for all rows if the model is right and, given the columns, whether a row is complete "
     "does not depend on the response."
 )
+COMPLETE_SAMPLE_TARGET = (
+    "The estimates hold for all rows if whether a row is complete does not depend on its values."
+)
 IMPUTED_SAMPLE = (
     f"{REPLACED}bounds or the first level of a factor: estimates and tests describe the completed data"
 )
@@ -152,6 +155,13 @@ def counted_records(result: Any) -> str:
     """Return the number of records of a fit, marked where it is the estimate for complete rows."""
     complete = getattr(getattr(result, "_context", None), "complete", None)
     return f"{int(result.nobs):d}" if complete is None else f"{int(result.nobs):d} (est.)"
+
+
+def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
+    """Return the notes of a test whose incomplete rows were dropped; none where no rows were."""
+    if complete is None:
+        return ()
+    return Note(complete_text(complete), "must-read", CHANGED_TARGET), Note(COMPLETE_SAMPLE_TARGET, "table")
 
 
 def complete_text(complete: CompleteRows) -> str:

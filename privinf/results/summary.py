@@ -52,6 +52,8 @@ NO_SAMPLING_ERRORS = (
 PER_DF = "Per df, as F:"
 # A row at the head of every table of a fit whose response went out as it is.
 UNPROTECTED = "{} is NOT protected"
+OBSERVATIONS = "No. Observations:"
+ESTIMATED_OBSERVATIONS = "Observations (est.):"  # where incomplete rows were dropped
 NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
 # A row at the head of fits that are flagged: the coefficients, where a check is of single ones.
 WEAK_LABEL = "Weak for:"
@@ -376,7 +378,7 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
 
 def _observations(result: FittedResult) -> str:
     """Return the label of the number of rows, which is an estimate where incomplete rows were dropped."""
-    return "No. Observations:" if result._context.complete is None else "Observations (est.):"
+    return OBSERVATIONS if result._context.complete is None else ESTIMATED_OBSERVATIONS
 
 
 def _is_shown(result: FittedResult, name: str, value: object) -> bool:

@@ -111,6 +111,11 @@ class Reader:
     def __len__(self) -> int:
         return len(self._frame)
 
+    @property
+    def drops(self) -> bool:
+        """Whether rows with missing values are to be dropped."""
+        return self._missing == "drop"
+
     def require(self, names: tuple[str, ...]) -> None:
         """Raise SchemaError unless every column is there exactly once."""
         absent = [name for name in names if name not in self._frame.columns]

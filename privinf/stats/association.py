@@ -7,12 +7,19 @@ r"""Tables of two columns with levels, and correlations: tests that one column i
     is the least (x + t q)' C^-1 (x + t q) over t: x'C^-1 x - (q'C^-1 x)^2/q'C^-1 q. The distribution of T is
     that of tables made up from the released margins, noise included: chi-square rejects 0.09 to 0.11 where
     noise swamps margins. The same release has the same p-value.
+    Rows without a value (`missing="drop"`) are one more cell: all counts are projected on the public n, and
+    simulated tables have that cell too. N, the sum of the K = r c other cells, stands for n above. The share
+    p of a cell among complete rows is in its interval if
+    (X - p N)^2 <= z^2 (N p (1 - p) + s^2 (K + K p^2 - 2 p)/(K + 1)).
 **Correlation.** Of u and v in [-1, 1], sums of u, v (noise of sd a), u^2, v^2 (b) and u v (c) are released.
     A = sum u v - sum u sum v/n has noise of variance c^2 + (m_u^2 + m_v^2) a^2 + a^4/n^2; the test divides
     it by the root of n s_u^2 s_v^2 + noise. The interval holds every r with |A - r n s_u s_v| <= z V(r)^.5,
     V(r) = n s_u^2 s_v^2 (1 - r^2)^2 + noise + r^2 n^2 s_u^2 s_v^2 (Var s_u^2/4 s_u^4 + Var s_v^2/4 s_v^4),
     the last term from the noise of the variances; it is [-1, 1] where one of these is below 3 of its sds.
     With Laplace noise tails are the larger ones of these and of a normal plus one Laplace number, all noise.
+    Where rows without a value add zero to every sum, N (noise of sd d) and sums of 1 - u^2 and 1 - v^2 are
+    released as well. With R_u = N - P_u - S_u^2/N the interval holds every r with |A - r (R_u R_v)^.5| <= z
+    V(r)^.5, V(r) = R_u R_v (1 - r^2)^2/N + noise of A - r (R_u R_v)^.5, to first order in the six noises.
 
 References
 ----------
@@ -35,7 +42,7 @@ from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import CLIPPED_PAIRS, Note
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import rank, score_interval
+from privinf.stats.groups import quadratic_set, rank, score_interval
 from privinf.stats.means import laplace_tail
 from privinf.typing import (
     Alternative,
@@ -69,31 +76,48 @@ NORMAL_PAIRS = (
 
 @dataclass(frozen=True, slots=True)
 class TableModel:
-    """Released counts of r x c cells, projected on n records; any number of tables side by side."""
+    """Released counts of r x c cells, projected on n records; any number of tables side by side.
+
+    `gaps`, of the shape of the tables side by side, are the records without a value; None where that is
+    impossible.
+    """
 
     X: Floats
     n: int
     sd: float
     laplace: bool = False
+    gaps: Floats | None = None
 
     @classmethod
-    def from_counts(cls, X: Floats, n: int, sd: float, *, laplace: bool = False) -> TableModel:
+    def from_counts(
+        cls, X: Floats, n: int, sd: float, *, laplace: bool = False, gaps: Floats | None = None
+    ) -> TableModel:
         """Return the distribution of released counts, whose noise has sd `sd`."""
+        cells = math.prod(X.shape[-2:])
         excess = n - X.sum(axis=(-2, -1), keepdims=True)
-        return cls(X + excess / math.prod(X.shape[-2:]), n, sd, laplace)
+        if gaps is None:
+            return cls(X + excess / cells, n, sd, laplace)
+        excess = (excess - gaps[..., None, None]) / (cells + 1)
+        return cls(X + excess, n, sd, laplace, gaps + excess[..., 0, 0])
+
+    @property
+    def complete(self) -> Floats:
+        """Number of records with a value: all, or what the gaps leave, at least one."""
+        return np.asarray(float(self.n) if self.gaps is None else np.maximum(self.n - self.gaps, 1.0))
 
     def margins(self) -> tuple[Floats, Floats]:
         """Return p and q, each at least 0.5/n and adding up to 1."""
         margins = []
         for axis in (-1, -2):
-            share = np.maximum(self.X.sum(axis=axis), LEAST_MARGIN) / self.n
+            share = np.maximum(self.X.sum(axis=axis), LEAST_MARGIN) / self.complete[..., None]
             margins.append(share / share.sum(axis=-1, keepdims=True))
         return margins[0], margins[1]
 
     def independence(self) -> tuple[Floats, Floats, Floats]:
         """Return T, the sign of the first cell's excess, and chi-square corrected for the noise."""
         p, q = self.margins()
-        E = self.X - self.n * p[..., :, None] * q[..., None, :]
+        n = self.complete
+        E = self.X - n[..., None, None] * p[..., :, None] * q[..., None, :]
         s2 = self.sd**2
         sign = np.sign(E[..., 0, 0])
         for axis in (-1, -2):  # margins that were raised leave sums that are not 0
@@ -106,11 +130,11 @@ class TableModel:
         W, values = _whitened(smaller_margin)
         F = W @ F
         larger_margin = larger_margin[..., None, :]
-        C = self.n * larger_margin + s2 * values[..., None]
+        C = n[..., None, None] * larger_margin + s2 * values[..., None]
         T = (F**2 / C).sum(axis=-1) - (larger_margin * F / C).sum(axis=-1) ** 2 / (larger_margin**2 / C).sum(
             axis=-1
         )
-        return T.sum(axis=-1), sign, np.maximum(pearson / self.n, 0.0)
+        return T.sum(axis=-1), sign, np.maximum(pearson / n, 0.0)
 
     def simulate(self, draws: int = TABLES, stream: int = TABLE_STREAM) -> TableModel:
         """Return tables of independent rows and columns with the released margins, noise included.
@@ -120,13 +144,21 @@ class TableModel:
         rng = np.random.default_rng(stream)
         (p, q) = self.margins()
         shares = (p[..., :, None] * q[..., None, :]).reshape(*p.shape[:-1], -1)
+        if self.gaps is not None:
+            complete = np.minimum(self.complete / self.n, 1.0)[..., None]
+            shares = np.concatenate([shares * complete, 1.0 - complete], axis=-1)
         cells = rng.multinomial(self.n, shares, size=(draws, *p.shape[:-1])).astype(np.float64)
         noise = (
             rng.laplace(0.0, self.sd / math.sqrt(2.0), cells.shape)
             if self.laplace
             else rng.normal(0.0, self.sd, cells.shape)
         )
-        return TableModel.from_counts((cells + noise).reshape(draws, *self.X.shape), self.n, self.sd)
+        cells = cells + noise
+        gaps = None
+        if self.gaps is not None:
+            gaps = cells[..., -1]
+            cells = cells[..., :-1]
+        return TableModel.from_counts(cells.reshape(draws, *self.X.shape), self.n, self.sd, gaps=gaps)
 
 
 def _whitened(p: Floats) -> tuple[Floats, Floats]:
@@ -194,9 +226,11 @@ def chi2_contingency(
         Public levels of `a` and of `b`, if these are arrays.
     confidence_level : float
         Level of the intervals, between 0 and 1. They are intervals of the cells' shares.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -271,7 +305,7 @@ def independence(release: SampleSums, level: float) -> base.StatResult:
         pvalue=rank(model.simulate().independence()[0], float(T)),
         df=float((r - 1) * (c - 1)),
         null=f"{names[0]} and {names[1]} independent",
-        effects={"Cramer's V": min(math.sqrt(float(pearson) / (model.n * (min(r, c) - 1))), 1.0)},
+        effects={"Cramer's V": min(math.sqrt(float(pearson / (model.complete * (min(r, c) - 1)))), 1.0)},
     )
 
 
@@ -289,18 +323,40 @@ def table_model(release: SampleSums) -> TableModel:
     """Return the distribution of released cells."""
     shape = [len(levels) for levels in release.levels]
     X = release.sums[: math.prod(shape), 0].reshape(shape)
+    gaps = None if release.complete is None else release.sums[-1, 0]
     return TableModel.from_counts(
-        X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace"
+        X, release.nobs, float(release.scale[0]), laplace=release.noise == "laplace", gaps=gaps
     )
 
 
 def cell_rows(release: SampleSums, model: TableModel, level: float) -> tuple[base.EstimateRow, ...]:
     """Return the share of every cell."""
-    low, high = score_interval(model.X.ravel(), model.n, model.sd, level)
-    p = np.clip(model.X.ravel() / model.n, 0.0, 1.0)
-    sd = np.sqrt(p * (1.0 - p) / model.n + (model.sd / model.n) ** 2)
+    low, high = _share_intervals(model, level)
+    n = float(model.complete)
+    p = np.clip(model.X.ravel() / n, 0.0, 1.0)
+    sd = np.sqrt(p * (1.0 - p) / n + (model.sd / n) ** 2)
     cells = zip(base.cell_names(release), p, sd, low, high, strict=True)
     return tuple(base.EstimateRow(name, *map(float, row)) for name, *row in cells)
+
+
+def _share_intervals(model: TableModel, level: float) -> tuple[Floats, Floats]:
+    """Return the ends of the shares of cells among complete records, inside [0, 1]."""
+    X = model.X.ravel()
+    if model.gaps is None:
+        return score_interval(X, model.n, model.sd, level)
+    z2 = float(distributions.norm.isf((1.0 - level) / 2.0)) ** 2
+    N = float(model.complete)
+    cells = len(X)
+    unit = model.sd**2 / (cells + 1.0)
+    if z2 * unit * cells >= N**2:
+        return np.zeros(cells), np.ones(cells)
+    low, high = quadratic_set(
+        np.full(cells, N**2 + z2 * (N - unit * cells)),
+        -2.0 * X * N - z2 * (N - 2.0 * unit),
+        X**2 - z2 * unit * cells,
+        2.0,
+    )
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
 # ---- correlation
@@ -308,14 +364,19 @@ def cell_rows(release: SampleSums, model: TableModel, level: float) -> tuple[bas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairModel:
-    """Released sums of n pairs: the score A, s_u s_v and their variances; arrays of any shape."""
+    """Released sums of n pairs: the score A, s_u s_v and their variances; arrays of any shape.
+
+    `relative` is the noise's variance of n s_u s_v over n^2 s_u^2 s_v^2, and `cross` its covariance with A,
+    which is neglected where n is public.
+    """
 
     A: Floats
     product: Floats
     noise: Floats
     relative: Floats
-    n: int
+    n: float
     laplace: bool = False
+    cross: float = 0.0
 
     @classmethod
     def from_sums(
@@ -340,6 +401,45 @@ class PairModel:
             laplace=laplace,
         )
 
+    @classmethod
+    def from_complete(cls, sums: Floats, n: int, noise: Floats) -> PairModel:
+        """Return the model of sums (6,) over the complete ones of n pairs, whose noise has these sds."""
+        total, *means, P_u, P_v, products = map(float, sums)
+        N = min(max(total, 3.0), float(n))
+        m = np.clip(np.array(means) / N, -1.0, 1.0)
+        variances = noise**2
+        d2, a2 = float(variances[0]), float(variances[1])
+        R = N - np.array([P_u, P_v]) - N * m**2 + (a2 + m**2 * d2) / N
+        A = products - N * m[0] * m[1]
+        # Derivatives by N, S_u, S_v, P_u, P_v and the sum of products.
+        of_score = np.array([m[0] * m[1], -m[1], -m[0], 0.0, 0.0, 1.0])
+        of_squares = np.array(
+            [[1.0 + m[0] ** 2, -2.0 * m[0], 0, -1, 0, 0], [1.0 + m[1] ** 2, 0, -2.0 * m[1], 0, -1, 0]]
+        )
+        sds = np.sqrt((of_squares**2) @ variances)
+        weak = total <= HIDDEN_BELOW * math.sqrt(d2) or bool(
+            (HIDDEN_BELOW * sds >= R).any() or (R <= 0.0).any()
+        )
+        product = math.sqrt(max(float(R.clip(0.0).prod()), 0.0))
+        of_product = 0.0 * of_score if weak else 0.5 * product * (of_squares / R[:, None]).sum(axis=0)
+        relative = np.inf if weak else float(of_product**2 @ variances) / product**2
+        return cls(
+            A=np.asarray(A),
+            product=np.asarray(product / N),
+            noise=np.asarray(float(of_score**2 @ variances) + a2**2 / N**2),
+            relative=np.asarray(relative),
+            n=N,
+            cross=float((of_score * of_product) @ variances),
+        )
+
+    @classmethod
+    def released(cls, release: SampleSums) -> PairModel:
+        """Return the model of one release, of all pairs or of complete ones."""
+        if release.complete is not None:
+            return cls.from_complete(release.sums[0], release.nobs, release.scale)
+        a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
+        return cls.from_sums(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")
+
     @property
     def r(self) -> Floats:
         """The correlation, inside [-1, 1]; 0 where a variance is hidden."""
@@ -360,6 +460,8 @@ class PairModel:
         size = self.n * self.product**2
         relative = np.where(np.isfinite(self.relative), self.relative, 0.0)
         finite_variance = size * (1.0 - r**2) ** 2 + self.noise + r**2 * self.n * size * relative
+        if self.cross:
+            finite_variance = finite_variance - 2.0 * r * self.cross
         return np.where(np.isfinite(self.relative), finite_variance, np.inf)
 
     def tail(self, apart: Floats, variance: Floats) -> Floats:
@@ -448,9 +550,11 @@ def pearsonr(
         Direction of the test: the correlation relative to 0.
     confidence_level : float
         Level of the intervals, between 0 and 1. The interval of the correlation is always two-sided.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -508,14 +612,14 @@ def pearsonr(
             kind="pairs", values=names, label=Labels.CORRELATION.format(first=names[0], second=names[1])
         )
     )
-    a, b, c = (float(release.scale[place]) for place in (0, 2, 4))
-    model = PairModel.from_sums(release.sums[0], release.nobs, a, b, c, laplace=release.noise == "laplace")
+    model = PairModel.released(release)
     size = max(model.n * float(model.product), 1e-300)
     bse = min(math.sqrt(float(model.variance(model.r))) / size, 1.0)
     row = base.EstimateRow(f"{names[0]}, {names[1]}", float(model.r), bse, *model.interval(level))
     weak = HIDDEN_PAIR if not np.isfinite(model.relative) else NORMAL_PAIRS
-    means = release.sums[0, :2] / model.n
-    sds = release.scale[:2] / model.n
+    first_sum = 0 if release.complete is None else 1
+    means = release.sums[0, first_sum : first_sum + 2] / model.n
+    sds = release.scale[first_sum : first_sum + 2] / model.n
     near = base.warn_of(base.at_bound([repr(name) for name in names], means, sds))
     return base.StatResult(
         title="Correlation",
@@ -524,7 +628,7 @@ def pearsonr(
         confidence_level=level,
         statistic=float(model.zero()),
         pvalue=model.pvalue(alternative),
-        df=release.nobs - 2.0,
+        df=model.n - 2.0,
         null=f"{names[0]} and {names[1]} uncorrelated",
         alternative=alternative,
         effects={"r": float(model.r)},

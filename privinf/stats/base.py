@@ -20,12 +20,30 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.mechanisms.blocks import table_rows
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind
-from privinf.results.notes import IMPUTED_SAMPLE, IMPUTED_VALUE, MISSING_LABEL, Note, ranked, sentence
+from privinf.results.notes import (
+    DROPPED_VALUE,
+    IMPUTED_SAMPLE,
+    IMPUTED_VALUE,
+    IMPUTING,
+    MISSING_LABEL,
+    Note,
+    complete_sample_notes,
+    ranked,
+    sentence,
+)
 from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import NOT_PRIVATE, large_delta, number, privacy_facts
+from privinf.results.summary import (
+    ESTIMATED_OBSERVATIONS,
+    NOT_PRIVATE,
+    OBSERVATIONS,
+    large_delta,
+    number,
+    privacy_facts,
+)
 from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
 from privinf.typing import (
@@ -69,8 +87,9 @@ class SampleOptions(SpendingOptions):
         Table of the columns that are named by texts.
     schema : Schema or None
         Its public bounds and levels.
-    missing : {"raise", "impute-public"}
-        Refuse missing values, or replace them by the middle of the bounds (the first level).
+    missing : {"raise", "impute-public", "drop"}
+        Refuse missing values, replace them by the middle of the bounds (the first level), or drop rows that
+        have them.
     noise : {"auto", "gaussian", "laplace"}
         "auto": Laplace noise for a level stated in epsilon alone, or outside of a ledger where it is the
         smaller one; else Gaussian noise, which composes better.
@@ -236,7 +255,7 @@ def at_bound(names: Sequence[str], means: Floats, sds: Floats) -> Cautions:
 
 def of_imputation(missing: Missing) -> Cautions:
     """Return the caution of imputed values, whatever the rows hold."""
-    return ((ChangedTargetWarning, IMPUTED_SAMPLE),) if missing != "raise" else ()
+    return ((ChangedTargetWarning, IMPUTED_SAMPLE),) if missing == IMPUTING else ()
 
 
 def warn_of(cautions: Cautions) -> Cautions:
@@ -351,8 +370,13 @@ class StatResult(PortableTest):
 
     @property
     def nobs(self) -> int:
-        """Number of records, public."""
-        return self.release.nobs
+        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
+        return self.release.nobs if self.complete is None else self.complete.rows
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        return self.release.complete
 
     @property
     def privacy(self) -> PrivacyReport:
@@ -407,7 +431,7 @@ class StatResult(PortableTest):
             notes=[
                 *(
                     Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
-                    for text in large_delta(self.privacy, self.nobs)
+                    for text in large_delta(self.privacy, self.release.nobs)
                 ),
                 *(
                     Note(sentence(text), "must-read", caution_kind(category))
@@ -425,11 +449,13 @@ class StatResult(PortableTest):
 
     @property
     def _notes(self) -> tuple[Note, ...]:
-        return ranked(self.ranked_notes)
+        return (*complete_sample_notes(self.complete), *ranked(self.ranked_notes))
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        source = [("No. Observations:", f"{self.nobs:d}"), ("Noise distribution:", self.release.noise)]
-        source += [(MISSING_LABEL, IMPUTED_VALUE)] if self.release.missing != "raise" else []
+        label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
+        source = [(label, f"{self.nobs:d}"), ("Noise distribution:", self.release.noise)]
+        if self.release.missing != "raise":
+            source.append((MISSING_LABEL, IMPUTED_VALUE if self.complete is None else DROPPED_VALUE))
         stamped = [("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []
         if not self.null:
             return [("Estimates:", readable(self.release.query.label)), *stamped], source

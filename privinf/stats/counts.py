@@ -26,6 +26,7 @@ from privinf.inference.counts import (
     on_simplex,
     with_margins,
 )
+from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import ColumnBins, SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.results.summary import number
@@ -514,6 +515,7 @@ def _release(
     bins: ColumnBins | None = None,
 ) -> tuple[SampleSums, tuple[tuple[Any, ...], ...]]:
     """Release the counts of a table once; the cells that cannot occur are checked before that."""
+    refuse_dropping(request.rows.missing, "counts of levels and bins")
     levels = [
         bins.levels if bins is not None and bins.name == name else request.schema[name].levels  # type: ignore[union-attr]
         for name in names
@@ -645,9 +647,11 @@ def counts(
         Level of the intervals, between 0 and 1.
     simultaneous : bool
         Whether all intervals hold together at this level, instead of each by itself.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. This function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -788,9 +792,11 @@ def crosstab(
         Level of the intervals, between 0 and 1.
     simultaneous : bool
         Whether all intervals hold together at this level, instead of each by itself.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. This function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -934,9 +940,11 @@ def histogram(
         Level of the intervals, between 0 and 1.
     simultaneous : bool
         Whether all intervals hold together at this level, instead of each by itself.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. This function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,11 +14,13 @@ from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import Spending
+from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import SampleQuery
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
-from privinf.results.notes import sentence
+from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
 from privinf.schema import Factor, Schema
 from privinf.schema.declared import checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
@@ -35,6 +37,9 @@ QUARTILES = (0.25, 0.5, 0.75)
 ROWS_WITH_INTERVALS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
+COMPLETE_COLUMN = (
+    "About {1:,} of {2:,} rows have a value of {0!r} (95% interval {3:,} to {4:,}); the count is an estimate."
+)
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
 
@@ -60,11 +65,14 @@ class Description(PortableTable):
         Low and high ends of the intervals of the numbers in `table`.
     privacy : PrivacyReport
         Cost of the releases.
-    missing : {"raise", "impute-public"}
+    missing : {"raise", "impute-public", "drop"}
         How missing values were handled.
     levels : DataFrame
         Of every factor, one row per level: the count of this table, the share, and the ends of the interval
         of the population's share. Empty without factors.
+    complete : mapping of str to CompleteRows
+        The estimated number of complete rows of each column, if rows with missing values were dropped;
+        otherwise empty.
 
     Notes
     -----
@@ -77,6 +85,7 @@ class Description(PortableTable):
 
     missing: Missing = "raise"
     levels: pd.DataFrame = field(default_factory=_no_levels)
+    complete: Mapping[str, CompleteRows] = field(default_factory=dict)
 
     title: ClassVar[str] = "Description"
 
@@ -87,7 +96,7 @@ class Description(PortableTable):
 
     @property
     def nobs(self) -> int:
-        """Number of records, public."""
+        """Number of records, public; with ``missing="drop"`` the largest of the estimated counts."""
         if len(self.table.columns):
             return int(self.table.loc["count"].to_numpy().max())
         first = self.levels.index[0][0]
@@ -138,6 +147,11 @@ class Description(PortableTable):
     @property
     def _notes(self) -> list[str]:
         cautions = [sentence(text) for _, text in self.cautions]
+        cautions += [
+            COMPLETE_COLUMN.format(name, rows.rows, rows.of, *rows.interval)
+            for name, rows in self.complete.items()
+        ]
+        cautions += [COMPLETE_SAMPLE_TARGET] if self.complete else []
         return [CLIPPED_COLUMNS, *cautions, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 
@@ -184,9 +198,11 @@ def describe(
         the results are marked as such.
     confidence_level : float
         Level of the intervals, between 0 and 1. It holds for each interval separately.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. Columns with levels that are texts are refused with "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -254,12 +270,15 @@ def describe(
     budget = Spending.from_options(request.options.spending(), ledger)
     budget.ledger.check(GaussianLoss(budget.mu))
     factors = [name for name in names if _is_factor(schema, name)]
+    if factors:
+        refuse_dropping(request.rows.missing, "counts of levels and bins")
     opened = {name: OpenedColumn.from_request(request, name) for name in names if name not in factors}
     part = 1.0 / len(names)
     entries: list[LedgerEntry] = []
     estimates: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     counted: list[tuple[tuple[Any, Any], Any]] = []
+    complete: dict[str, CompleteRows] = {}
     with charged_for(f"describe: {', '.join(names)}"):
         for name in names:
             if name in factors:
@@ -280,7 +299,9 @@ def describe(
             quarters = ordered_intervals(
                 QUARTILES, [quantile_interval(first, q, z, column.low, column.high) for q in QUARTILES]
             ).tolist()
-            estimates[name] = [sums.nobs, mean.estimate, mean.sd, *(quartile[0] for quartile in quarters)]
+            if sums.complete is not None:
+                complete[name] = sums.complete
+            estimates[name] = [mean.nobs, mean.estimate, mean.sd, *(quartile[0] for quartile in quarters)]
             ends[name] = [
                 *mean.confidence_interval(level),
                 *(end for quartile in quarters for end in quartile[1:]),
@@ -297,6 +318,7 @@ def describe(
         privacy=PrivacyReport.from_entries(entries, ledger, delta=budget.delta),
         missing=request.rows.missing,
         levels=levels,
+        complete=complete,
     )
 
 

@@ -17,6 +17,12 @@ each with noise of sd a (of P: b). Counts are projected on the public n, which l
 **Contrasts** of more groups combine the means' intervals (Zou and Donner's MOVER); simultaneous ones take
     the quantile of the largest |f|/sd over all pairs in simulated releases.
 
+**Rows without a value** (`missing="drop"`) are one more group, of which only the count is used. Counts are
+    projected on the public n, which leaves them a^2 (I - 11'/(k + 1)), and n above is the projected number of
+    complete rows, sum N_g. In the test H applies to the noise of the counts as to that of the sums: Cov A is
+    H diag(R + a^2 (1 + m^2)) H' less m^2 a^2 hh'/(k + 1), h = H 1. That term is neglected, which makes the
+    test conservative; it is 0 for groups of equal sizes.
+
 Simulated releases have normal values of the released counts, means and spreads, and noise of the release's
 distribution. With Laplace noise p-values are the larger ones of these releases and of the distribution above,
 and intervals the wider ones. They are functions of the release: the same release has the same p-value.
@@ -61,6 +67,8 @@ class GroupModel:
     """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
     `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` is whether it is Laplace noise.
+    `n` is the number of records, and `gaps`, of shape (..., 1), how many of them have no value: None where
+    that is impossible.
     """
 
     N: Floats
@@ -70,22 +78,37 @@ class GroupModel:
     a: float
     b: float
     laplace: bool = False
+    gaps: Floats | None = None
 
     @classmethod
     def from_sums(
-        cls, N: Floats, S: Floats, P: Floats, n: int, noise: tuple[float, float], *, laplace: bool = False
+        cls,
+        N: Floats,
+        S: Floats,
+        P: Floats,
+        n: int,
+        noise: tuple[float, float],
+        *,
+        laplace: bool = False,
+        gaps: Floats | None = None,
     ) -> GroupModel:
         """Return the distribution of released sums, whose noise has these sds."""
-        excess = (n - N.sum(axis=-1, keepdims=True)) / N.shape[-1]
         a, b = noise
-        return cls(N=N + excess, S=S, P=P, n=n, a=a, b=b, laplace=laplace and a > 0.0)
+        laplace = laplace and a > 0.0
+        total = N.sum(axis=-1, keepdims=True)
+        if gaps is None:
+            return cls(N=N + (n - total) / N.shape[-1], S=S, P=P, n=n, a=a, b=b, laplace=laplace)
+        excess = (n - total - gaps) / (N.shape[-1] + 1)
+        return cls(N=N + excess, S=S, P=P, n=n, a=a, b=b, laplace=laplace, gaps=gaps + excess)
 
     @classmethod
     def released(cls, release: SampleSums) -> GroupModel:
         """Return the distribution of one release."""
         noise = float(release.scale[0]), float(release.scale[2])
         N, S, P = release.sums.T
-        return cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
+        if release.complete is None:
+            return cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
+        return cls.from_sums(N[:-1], S[:-1], P[:-1], release.nobs, noise, gaps=N[-1:])
 
     def present(self) -> GroupModel:
         """Return the groups that have records, which is known only without noise."""
@@ -98,14 +121,27 @@ class GroupModel:
             a=self.a,
             b=self.b,
             laplace=self.laplace,
+            gaps=self.gaps,
         )
+
+    # ---- counts
+
+    @property
+    def complete(self) -> Floats | int:
+        """Number of records with a value: all, or of shape (..., 1), at least one, what the gaps leave."""
+        return self.n if self.gaps is None else np.maximum(self.n - self.gaps, 1.0)
+
+    @property
+    def counts(self) -> int:
+        """How many counts add up to the number of records."""
+        return self.N.shape[-1] + (self.gaps is not None)
 
     # ---- spreads
 
     @property
     def common(self) -> Floats:
         """The mean of all records, shape (..., 1)."""
-        return np.asarray(self.S.sum(axis=-1, keepdims=True) / self.n)
+        return np.asarray(self.S.sum(axis=-1, keepdims=True) / self.complete)
 
     @property
     def alone(self) -> Flags:
@@ -147,7 +183,9 @@ class GroupModel:
             noise = noise - np.where(V > 0.0, c**2 / V, 0.0)
             V = np.maximum(R + a2 * (1.0 + m**2), 1e-12)
             df = 2.0 * V**2 / (2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + np.maximum(noise, 0.0))
-        T = _quadratic_form(A, self.N / self.n, R + a2, m**2 * a2)
+        shared = m**2 * a2
+        alone, rest = (R + a2, shared) if self.gaps is None else (R + a2 + shared, 0.0 * shared)
+        T = _quadratic_form(A, self.N / self.complete, alone, rest)
         w = self.N**2 / V
         short = ((1.0 - w / w.sum(axis=-1, keepdims=True)) ** 2 / df).sum(axis=-1)
         with np.errstate(divide="ignore"):
@@ -214,7 +252,7 @@ class GroupModel:
         """Return the ends of the groups' means, shape (..., k); without `sampling` of this table's means."""
         if not sampling:
             return self._table_sets(level, limit)
-        (R, noise), k, a2 = self.squares(), self.N.shape[-1], self.a**2
+        (R, noise), k, a2 = self.squares(), self.counts, self.a**2
         R = np.where(self.alone, np.inf, R)
         df = _degrees(R + a2, 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise)
         t = distributions.t.isf((1.0 - level) / 2.0, df)
@@ -238,7 +276,7 @@ class GroupModel:
         if self.laplace:
             t = max(t, -math.log(1.0 - level) / math.sqrt(2.0))
         a2 = self.a**2
-        share = a2 * (1.0 - 1.0 / self.N.shape[-1])
+        share = a2 * (1.0 - 1.0 / self.counts)
         return quadratic_set(self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * a2, limit)
 
     def mean_sds(self, *, sampling: bool = True) -> Floats:
@@ -250,7 +288,7 @@ class GroupModel:
         self, g: Integers, h: Integers
     ) -> tuple[Floats, Floats, Floats, tuple[Floats, Floats, Floats], Floats]:
         """Return f(D) = alpha - beta D, its variance v0 + q0 + q1 D + q2 D^2, and degrees of freedom."""
-        (R, noise), n, k, a2 = self.squares(), self.n, self.N.shape[-1], self.a**2
+        (R, noise), n, k, a2 = self.squares(), self.n, self.counts, self.a**2
         N = np.maximum(self.N, 0.0)
         R = np.where(self.alone, np.inf, R)
         Ng, Nh, Sg, Sh = (array[..., at] for array in (N, self.S) for at in (g, h))
@@ -275,11 +313,12 @@ class GroupModel:
         k = len(self.N)
         m = self.common
         scores = ((self.S - m * self.N) ** 2 - self.a**2 * (1.0 + m**2)) / np.maximum(self.N, 1.0)
-        total = float((self.N - self.P).sum() - self.n * m[0] ** 2)
+        n = float(np.max(self.complete))
+        total = float((self.N - self.P).sum() - n * m[0] ** 2)
         if total <= 0.0:
             return {"eta squared": math.nan, "omega squared": math.nan}
         between = min(max(float(scores.sum()), 0.0), total)
-        within = (total - between) / max(self.n - k, 1)
+        within = (total - between) / max(n - k, 1.0)
         omega = (between - (k - 1) * within) / (total + within)
         return {"eta squared": between / total, "omega squared": max(omega, 0.0)}
 
@@ -290,7 +329,7 @@ class GroupModel:
         rng = np.random.default_rng(stream)
         size = (draws, *self.N.shape)
         N = np.maximum(self.N, 2.0)
-        N = N * (self.n / N.sum(axis=-1, keepdims=True))
+        N = N * (self.complete / N.sum(axis=-1, keepdims=True))
         mean = np.broadcast_to(np.clip(self.common, -1.0, 1.0), N.shape) if equal else self.means
         variance = np.clip(self.squares()[0] / N, 0.0, 1.0)
         S = N * mean + np.sqrt(N * variance) * rng.standard_normal(size)
@@ -298,8 +337,11 @@ class GroupModel:
         draw = rng.laplace if self.laplace else rng.normal
         unit = math.sqrt(2.0) if self.laplace else 1.0
         noises = [draw(0.0, sd / unit, size) for sd in (self.a, self.a, self.b)]
+        gaps = None
+        if self.gaps is not None:
+            gaps = self.n - self.complete + draw(0.0, self.a / unit, (*size[:-1], 1))
         return GroupModel.from_sums(
-            N + noises[0], S + noises[1], N - squares + noises[2], self.n, (self.a, self.b)
+            N + noises[0], S + noises[1], N - squares + noises[2], self.n, (self.a, self.b), gaps=gaps
         )
 
 

@@ -10,6 +10,14 @@ hides s^2 only where it rules V. Where the noise is Laplace noise, a p-value is 
 the distribution of a normal number plus a Laplace number, and below n = 1,000 of t's rank in 9,999 simulated
 releases of normal values of the same mean and sd; an interval is the widest one. They are functions of the
 release: the same release has the same p-value.
+
+**Rows without a value** (`missing="drop"`) add zero to the sums N of ones, S of u and P of 1 - u^2 over
+complete rows, whose noise has the sds d, a and b. The score of a mean m is S - m N, with
+
+    R = N - P - S^2/N + (a^2 + m^2 d^2)/N,  V(m) = R N/(N - 1) + a^2 + m^2 d^2,
+
+R not below 0 and at the estimate S/N. The interval holds every m with (S - m N)^2 <= t^2 V(m), and is that of
+the bounds where the noise hides N. The noise of R has the variance (1 + m^2)^2 d^2 + 4 m^2 a^2 + b^2.
 """
 
 from __future__ import annotations
@@ -33,6 +41,7 @@ from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.comparisons import GroupsResult, group_means
+from privinf.stats.groups import LARGEST_QUANTILE, quadratic_set
 from privinf.stats.quantiles import clipped_sums
 from privinf.typing import (
     Alternative,
@@ -124,6 +133,11 @@ class MeanModel:
             half = np.maximum(half, self._laplace_half(1.0 - level))
         return np.clip(self.mean - half, -1.0, 1.0), np.clip(self.mean + half, -1.0, 1.0)
 
+    @property
+    def table_se(self) -> float:
+        """Standard error of this table's mean: the noise alone."""
+        return self.noise[0] / self.n
+
     def table_interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends of the mean of this table, which the noise alone moves, inside [-1, 1]."""
         half = noise_half(np.asarray(self.noise[0] / self.n), level, 1 if self.laplace else None)
@@ -207,6 +221,100 @@ def laplace_quantile(tail: float, sd: Floats, b: float) -> Floats:
     return high
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteMeanModel:
+    """Mean of complete rows, whose number N is released with noise: scores S - m N, units of u.
+
+    `R` is the sum of squares about the mean, `noise` holds the sds of the noise of N and of S.
+    """
+
+    N: float
+    S: float
+    R: float
+    df: float
+    noise: tuple[float, float]
+
+    @classmethod
+    def from_sums(cls, sums: Floats, n: int, noise: tuple[float, float, float]) -> CompleteMeanModel:
+        """Return the distribution of released sums N, S and P of n rows, whose noise has these sds."""
+        N, S, P = map(float, sums)
+        N = min(N, float(n))
+        rows = max(N, 2.0)
+        d, a, b = noise
+        m = min(max(S / rows, -1.0), 1.0)
+        squares = N - P - S**2 / rows + (a**2 + m**2 * d**2) / rows
+        R = max(squares, 0.0) * rows / (rows - 1.0)
+        noise_variance = (1.0 + m**2) ** 2 * d**2 + 4.0 * m**2 * a**2 + b**2
+        scatter = 2.0 * R**2 / (rows - 1.0) + noise_variance
+        df = 2.0 * (R + a**2 + m**2 * d**2) ** 2 / scatter if scatter > 0.0 else rows - 1.0
+        return cls(N=N, S=S, R=R, df=min(df, 1e15), noise=(d, a))
+
+    @property
+    def mean(self) -> float:
+        """The estimate, inside [-1, 1]."""
+        return min(max(self.S / max(self.N, 2.0), -1.0), 1.0)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the values; 0 where the noise hides it."""
+        return math.sqrt(self.R / max(self.N, 2.0))
+
+    @property
+    def se(self) -> float:
+        """Standard error of the mean, at most that of any value between the bounds."""
+        return min(math.sqrt(self._variance(self.mean)) / max(self.N, 2.0), 1.0)
+
+    def _variance(self, m: float) -> float:
+        d, a = self.noise
+        return self.R + a**2 + m**2 * d**2
+
+    @property
+    def table_se(self) -> float:
+        """Standard error of this table's mean: the noise alone."""
+        d, a = self.noise
+        return min(math.hypot(a, self.mean * d) / max(self.N, 2.0), 1.0)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the ends, inside [-1, 1]."""
+        t = min(float(distributions.t.isf((1.0 - level) / 2.0, self.df)), LARGEST_QUANTILE)
+        return self._set(t, self.R)
+
+    def table_interval(self, level: float) -> tuple[float, float]:
+        """Return the ends for the mean of this table's complete rows, inside [-1, 1]."""
+        return self._set(float(distributions.norm.isf((1.0 - level) / 2.0)), 0.0)
+
+    def _set(self, t: float, R: float) -> tuple[float, float]:
+        d, a = self.noise
+        if t * d >= self.N:
+            return -1.0, 1.0
+        low, high = quadratic_set(
+            np.asarray(self.N**2 - (t * d) ** 2),
+            np.asarray(-2.0 * self.S * self.N),
+            np.asarray(self.S**2 - t**2 * (R + a**2)),
+            1.0,
+        )
+        return float(low), float(high)
+
+    def test(self, null: float, alternative: Alternative) -> tuple[float, float]:
+        """Return t and its p-value."""
+        sd = math.sqrt(self._variance(null))
+        score = self.S - null * self.N
+        t = score / sd if sd > 0.0 else math.copysign(math.inf, score) if score else math.nan
+        two_sided = 2.0 * float(distributions.t.sf(abs(t), self.df))
+        if alternative == "two-sided":
+            return t, two_sided
+        agrees = t > 0.0 if alternative == "greater" else t < 0.0
+        return t, two_sided / 2.0 if agrees else 1.0 - two_sided / 2.0
+
+
+def released_model(release: SampleSums) -> MeanModel | CompleteMeanModel:
+    """Return the distribution of one release, of all rows or of complete ones."""
+    if release.complete is None:
+        return MeanModel.released(release)
+    d, a, b = map(float, release.scale)
+    return CompleteMeanModel.from_sums(release.sums[0], release.nobs, (d, a, b))
+
+
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MeanResult(base.StatResult):
@@ -232,7 +340,7 @@ class MeanResult(base.StatResult):
     @property
     def sd(self) -> float:
         """Standard deviation of the values, corrected for the noise; 0 where the noise hides it."""
-        return float(MeanModel.released(self.release).sd * self.release.half[0])
+        return float(released_model(self.release).sd * self.release.half[0])
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of the mean on the side of `alternative`, in user units, as scipy's results do.
@@ -248,7 +356,7 @@ class MeanResult(base.StatResult):
             A named tuple.
         """
         level = base.check_level(confidence_level)
-        model = MeanModel.released(self.release)
+        model = released_model(self.release)
         (middle, half) = _units(self.release)
         up, down = (0.0, 0.0) if self.clip is None else self.clip.share(self.nobs)
 
@@ -353,9 +461,11 @@ def mean(
         Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -447,9 +557,11 @@ def _mean(
     release = request.release(
         SampleQuery(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
     )
-    n = release.nobs
+    complete = release.complete
+    entry, n = (0, release.nobs) if complete is None else (1, complete.rows)
+    means, sds = release.sums[:, entry] / n, release.scale[entry : entry + 1] / n
     share = isinstance(request.schema[name], Factor)
-    near = () if share else base.at_bound([repr(name)], release.sums[:, 0] / n, release.scale[:1] / n)
+    near = () if share else base.at_bound([repr(name)], means, sds)
     return replace(described(release, level=level, target=target), cautions=base.warn_of(near))
 
 
@@ -513,9 +625,11 @@ def ttest_1samp(
         Direction of the test: the mean relative to `popmean`.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -570,7 +684,7 @@ def _units(release: SampleSums) -> tuple[float, float]:
     return float(release.middle[0]), float(release.half[0])
 
 
-def _notes(release: SampleSums, model: MeanModel) -> tuple[str | Note, ...]:
+def _notes(release: SampleSums, model: MeanModel | CompleteMeanModel) -> tuple[str | Note, ...]:
     middle, half = _units(release)
     clipped = Note(CLIPPED_MEAN.format(middle - half, middle + half), "header")
     return (clipped, HIDDEN_VARIANCE) if model.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
@@ -584,7 +698,7 @@ def described(
     target: CountTarget = "population",
 ) -> MeanResult:
     """Return the mean of one release and its interval, in user units."""
-    model = MeanModel.released(release)
+    model = released_model(release)
     (middle, half) = _units(release)
     mean = MeanResult(
         title="Mean", release=release, rows=(), clip=clip, confidence_level=level, target=target
@@ -592,10 +706,10 @@ def described(
     row = base.EstimateRow(
         release.query.values[0],
         middle + half * float(np.clip(model.mean, -1.0, 1.0)),
-        half * float(model.se if target == "population" else model.noise[0] / model.n),
+        half * float(model.se if target == "population" else model.table_se),
         *mean.confidence_interval(level),
     )
-    notes = _notes(release, model) if clip is None else _clip_notes(clip, release.nobs)
+    notes = _notes(release, model) if clip is None else _clip_notes(clip, mean.nobs)
     return replace(mean, rows=(row,), ranked_notes=notes)
 
 
@@ -611,12 +725,14 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
     base.check_level(level, alternative)
     release = mean.release
     clip = mean.clip
-    model = MeanModel.released(release)
+    model = released_model(release)
     (middle, half) = _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
     cautions: base.Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
     t, pvalue = (
-        model.test(null, alternative) if clip is None else _allowed(model, null, alternative, clip, half)
+        model.test(null, alternative)
+        if clip is None
+        else _allowed(model, null, alternative, clip.share(mean.nobs), half)
     )
     estimate = described(release, clip, level=level)
     name = release.query.values[0]
@@ -641,14 +757,18 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
 
 
 def _allowed(
-    model: MeanModel, null: float, alternative: Alternative, clip: MeanClip, half: float
-) -> tuple[Floats, Floats]:
+    model: MeanModel | CompleteMeanModel,
+    null: float,
+    alternative: Alternative,
+    shifts: tuple[float, float],
+    half: float,
+) -> tuple[Floats | float, Floats | float]:
     """Return t and its largest p-value over means of clipped values that the null allows for.
 
-    The mean is at most above/n higher than that of clipped values and below/n lower: the test rejects the
-    values outside `MeanResult.confidence_interval`.
+    The mean is at most above/n higher than that of clipped values and below/n lower, which are the `shifts`:
+    the test rejects the values outside `MeanResult.confidence_interval`.
     """
-    above, below = (cut / half for cut in clip.share(model.n))
+    above, below = (cut / half for cut in shifts)
     sides = {"greater": model.test(null + below, "greater"), "less": model.test(null - above, "less")}
     if alternative != "two-sided":
         return sides[alternative]

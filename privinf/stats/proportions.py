@@ -6,6 +6,11 @@ number plus noise: with Gaussian noise and one side no test at its level of GDP 
 noise it is the only one. Two shares are tested by their 2 x 2 table (`privinf.stats.association`); their
 difference is one of means (`privinf.stats.groups`) whose squares are known.
 
+Where rows without a value add zero to every sum, N and S = sum (2 x - 1) over complete records are released,
+noise of sds d and a. With m = 2 p - 1 the score S - m N has the variance N (1 - m^2) + a^2 + m^2 d^2, so that
+the interval is again where one quadratic is negative. The exact tests need the number of records, and are
+refused.
+
 References
 ----------
 Awan and Vadhan (2023), "Canonical noise distributions and private hypothesis tests".
@@ -24,7 +29,7 @@ from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
-from privinf.errors import ArgumentError, SchemaError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
@@ -39,7 +44,7 @@ from privinf.stats.base import (
     request_columns,
 )
 from privinf.stats.counts import CountsResult, level_counts
-from privinf.stats.groups import GroupModel, rank, score_interval
+from privinf.stats.groups import GroupModel, quadratic_set, rank, score_interval
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -61,6 +66,10 @@ SCORE = "Score interval."
 CLIPPED_SHARE = (
     "For a column with two levels, estimates are shares of the second level; for a column with bounds "
     "(0, 1), they are means of values clipped to these bounds."
+)
+EXACT_DROPPING = (
+    "method='exact' cannot be combined with missing='drop', because the exact test needs the number of "
+    "complete records, which is private: pass method='score'"
 )
 
 
@@ -106,6 +115,54 @@ class ShareModel:
         for test, first in ((self.tail, 0.0), (self.below, 1.0)):
             ends.append(_root(test, half, first))
         return ends[0], ends[1]
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteShareModel:
+    """Released N and S = sum (2 x - 1) of complete records, whose noise has the sds `count_sd` and `sd`."""
+
+    N: float
+    S: float
+    count_sd: float
+    sd: float
+
+    @classmethod
+    def released(cls, release: SampleSums) -> CompleteShareModel:
+        """Return the model of one release."""
+        N, S = map(float, release.sums[0])
+        return cls(min(N, float(release.nobs)), S, *map(float, release.scale))
+
+    @property
+    def share(self) -> float:
+        """The estimate, inside [0, 1]."""
+        return min(max(0.5 + 0.5 * self.S / max(self.N, 1.0), 0.0), 1.0)
+
+    def _sd(self, share: float) -> float:
+        m = 2.0 * share - 1.0
+        return math.sqrt(max(self.N, 0.0) * (1.0 - m**2) + self.sd**2 + (m * self.count_sd) ** 2)
+
+    @property
+    def bse(self) -> float:
+        """Standard error of the estimate, at most that of any share."""
+        return min(0.5 * self._sd(self.share) / max(self.N, 1.0), 0.5)
+
+    def score(self, share: float) -> float:
+        """Return z of the share being `share`."""
+        return (self.S - (2.0 * share - 1.0) * self.N) / max(self._sd(share), 1e-300)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the shares that the score test does not reject; [0, 1] where N is hidden."""
+        z2 = float(distributions.norm.isf((1.0 - level) / 2.0)) ** 2
+        N = self.N
+        if math.sqrt(z2) * self.count_sd >= N:
+            return 0.0, 1.0
+        low, high = quadratic_set(
+            np.asarray(N**2 + z2 * (N - self.count_sd**2)),
+            np.asarray(-2.0 * self.S * N),
+            np.asarray(self.S**2 - z2 * (N + self.sd**2)),
+            1.0,
+        )
+        return 0.5 + 0.5 * float(low), 0.5 + 0.5 * float(high)
 
 
 @error_boundary
@@ -162,9 +219,11 @@ def proportion_confint(
     method : {"score", "exact"}
         "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
         with Laplace noise it is always used.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. Shares of more than two levels are refused with "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -213,7 +272,7 @@ def proportion_confint(
     )
     level = check_level(confidence_level)
     method = check_choice(method, ShareMethod, "method")
-    request, name = _share_request(a, levels, options)
+    request, name = _share_request(a, levels, options, method)
     declared = request.schema[name]
     if isinstance(declared, Factor) and len(declared.levels) > 2:
         return _level_shares(level_counts(request, (name,), level), level, method)
@@ -293,9 +352,11 @@ def proportions_ztest(
     method : {"score", "exact"}
         "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
         with Laplace noise it is always used.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -352,12 +413,12 @@ def proportions_ztest(
     if value is None:
         raise ArgumentError("pass value= (one sample) or groups= (two samples)")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
-    release = _share_release(*_share_request(a, None, options))
+    release = _share_release(*_share_request(a, None, options, method))
     row, model = _share_row(release, level, method)
     z = float(model.score(p0))
     tails = (
         (model.tail(p0), model.below(p0))
-        if _exact(model, method)
+        if isinstance(model, ShareModel) and _exact(model, method)
         else (distributions.norm.sf(z), distributions.norm.cdf(z))
     )
     return StatResult(
@@ -384,9 +445,11 @@ def _root(tail: Callable[[float], float], level: float, first: float) -> float:
 
 
 def _share_request(
-    a: Any, levels: Sequence[Label] | None, options: SampleOptions
+    a: Any, levels: Sequence[Label] | None, options: SampleOptions, method: ShareMethod
 ) -> tuple[SampleRequest, str]:
     """Return the column whose shares are asked for, and its name."""
+    if method == "exact" and options.missing == "drop":
+        raise NotAvailableError(EXACT_DROPPING)
     declared = (0.0, 1.0) if levels is None and not isinstance(a, str) else levels
     request, (name,) = request_columns(
         {"a": a}, {"a": declared if declared is None else list(declared)}, options
@@ -411,15 +474,21 @@ def _level_shares(shares: CountsResult, level: float, method: ShareMethod) -> St
     return replace(shares, rows=rows, ranked_notes=(EXACT, *shares.ranked_notes))
 
 
-def _exact(model: ShareModel, method: ShareMethod) -> bool:
-    return method == "exact" or model.laplace
+def _exact(model: ShareModel | CompleteShareModel, method: ShareMethod) -> bool:
+    return isinstance(model, ShareModel) and (method == "exact" or model.laplace)
 
 
-def _method_notes(model: ShareModel, method: ShareMethod) -> tuple[str | Note, ...]:
+def _method_notes(model: ShareModel | CompleteShareModel, method: ShareMethod) -> tuple[str | Note, ...]:
     return EXACT if _exact(model, method) else SCORE, Note(CLIPPED_SHARE, "header")
 
 
-def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[EstimateRow, ShareModel]:
+def _share_row(
+    release: SampleSums, level: float, method: ShareMethod
+) -> tuple[EstimateRow, ShareModel | CompleteShareModel]:
+    name = release.query.values[0]
+    if release.complete is not None:
+        complete = CompleteShareModel.released(release)
+        return EstimateRow(name, complete.share, complete.bse, *complete.interval(level)), complete
     model = ShareModel(release.sums[0, 0], release.nobs, float(release.scale[0]), release.noise == "laplace")
     low, high = (
         model.exact_interval(level)
@@ -428,9 +497,7 @@ def _share_row(release: SampleSums, level: float, method: ShareMethod) -> tuple[
     )
     p = min(max(float(model.count) / model.n, 0.0), 1.0)
     bse = math.sqrt(p * (1.0 - p) / model.n + (model.sd / model.n) ** 2)
-    return EstimateRow(
-        name=release.query.values[0], estimate=p, bse=bse, low=float(low), high=float(high)
-    ), model
+    return EstimateRow(name=name, estimate=p, bse=bse, low=float(low), high=float(high)), model
 
 
 def _of_tails(above: float, below: float, alternative: Alternative) -> float:
@@ -470,7 +537,8 @@ def _two_shares(
     noise = math.sqrt(2.0) * model.sd
     N = model.X.sum(axis=1)
     S = model.X[:, 1] - model.X[:, 0]
-    groups = GroupModel.from_sums(N, S, np.zeros(2), model.n, (noise, 0.0), laplace=model.laplace)
+    gaps = None if model.gaps is None else model.gaps[None]
+    groups = GroupModel.from_sums(N, S, np.zeros(2), model.n, (noise, 0.0), laplace=model.laplace, gaps=gaps)
     ends, sd = groups.first_difference(level)
     p = (1.0 + groups.means) / 2.0
     first, second = release.levels[0]

@@ -28,6 +28,7 @@ from privinf.inference.quantiles import (
     quantile_interval,
     window_edges,
 )
+from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns, group_distributions
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, ColumnBins, SampleQuery, SampleSums
@@ -134,6 +135,11 @@ class QuantileRelease(Released):
     def privacy(self) -> PrivacyReport:
         """The report on these releases; `cumulative` is the ledger's."""
         return self.recorded
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, where the others were dropped; None elsewhere."""
+        return self.distributions[0].complete
 
     def rows(self, level: float, target: CountTarget = "population") -> tuple[EstimateRow, ...]:
         """Return each quantile and its interval; its standard error is half of that over the normal one.
@@ -391,9 +397,11 @@ def quantile(
         Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. With `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -532,9 +540,11 @@ def median(
         Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. With `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -643,7 +653,7 @@ def _quantiles(
         quantiles=probabilities,
         distributions=tuple(second),
         bounds=(column.low, column.high),
-        nobs=first.n,
+        nobs=column.columns.n,
         noise="gaussian",
         entries=tuple(entries),
         recorded=PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta),
@@ -754,7 +764,8 @@ def core_clip(distribution: Distribution, low: float, high: float, mu: float, gr
     edges = np.concatenate([[low], distribution.edges, [high]])
     counts = np.concatenate([[0.0], monotone(distribution), [float(distribution.n)]])
     sds = np.concatenate([[0.0], distribution.sds, [0.0]])
+    upper_sds = np.concatenate([[0.0], distribution.sds_about(1.0), [0.0]])
     first = int(np.searchsorted(edges, left_end, side="left"))
     last = int(np.searchsorted(edges, right_end, side="right")) - 1
-    outside_count = counts[first] + distribution.n - counts[last] + 2.0 * (sds[first] + sds[last])
+    outside_count = counts[first] + distribution.n - counts[last] + 2.0 * (sds[first] + upper_sds[last])
     return CoreClip(left_end, right_end, min(float(outside_count) / distribution.n, 1.0))

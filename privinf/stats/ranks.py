@@ -15,6 +15,11 @@ Rank tests need no bounds, so loose bounds cannot increase their noise. The rele
 
 With Laplace noise the distribution is that of a normal number plus a Laplace number, in closed form.
 
+**Rows without a value** (`missing="drop"`) add zero to these sums, which are over pairs of complete records,
+and the number N of complete records is released with them. N stands for n in all variances; in those of the
+null, which grow with N, it is one sd of its noise larger. Intervals allow for the noise of the numbers of
+pairs by which R, T and W are divided.
+
 References
 ----------
 Couch, Kazan, Shi, Bray and Groce (2019), "Differentially private nonparametric hypothesis testing". Van
@@ -79,7 +84,7 @@ class RankModel:
     score: float
     sd: float
     noise: float
-    laplace: bool
+    laplace: bool = False
 
     @classmethod
     def of_two(
@@ -122,6 +127,54 @@ class RankModel:
             return laplace_tail(apart, sd, self.noise / math.sqrt(2.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(distributions.norm.sf(np.nan_to_num(apart / np.hypot(sd, self.noise))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoRanked:
+    """Ranks of two samples from one release: their test, and how many pairs of records they have.
+
+    `first` is the number of records of the first sample, of `n` in all, and `first_sd` the sd of its noise.
+    The noise of the number of pairs has the sd ``slope * slope_sd``.
+    """
+
+    model: RankModel
+    n: float
+    first: float
+    first_sd: float
+    slope: float
+    slope_sd: float
+
+    @classmethod
+    def released(cls, release: SampleSums) -> TwoRanked:
+        """Return what one release says, of all records or of complete ones."""
+        numbers = tuple(map(float, release.sums[0]))
+        noise = tuple(map(float, release.scale))
+        n = release.nobs
+        if release.complete is None:
+            model = RankModel.of_two(*numbers, n, noise, laplace=release.noise == "laplace")
+            first = min(max(numbers[1], 0.0), float(n))
+            return cls(
+                model=model,
+                n=n,
+                first=first,
+                first_sd=noise[1],
+                slope=n - 2.0 * first,
+                slope_sd=noise[1],
+            )
+        count, score, difference = numbers
+        N = min(max(count, 2.0), float(n))
+        away = min(abs(difference), N)
+        even = max(away - noise[2], 0.0)
+        largest = min(N + noise[0], float(n))
+        sd = math.sqrt((largest**2 - even**2) / 4.0 * (largest + 1.0) / 12.0)
+        return cls(
+            model=RankModel(score * (n - 1.0), sd, noise[1] * (n - 1.0)),
+            n=N,
+            first=0.5 * (N + math.copysign(away, difference)),
+            first_sd=0.5 * math.hypot(noise[0], noise[2]),
+            slope=0.5,
+            slope_sd=math.hypot(N * noise[0], away * noise[2]),
+        )
 
 
 # ---- two samples
@@ -179,9 +232,11 @@ def mannwhitneyu(
         Direction of the test: whether the values of the first sample (or level) tend to be larger or smaller.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -242,16 +297,18 @@ def mannwhitneyu(
 
 
 def _two_samples(release: SampleSums, alternative: Alternative, level: float) -> base.StatResult:
-    n, (score, first), (sd, count_sd) = release.nobs, map(float, release.sums[0]), map(float, release.scale)
-    model = RankModel.of_two(score, first, n, (sd, count_sd), laplace=release.noise == "laplace")
+    ranked = TwoRanked.released(release)
+    model = ranked.model
     z, pvalue = model.test(alternative)
-    n1 = min(max(first, 0.0), float(n))
+    n = ranked.n
+    n1 = ranked.first
     pairs = n1 * (n - n1)
-    hidden = min(n1, n - n1) <= 3.0 * count_sd
+    hidden = min(n1, n - n1) <= 3.0 * ranked.first_sd
 
     def error(p: Floats) -> Floats:
         sampling = p * (1.0 - p) / max(min(n1, n - n1), 1.0) * pairs**2
-        return np.array([(p - 0.5) * pairs, np.sqrt(sampling + ((p - 0.5) * (n - 2.0 * n1) * count_sd) ** 2)])
+        spread = (p - 0.5) * ranked.slope * ranked.slope_sd
+        return np.array([(p - 0.5) * pairs, np.sqrt(sampling + spread**2)])
 
     first_level, second_level = release.levels[0]
     name = f"P({first_level} > {second_level})"
@@ -334,9 +391,11 @@ def kruskal(
         Public list of the groups, if `groups` is an array.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -399,12 +458,15 @@ def kruskal(
         return _two_samples(request.release(replace(query, kind="two ranked")), "two-sided", level)
     release = request.release(replace(query, kind="many ranked"))
     n = release.nobs
-    noise_sd = float(release.scale[0])
-    W = float(release.sums[0, 0])
+    noise_sd = float(release.scale[-1])
+    W = float(release.sums[0, -1])
     laplace = release.noise == "laplace"
-    pvalue = rank(null_statistics(n, k, noise_sd, laplace=laplace), W)
+    count, count_sd = (float(n), 0.0) if release.complete is None else _complete_count(release)
+    null = null_statistics(n, k, noise_sd, laplace=laplace, complete=min(count + count_sd, float(n)))
+    pvalue = rank(null, W)
     # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
-    unit = 2.0 * (n - 1.0) / float(n) ** 2
+    unit = 2.0 * (n - 1.0) / count**2
+    noise_sd = math.hypot(noise_sd, 2.0 * W * count_sd / count) if count_sd else noise_sd
     half = (
         laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise_sd / math.sqrt(2.0))
         if laplace
@@ -419,7 +481,11 @@ def kruskal(
         confidence_level=level,
         rows=(
             base.EstimateRow(
-                name="ranks apart", estimate=apart[0], bse=unit * noise_sd, low=apart[1], high=apart[2]
+                name="ranks apart",
+                estimate=apart[0],
+                bse=unit * noise_sd if release.complete is None else min(unit * noise_sd, 1.0),
+                low=apart[1],
+                high=apart[2],
             ),
         ),
         statistic=W,
@@ -429,10 +495,19 @@ def kruskal(
     )
 
 
-def null_statistics(n: int, k: int, noise: float, *, laplace: bool) -> Floats:
-    """Return simulated W/(n - 1) of k groups of equal sizes and one distribution, noise included."""
+def _complete_count(release: SampleSums) -> tuple[float, float]:
+    """Return the released number of complete records, at least two, and the sd of its noise."""
+    return min(max(float(release.sums[0, 0]), 2.0), float(release.nobs)), float(release.scale[0])
+
+
+def null_statistics(n: int, k: int, noise: float, *, laplace: bool, complete: float | None = None) -> Floats:
+    """Return simulated W/(n - 1) of k groups of equal sizes and one distribution, noise included.
+
+    `complete` is the number of records whose ranks are summed, where that is not n.
+    """
     rng = np.random.default_rng(RANK_STREAM)
-    sums = rng.standard_normal((SIMULATED, k)) * math.sqrt(n / k * n * (n + 1) / 12.0)
+    N = n if complete is None else complete
+    sums = rng.standard_normal((SIMULATED, k)) * math.sqrt(N / k * N * (N + 1) / 12.0)
     sums -= sums.mean(axis=1, keepdims=True)
     scale = noise / math.sqrt(2.0)
     drawn = rng.laplace(0.0, scale, SIMULATED) if laplace else rng.normal(0.0, noise, SIMULATED)
@@ -494,9 +569,11 @@ def wilcoxon(
         Direction of the test: whether values tend to be above or below the center.
     confidence_level : float
         Level of the intervals, between 0 and 1.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -551,15 +628,23 @@ def wilcoxon(
         kind="signed ranks", values=(name,), label=Labels.SIGNED_RANKS.format(name=name), center=at
     )
     release = request.release(query)
-    n = release.nobs
-    T = float(release.sums[0, 0]) * n
-    noise_sd = float(release.scale[0]) * n
-    model = RankModel(T, math.sqrt(n * (n + 1) * (2 * n + 1) / 6.0), noise_sd, release.noise == "laplace")
+    n: float = release.nobs
+    T = float(release.sums[0, -1]) * n
+    noise_sd = float(release.scale[-1]) * n
+    pairs_sd = 0.0
+    largest = n
+    if release.complete is not None:
+        n, count_sd = _complete_count(release)
+        largest = min(n + count_sd, float(release.nobs))
+        pairs_sd = (n + 0.5) * count_sd
+    sd = math.sqrt(largest * (largest + 1) * (2 * largest + 1) / 6.0)
+    model = RankModel(T, sd, noise_sd, release.noise == "laplace")
     z, pvalue = model.test(alternative)
     pairs = n * (n + 1) / 2.0
 
     def error(r: Floats) -> Floats:
-        return np.array([r * pairs, np.sqrt(np.maximum(1.0 - r * r, 0.0) / (n // 2)) * pairs])
+        sampling = np.sqrt(np.maximum(1.0 - r * r, 0.0) / (n // 2)) * pairs
+        return np.array([r * pairs, np.hypot(sampling, r * pairs_sd) if pairs_sd else sampling])
 
     r = float(np.clip(T / pairs, -1.0, 1.0))
     bse = math.hypot(float(error(np.array([r]))[1, 0]), noise_sd) / pairs

@@ -21,6 +21,7 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.counts import joint_level, laplace_sum_quantile, noise_half
+from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.results.summary import number
@@ -288,9 +289,11 @@ def sum(
         Level of the intervals, between 0 and 1.
     simultaneous : bool
         Whether the intervals of all groups hold together at the level, instead of each by itself.
-    missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+    missing : {"raise", "impute-public", "drop"}
+        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
+        number is private: an estimate of the number of complete rows is released at no further cost. With
+        "drop" the noise is Gaussian. This function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -348,6 +351,7 @@ def sum(
     level = base.check_level(confidence_level)
     check_choice(target, CountTarget, "target")
     check_flag(simultaneous, "simultaneous")
+    refuse_dropping(base.or_default(missing, "raise"), "sums of values")
     if by is None:
         if levels is not None or simultaneous:
             raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")

@@ -158,6 +158,8 @@ def cell_numbers(
 ) -> tuple[dict[str, Integers], int]:
     """Return how many rows of a table in a database lie in each cell of columns' edges, and of how many.
 
+    Where rows with missing values are dropped, they are in one more cell, the last one.
+
     Raises as `traced.add_pushed`; AlignmentError for a table that changes between the columns.
     """
     source = rows.features
@@ -165,7 +167,8 @@ def cell_numbers(
     sizes = set[int]()
     for name, column_edges in edges.items():
         table_query = TableQuery(source, schema, [name], rows.missing)
-        cell = f"{_ladder(source.dialect, column_edges.tolist())} AS _cell"
+        ladder = _ladder(source.dialect, column_edges.tolist())
+        cell = f"{table_query.where_complete(ladder, len(column_edges) + 1)} AS _cell"
         n, numbers = table_query.counted(
             [
                 [*table_query.value_names, f"{table_query.finite(name)} AS _x"],
@@ -173,7 +176,7 @@ def cell_numbers(
             ],
             [ALL_ROWS],
         )
-        counts[name] = np.zeros(len(column_edges) + 1, dtype=np.int64)
+        counts[name] = np.zeros(len(column_edges) + 1 + table_query.drops, dtype=np.int64)
         for place, (number,) in numbers.items():
             counts[name][place] = number
         sizes.add(n)

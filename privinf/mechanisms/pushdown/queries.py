@@ -297,9 +297,11 @@ class TableQuery:
 
     def cell_or_gap(self, names: Sequence[str], places: Mapping[str, tuple[str, int]]) -> str:
         """Return the number of a row's cell; `GAP` for rows with missing values, where these are dropped."""
-        if not self.drops:
-            return self.cell(names, places)
-        return case([(" AND ".join(map(self._present, self._names)), self.cell(names, places))], str(GAP))
+        return self.where_complete(self.cell(names, places), GAP)
+
+    def where_complete(self, text: str, gap: int) -> str:
+        """Return an expression that is `gap` in rows with missing values, where these are dropped."""
+        return case([(" AND ".join(map(self._present, self._names)), text)], str(gap)) if self.drops else text
 
     def _by_level(self, name: str, results: list[str]) -> str:
         """Return the result at the level of a row."""

@@ -29,6 +29,16 @@ a sum has K rows. How far replacing one record, which may move to another cell, 
     distance is at most a (D + E) + (D S + E T)/2 + (D T + E S)/2, which grows in S and T; at S = 2 - D and
     T = 2 - E it is (a + 2) w - w^2/2, w = D + E, which is at most (a + 2)^2/2.
 
+**Rows without a value** (`missing="drop"`, the "complete" statistics) add zero to every sum, and the number N
+    of the other rows is released too. No sensitivity rises. Two complete records are as far apart as above,
+    since 1 - u^2 moves as u^2 does. From a complete record to zero the squared distance is convex in u^2:
+    *One sample* (a, u, c (1 - u^2)), a^2 = 4 - c^2: a^2 + c^2 = 4 at u = 0 and a^2 + 1 < 4 at |u| = 1.
+    *Share* (3^.5/2, u/2), u = 2 x - 1: 3/4 + u^2/4 <= 1.
+    *Pairs* (d, a u, a v, b (1 - u^2), b (1 - v^2), u v), d = 1.52: convex in u^2 and in v^2, and
+    d^2 + 2 b^2 < 4 (1 + a^2) at (0, 0), d^2 + a^2 + b^2 at (1, 0), d^2 + 2 a^2 + 1 at (1, 1).
+    *Groups, cells*: rows without a value are in a cell of their own with the entries (1, 0, 0). In l2 a
+    record of a group is at most (2 + 1)^.5 < 2 from that; one of a table moves to another cell, as above.
+
 **Ranks** say nothing of distances: no bounds are paid for. With s(u, v) the sign of u - v, centered ranks of
 a
     group add up to R_g = sum s(u_i, u_j)/2 over i in g and j not in g, ties counted half: pairs in a group
@@ -39,6 +49,11 @@ a
     max(1, (1/4 + w^2)^.5): w = 1/2 and 3^.5/2 leave 1, **the count is free**.
     *Many groups*: sum |R_g|/(n - 1) moves by the l1 norm of R's change over n - 1 at most, 2.
     *Signed ranks*: T/n, T = sum s(u_i + u_j, 0) over i <= j (Walsh): a record is in n of these: 2.
+    *Without a value.* Ranks are those among the N complete records, over the same n - 1 or n, and N is
+    released too. A record that comes to lack its value takes at most n - 1 pairs away, and turns no sign.
+    *Two groups* (v N, R_1/(n - 1), w (N_1 - N_2)), v = 3/4, w = 3^.5/4: as above, 1 in a group and
+    1/4 + 4 w^2 = 1 from one to the other; to zero 1/4 + v^2 + w^2 = 1. *Many groups* and *signed ranks*
+    (3^.5 N, as above): to zero the second moves by 1 at most, so that l2 is at most (3 + 1)^.5 = 2.
 
 **On the grid.** Where there is noise, u = k 2^-20 with k the integer of `ColumnGrid`, |k| <= 2^20 whatever
 the value: u is in [-1, 1], so all of the above holds of it. Entries are polynomials of u with whole
@@ -67,6 +82,9 @@ from privinf.wire import Derivations
 # c, the largest weight at which squares are free in l2, see *One sample*.
 PARABOLA_WEIGHT = math.sqrt(((1.0 + math.sqrt(5.0)) / 2.0) ** 5 / 4.0)
 PAIR_WEIGHTS = 0.7, 1.35  # a and b of *Pairs*
+# a and d of *Rows without a value*: the largest weights of N at which it is free, the second rounded down.
+SAMPLE_COUNT_WEIGHT = math.sqrt(4.0 - PARABOLA_WEIGHT**2)
+PAIR_COUNT_WEIGHT = 1.52
 PURE_PAIR_WEIGHT = 0.4  # a of *Pairs* in l1
 # Shares of mu^2 for the cells, the rows and the columns of a table with margins.
 MARGIN_SHARES = (0.6, 0.2, 0.2)
@@ -91,6 +109,8 @@ class SampleStatistic:
     not derived). `whole`, in place of `entries`, is of all records together, shape (1, m). Of counts of cells
     `totals`, if any, are released in their place: it takes the counts, in the shape of the table, and the
     weights. `blocks` is, by that shape, how many totals have each weight, and `sized` the statistic of it.
+    With `gaps` the last cell has the rows without a value: their number in its first entry, which is 1 for
+    every row, and 0.
     """
 
     entries: Callable[[Floats, float], Sequence[Floats]] | None
@@ -103,6 +123,7 @@ class SampleStatistic:
     blocks: Callable[[tuple[int, ...]], tuple[int, ...]] | None = None
     sized: Callable[[SampleStatistic, tuple[int, ...]], SampleStatistic] | None = None
     most_touched: int | None = None
+    gaps: bool = False
 
     def of_table(self, shape: tuple[int, ...]) -> SampleStatistic:
         """Return the statistic of a table of this shape: some sensitivities depend on it."""
@@ -122,11 +143,15 @@ class SampleStatistic:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sample:
-    """Records as statistics take them: values in [-1, 1], or their steps, (n, columns), and their cells."""
+    """Records as statistics take them: values in [-1, 1], or their steps, (n, columns), and their cells.
+
+    `gaps` is the number of rows without a value, which are left out.
+    """
 
     values: Floats
     codes: Integers
     cells: int
+    gaps: int = 0
 
     @classmethod
     def joined(cls, parts: Sequence[Sample], cells: int) -> Sample:
@@ -136,7 +161,7 @@ class Sample:
         if not parts:
             return cls(np.empty((0, 1)), np.empty(0, dtype=np.int64), cells)
         values, codes = ([getattr(part, name) for part in parts] for name in ("values", "codes"))
-        return cls(np.concatenate(values), np.concatenate(codes), cells)
+        return cls(np.concatenate(values), np.concatenate(codes), cells, sum(part.gaps for part in parts))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -188,6 +213,15 @@ class EntrySums:
         """Add records whose sums are known: Python's integers, shape (cells, m)."""
         self.rows = added_rows(self.rows, rows)
         self._total.add_integers(sums)
+
+    def add_gaps(self, n: int) -> None:
+        """Count the rows of n that no cell has in the last one, where that is for rows without a value."""
+        if self.statistic.gaps:
+            unit = FULL_SCALE**2
+            numbers = np.zeros(self.shape, dtype=object)
+            numbers[-1, 0] = n * int(unit) - self._total.integers()[:, 0].sum()
+            self._total.add_integers(numbers)
+        self.rows = n
 
     def merge(self, other: EntrySums) -> None:
         """Add the records of another accumulator of the same query."""
@@ -262,6 +296,15 @@ def weighted_sums(statistic: SampleStatistic, weighted: Weighted, sample: Sample
     return sums * weights
 
 
+def with_gaps(statistic: SampleStatistic, weighted: Weighted, sums: Floats, n: int) -> Floats:
+    """Return sums of `weighted_sums` with the rows of n that no cell has, as `EntrySums.add_gaps`."""
+    if not statistic.gaps:
+        return sums
+    sums = sums.copy()
+    sums[-1, 0] = n * weighted.weights[0] - sums[:-1, 0].sum()
+    return sums
+
+
 def _parts(sample: Sample, scale: float) -> Iterator[tuple[Floats, Integers]]:
     for start in range(0, len(sample), PART_ROWS):
         part = slice(start, start + PART_ROWS)
@@ -311,6 +354,17 @@ def _of_distributions(statistic: SampleStatistic, shape: tuple[int, ...]) -> Sam
     return replace(statistic, l2=Weighted((1.0,), sensitivity), most_touched=min(groups, 2) * cells)
 
 
+def _complete_share(values: Floats, scale: float) -> Sequence[Floats]:
+    u = values[:, 0]
+    return np.full_like(u, scale * scale), u * scale
+
+
+def _complete_pair(values: Floats, scale: float) -> Sequence[Floats]:
+    u, v = values[:, 0], values[:, 1]
+    one = scale * scale
+    return np.full_like(u, one), u * scale, v * scale, one - u * u, one - v * v, u * v
+
+
 def _rank_sums(sample: Sample) -> Floats:
     """Return the sum of centered ranks of every group, multiples of 1/2, exact."""
     centred = scipy.stats.rankdata(sample.values[:, 0]) - 0.5 * (len(sample) + 1)
@@ -328,8 +382,26 @@ def _many_ranked(sample: Sample) -> Floats:
 
 
 def _signed_ranks(sample: Sample) -> Floats:
+    return np.array([[_signed_sum(sample) / len(sample)]])
+
+
+def _signed_sum(sample: Sample) -> float:
     u = sample.values[:, 0]
-    return np.array([[float(np.sign(u) @ scipy.stats.rankdata(np.abs(u))) / len(sample)]])
+    return float(np.sign(u) @ scipy.stats.rankdata(np.abs(u)))
+
+
+def _complete_two_ranked(sample: Sample) -> Floats:
+    first = 2.0 * np.count_nonzero(sample.codes == 0) - len(sample)
+    return np.array([[len(sample), _rank_sums(sample)[0] / (len(sample) + sample.gaps - 1.0), first]])
+
+
+def _complete_many_ranked(sample: Sample) -> Floats:
+    apart = np.abs(_rank_sums(sample)).sum()
+    return np.array([[len(sample), apart / (len(sample) + sample.gaps - 1.0)]])
+
+
+def _complete_signed_ranks(sample: Sample) -> Floats:
+    return np.array([[len(sample), _signed_sum(sample) / (len(sample) + sample.gaps)]])
 
 
 _A, _B = PAIR_WEIGHTS
@@ -405,4 +477,68 @@ SAMPLE_STATISTICS: dict[SampleKind, SampleStatistic] = {
         derivation=Derivations.SIGNED_RANKS,
         whole=_signed_ranks,
     ),
+    "complete sample": SampleStatistic(
+        entries=_group,
+        l2=Weighted((SAMPLE_COUNT_WEIGHT, 1.0, PARABOLA_WEIGHT), 2.0),
+        l1=None,
+        derivation=Derivations.COMPLETE_PARABOLA,
+    ),
+    "complete groups": SampleStatistic(
+        entries=_group,
+        l2=Weighted((1.0, 1.0, 1.0), 2.0),
+        l1=None,
+        derivation=Derivations.COMPLETE_GROUPS,
+        gaps=True,
+    ),
+    "complete share": SampleStatistic(
+        entries=_complete_share,
+        l2=Weighted((math.sqrt(0.75), 0.5), 1.0),
+        l1=None,
+        derivation=Derivations.COMPLETE_SHARE,
+    ),
+    "complete cells": SampleStatistic(
+        entries=_cell,
+        l2=Weighted((1.0,), math.sqrt(2.0)),
+        l1=None,
+        derivation=Derivations.COMPLETE_CELLS,
+        gaps=True,
+    ),
+    "complete pairs": SampleStatistic(
+        entries=_complete_pair,
+        l2=Weighted((PAIR_COUNT_WEIGHT, _A, _A, _B, _B, 1.0), 2.0 * math.sqrt(1.0 + _A**2)),
+        l1=None,
+        derivation=Derivations.COMPLETE_PAIRS,
+    ),
+    "complete two ranked": SampleStatistic(
+        entries=None,
+        l2=Weighted((0.75, 1.0, math.sqrt(0.1875)), 1.0),
+        l1=None,
+        derivation=Derivations.COMPLETE_TWO_RANKED,
+        whole=_complete_two_ranked,
+    ),
+    "complete many ranked": SampleStatistic(
+        entries=None,
+        l2=Weighted((math.sqrt(3.0), 1.0), 2.0),
+        l1=None,
+        derivation=Derivations.COMPLETE_MANY_RANKED,
+        whole=_complete_many_ranked,
+    ),
+    "complete signed ranks": SampleStatistic(
+        entries=None,
+        l2=Weighted((math.sqrt(3.0), 1.0), 2.0),
+        l1=None,
+        derivation=Derivations.COMPLETE_SIGNED_RANKS,
+        whole=_complete_signed_ranks,
+    ),
+}
+# The statistic of complete rows, where rows with missing values are dropped.
+COMPLETE_KINDS: dict[SampleKind, SampleKind] = {
+    "one sample": "complete sample",
+    "groups": "complete groups",
+    "share": "complete share",
+    "cells": "complete cells",
+    "pairs": "complete pairs",
+    "two ranked": "complete two ranked",
+    "many ranked": "complete many ranked",
+    "signed ranks": "complete signed ranks",
 }
