@@ -7,11 +7,13 @@ import math
 import pickle
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from support.tables import IN_MEMORY, KINDS, STREAMS, written
+from mutation import Mutant
+from support.tables import FURTHER_KINDS, IN_MEMORY, KINDS, STREAMS, written
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
@@ -22,7 +24,7 @@ from privinf.mechanisms.passes import ColumnPasses
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.samples import SampleQuery, SampleTotals, release_sample
 from privinf.mechanisms.statistics.prefixes import root
-from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS, EntrySums
+from privinf.mechanisms.statistics.samples import COMPLETE_KINDS, SAMPLE_STATISTICS, EntrySums
 from privinf.noise import LatticeNoise, SimulationNoise
 
 SCHEMA = pi.Schema(
@@ -106,6 +108,93 @@ def test_missing_values_count_alike_in_blocks(frame, tmp_path, monkeypatch):
     path = written(frame, tmp_path / "t.parquet")
     for kind in QUESTIONS:
         assert summed(kind, path, "impute-public") == summed(kind, frame, "impute-public")
+
+
+DROPPED = {
+    name: replace(question, kind=COMPLETE_KINDS[question.kind]) for name, question in QUESTIONS.items()
+}
+
+
+def dropped(name, data, missing="drop"):
+    """Return the exact sums over complete rows of a question."""
+    query = DROPPED[name]
+    weighted = SAMPLE_STATISTICS[query.kind].l2
+    sums, n = SampleTotals(SCHEMA, query).over(as_rows(data, missing), weighted, exact=True)
+    return (sums if isinstance(sums, np.ndarray) else sums._total.integers()).tolist(), n
+
+
+def with_gaps(frame):
+    """Return a table that lacks some values of every column."""
+    rng = np.random.default_rng(8)
+    return frame.mask(rng.uniform(size=frame.shape) < 0.1)
+
+
+def test_rows_without_a_value_add_zero_alike_in_blocks(frame, tmp_path, monkeypatch):
+    """Mutant: a row that adds its entries though it lacks a value."""
+    monkeypatch.setattr(sources, "ROWS", 25)
+    gaps = with_gaps(frame)
+    path = written(gaps, tmp_path / "t.parquet")
+    for name, query in DROPPED.items():
+        complete = gaps.dropna(subset=[*query.values, *query.by])
+        found = dropped(name, gaps)
+        assert found == dropped(name, path)
+        assert found[1] == len(gaps) > len(complete)
+        alone, n = dropped(name, complete, "raise")
+        assert n == len(complete)
+        if SAMPLE_STATISTICS[query.kind].gaps:
+            assert found[0][:-1] == alone[:-1]
+            assert (found[0][-1][0], alone[-1][0]) == ((len(gaps) - len(complete)) << 40, 0)
+            assert not any(found[0][-1][1:])
+        elif SAMPLE_STATISTICS[query.kind].whole is None:
+            assert found[0] == alone
+        else:  # ranks over the public number of all rows
+            ratio = (len(complete) - 1.0) / (len(gaps) - 1.0)
+            assert found[0][0][0] == alone[0][0]
+            assert found[0][0][1] == pytest.approx(alone[0][1] * ratio)
+    adding = Mutant(
+        "mechanisms.samples", "SampleTotals.sample", "if complete is None:", "if complete is not None:"
+    )
+    with adding.applied():
+        for name, query in DROPPED.items():
+            complete = gaps.dropna(subset=[*query.values, *query.by])
+            assert dropped(name, gaps)[0] != dropped(name, complete, "raise")[0]
+
+
+@pytest.mark.audit
+def test_one_digest_over_all_sources_of_rows_without_a_value(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROWS", 25)
+    gaps = with_gaps(frame)
+    edges = np.linspace(-1, 1, 9)
+    for number, (source, make) in enumerate(
+        (KINDS | {"relation": FURTHER_KINDS["relation that sums"]}).items()
+    ):
+        for place, name in enumerate(DROPPED):
+            if source == "relation" and SAMPLE_STATISTICS[DROPPED[name].kind].whole is not None:
+                continue
+            (folder := tmp_path / f"{number}-{place}").mkdir()
+            assert dropped(name, make(gaps, folder)) == dropped(name, gaps), (source, name)
+        if source not in STREAMS:
+            (folder := tmp_path / f"{number}-cells").mkdir()
+            one, other = (
+                OpenColumns(as_rows(data, "drop"), ["x"], schema=SCHEMA).cells({"x": edges})["x"].counts
+                for data in (make(gaps, folder), gaps)
+            )
+            assert one.tolist() == other.tolist(), source
+            assert one[-1] == gaps["x"].isna().sum()
+
+
+def test_rows_that_all_lack_a_value_are_released_as_others_are(frame):
+    """The error that there are none would tell how many rows are complete."""
+    for gaps in (
+        frame.assign(x=np.nan, y=np.nan, g=None, b=None),
+        with_gaps(frame)[:2].assign(x=[1.0, np.nan]),
+    ):
+        for question in QUESTIONS.values():
+            for spend in (SPEND, {"epsilon": math.inf}):
+                release = release_sample(as_rows(gaps, "drop"), SCHEMA, question, spend)
+                assert release.nobs == len(gaps)
+                assert 2 <= release.complete.rows <= release.nobs
+                assert np.isfinite(release.sums).all()
 
 
 def test_levels_are_compared_over_the_whole_table(frame, tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ from privinf.mechanisms.pushdown.queries import TableQuery
 from privinf.mechanisms.rows import as_rows
 from privinf.mechanisms.samples import ColumnBins, SampleQuery, SampleTotals
 from privinf.mechanisms.statistics.gridded import ColumnGrid
-from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
+from privinf.mechanisms.statistics.samples import COMPLETE_KINDS, SAMPLE_STATISTICS
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
 CASES = range(30)
@@ -438,6 +438,8 @@ def told_of_samples(case, data):
             for name in numbers
         ),
     ]
+    if case.missing == "drop":
+        queries = [replace(sample, kind=COMPLETE_KINDS[sample.kind]) for sample in queries]
     found = []
     for sample in queries:
         weighted = SAMPLE_STATISTICS[sample.kind].l2
@@ -465,6 +467,39 @@ def test_sums_of_samples_in_duckdb_are_those_of_numpy(database, seed):
     case = pushing.random_case(seed)
     expected = told_of_samples(case, case.arrow().to_pandas())
     assert told_of_samples(case, in_duckdb(database, case)) == expected
+
+
+def dropping(case):
+    """Return a case whose rows with missing values are dropped, and its answers for complete rows."""
+    return replace(case, missing="drop")
+
+
+@pytest.mark.parametrize("seed", [*CASES[:4], *late(CASES[4:])])
+def test_sums_of_complete_samples_in_duckdb_are_those_of_numpy(database, seed):
+    case = dropping(pushing.random_case(seed))
+    expected = told_of_samples(case, case.arrow().to_pandas())
+    assert told_of_samples(case, in_duckdb(database, case)) == expected
+
+
+@pytest.mark.audit
+def test_a_dropped_row_that_is_off_is_caught(database, monkeypatch):
+    """Mutants: a row that adds its entries though it lacks a value, and one that is in no cell."""
+    cases = [
+        dropping(case)
+        for case in map(pushing.random_case, CASES)
+        if any(None in v for v in case.columns.values())
+    ][:3]
+    expected = [told_of_samples(case, case.arrow().to_pandas()) for case in cases]
+
+    def differ():
+        return [told_of_samples(case, in_duckdb(database, case)) for case in cases] != expected
+
+    assert not differ()
+    held = TableQuery.where_complete
+    for wrong in (lambda self, text, gap: text, lambda self, text, gap: held(self, text, 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(TableQuery, "where_complete", wrong)
+            assert differ()
 
 
 @pytest.mark.audit

@@ -17,6 +17,7 @@ import pytest
 from sensitivity_cases import calls
 
 from privinf.mechanisms.catalogue import SHIPPED, SITE_OPS
+from privinf.mechanisms.statistics.samples import COMPLETE_KINDS, SAMPLE_STATISTICS
 
 FROZEN = Path(__file__).with_name("sensitivities.json")
 # Last bits of square roots of sums by BLAS, and of exponentials, differ between processors.
@@ -66,6 +67,30 @@ def test_no_sensitivity_moves(name, frozen):
         assert now[:3] == before[:3], call
         for quantity, new, old in zip(("l2", "linf", "bound", "norm"), now[3:], before[3:], strict=True):
             assert new == (None if old is None else pytest.approx(old, rel=ROUNDING)), (quantity, call)
+
+
+# l2 and l1 of sums of samples, as of version 6e70edc.
+OF_SAMPLES = {
+    "one sample": (2.0, 2.0),
+    "groups": (2.0, 4.0),
+    "share": (1.0, 1.0),
+    "cells": (2.0**0.5, 2.0),
+    "pairs": (2.0 * 1.49**0.5, 2.88),
+    "two ranked": (1.0, 1.0),
+    "many ranked": (2.0, 2.0),
+    "signed ranks": (2.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("kind", OF_SAMPLES)
+def test_no_sensitivity_of_a_sample_moves_nor_rises_where_rows_are_dropped(kind):
+    l2, l1 = OF_SAMPLES[kind]
+    statistic, complete = SAMPLE_STATISTICS[kind], SAMPLE_STATISTICS[COMPLETE_KINDS[kind]]
+    assert statistic.l2.sensitivity == pytest.approx(l2, rel=ROUNDING)
+    assert statistic.l1.sensitivity == pytest.approx(l1, rel=ROUNDING)
+    assert complete.l2.sensitivity == statistic.l2.sensitivity
+    assert complete.l1 is None
+    assert len(complete.l2.weights) == len(statistic.l2.weights) + (not complete.gaps)
 
 
 if __name__ == "__main__":
