@@ -26,14 +26,14 @@ from privinf.inference.counts import (
     on_simplex,
     with_margins,
 )
-from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import ColumnBins, SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.results.summary import number
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.association import independence
-from privinf.stats.groups import score_interval
+from privinf.stats.groups import quadratic_set, score_interval
+from privinf.stats.quantiles import two_sided
 from privinf.typing import (
     ArrayLike,
     Calibration,
@@ -96,8 +96,14 @@ class CountModel:
         The nearest possible table, in the shape of `estimate`.
     possible : ndarray of bool
         False for cells that cannot occur, in the same shape.
+    n : int
+        Number of records of which shares are taken: all, or the estimated number of complete ones.
     laplace : bool
         Whether the noise is Laplace noise: estimates are then not conditioned on the public total.
+    total : int
+        Public number of all records.
+    dropping_sd : float or None
+        Sd of the noise of a released count where rows with missing values were dropped; None elsewhere.
     """
 
     shape: tuple[int, ...]
@@ -106,6 +112,8 @@ class CountModel:
     possible: Flags
     n: int
     laplace: bool
+    total: int
+    dropping_sd: float | None = None
 
     @classmethod
     def from_release(cls, release: SampleSums, zeros: Sequence[tuple[Any, ...]] = ()) -> CountModel:
@@ -117,6 +125,8 @@ class CountModel:
         size = math.prod(shape)
         n = release.nobs
         sd = float(release.scale[0])
+        if release.complete is not None:
+            return cls._of_complete(release, shape, possible, release.complete.rows)
         numbers = release.sums[:, 0] if sd > 0.0 else np.rint(release.sums[:, 0])
         laplace = release.noise == "laplace"
         cells = numbers[:size].reshape(flat)
@@ -135,7 +145,60 @@ class CountModel:
         shown = _shown(estimate, n, possible, two=two) if sd > 0.0 else estimate.cells
         if laplace:
             estimate = _independent(cells * possible, sd, possible)
-        return cls(shape=shape, estimate=estimate, shown=shown, possible=possible, n=n, laplace=laplace)
+        return cls(
+            shape=shape, estimate=estimate, shown=shown, possible=possible, n=n, laplace=laplace, total=n
+        )
+
+    @classmethod
+    def _of_complete(
+        cls, release: SampleSums, shape: tuple[int, ...], possible: Flags, rows: int
+    ) -> CountModel:
+        """Return the model where rows without a value are one more cell, which is not shown.
+
+        All cells are conditioned on the public total: a sum of c of P possible ones has noise of variance
+        s^2 c (1 - c/P), and the covariance s^2 c/P with the number of complete rows.
+        """
+        n = release.nobs
+        sd = float(release.scale[0])
+        numbers = release.sums[:, 0] if sd > 0.0 else np.rint(release.sums[:, 0])
+        every = np.append(possible.ravel(), True)
+        cells = (
+            estimate_table(numbers[None], n, sd, possible=every[None]).cells[0, :-1].reshape(possible.shape)
+        )
+        parts = float(every.sum())
+        sds = [
+            sd * np.sqrt(c * (1.0 - c / parts))
+            for c in (possible, possible.sum(axis=1), possible.sum(axis=0))
+        ]
+        estimate = TableEstimate(
+            cells=cells,
+            rows=cells.sum(axis=1),
+            columns=cells.sum(axis=0),
+            cell_sds=sds[0],
+            row_sds=sds[1],
+            column_sds=sds[2],
+        )
+        shown = cells
+        if sd > 0.0:
+            projected = np.zeros(len(every))
+            rest = n - float(cells.sum())
+            projected[every] = on_simplex(np.append(cells[possible], rest), float(n))
+            shown = projected[:-1].reshape(possible.shape)
+        return cls(
+            shape=shape,
+            estimate=estimate,
+            shown=shown,
+            possible=possible,
+            n=rows,
+            laplace=False,
+            total=n,
+            dropping_sd=sd,
+        )
+
+    @property
+    def shown_total(self) -> float:
+        """The total of what is shown: the number of records, or the estimated one of complete records."""
+        return float(self.n) if self.dropping_sd is None else max(float(self.shown.sum()), 1.0)
 
     def terms(self, *, margins: bool) -> Integers:
         """Return of how many Laplace numbers the noise of each estimate is a sum."""
@@ -161,11 +224,34 @@ class CountModel:
         high = np.full(len(x), np.nan)
         for level in np.unique(levels[~np.isnan(levels)]):
             at = levels == level
+            if self.dropping_sd is not None and target == "population":
+                low[at], high[at] = self._complete_shares(x[at], terms[at], float(level))
+                continue
             parts = x[at], sds[at], terms[at] if self.laplace else None
-            low[at], high[at] = _ends(*parts, n=self.n, target=target, level=float(level))
+            low[at], high[at] = _ends(*parts, n=self.total, target=target, level=float(level))
         empty = np.flatnonzero(~self.possible.ravel() & ~np.isnan(levels[: self.possible.size]))
         low[empty] = high[empty] = 0.0
         return low, high
+
+    def _complete_shares(self, x: Floats, cells: Integers, level: float) -> tuple[Floats, Floats]:
+        """Return the ends of shares p among complete records: x - p N has mean 0, and noise of both.
+
+        `x` are sums of this many `cells`; N is the number of complete records.
+        """
+        z2 = two_sided(level) ** 2
+        N = float(self.n)
+        s2 = (self.dropping_sd or 0.0) ** 2
+        parts = float(self.possible.sum()) + 1.0
+        of_rows = s2 * (1.0 - 1.0 / parts)
+        if z2 * of_rows >= N**2:
+            return np.zeros(len(x)), np.ones(len(x))
+        low, high = quadratic_set(
+            np.full(len(x), N**2 + z2 * (N - of_rows)),
+            -2.0 * x * N - z2 * (N - 2.0 * s2 * cells / parts),
+            x**2 - z2 * s2 * cells * (1.0 - cells / parts),
+            2.0,
+        )
+        return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
 def _ends(
@@ -360,7 +446,7 @@ class CountsResult(base.StatResult):
         import pandas as pd
 
         model = CountModel.from_release(self.release, self.structural_zeros)
-        unit = 1.0 if self.target == "table" else 1.0 / model.n
+        unit = 1.0 if self.target == "table" else 1.0 / model.shown_total
         values = unit * model.shown.ravel()
         if self.below is not None:
             hidden = _hidden(model, self.below)
@@ -372,7 +458,7 @@ class CountsResult(base.StatResult):
             rows = pd.Series(unit * model.shown.sum(axis=1), axes[0], name=ALL)
             columns = pd.Series(unit * model.shown.sum(axis=0), axes[1], name=ALL)
             frame = pd.concat([cells, rows], axis=1)
-            last = pd.DataFrame([[*columns, unit * model.n]], [ALL], frame.columns)
+            last = pd.DataFrame([[*columns, unit * model.shown_total]], [ALL], frame.columns)
             frame = pd.concat([frame, last])
             return frame.rename_axis(index=names[0], columns=names[1])
         index = axes[0] if len(axes) == 1 else pd.MultiIndex.from_product(axes, names=names)
@@ -445,13 +531,17 @@ def _counted(
         p = np.clip(estimates * unit, 0.0, 1.0)
         sds = np.sqrt(p * (1.0 - p) * model.n + sds**2)
     if float(release.scale[0]) > 0.0:
-        total = "cells, rows and columns add up" if margins else "the cells add up to the number of records"
+        records = "records" if model.dropping_sd is None else "complete records"
+        total = (
+            "cells, rows and columns add up" if margins else f"the cells add up to the number of {records}"
+        )
         notes.append(Note(SHOWN.format(total), "table"))
     if simultaneous:
         notes.append(Note(JOINT.format(len(names)), "table"))
     if zeros:
         notes.append(Note(IMPOSSIBLE.format(int((~model.possible).sum())), "detail"))
-    cells_of = np.column_stack([unit * shown, unit * sds, low, high])[visible]
+    shown_unit = 1.0 if target == "table" else 1.0 / model.shown_total
+    cells_of = np.column_stack([shown_unit * shown, unit * sds, low, high])[visible]
     rows = zip(np.array(names, dtype=object)[visible], cells_of, strict=True)
     return CountsResult(
         title=title,
@@ -515,7 +605,6 @@ def _release(
     bins: ColumnBins | None = None,
 ) -> tuple[SampleSums, tuple[tuple[Any, ...], ...]]:
     """Release the counts of a table once; the cells that cannot occur are checked before that."""
-    refuse_dropping(request.rows.missing, "counts of levels and bins")
     levels = [
         bins.levels if bins is not None and bins.name == name else request.schema[name].levels  # type: ignore[union-attr]
         for name in names
@@ -651,7 +740,7 @@ def counts(
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
         number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian. This function refuses "drop".
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -780,8 +869,8 @@ def crosstab(
         Public levels of `a` and of `b`, if these are arrays.
     margins : bool, optional
         Whether rows and columns are released in addition to the cells, for 0.2 of mu^2 each. Otherwise they
-        are sums of cells. By default they are released if the table has more than 25 cells and the noise is
-        Gaussian.
+        are sums of cells. By default they are released if the table has more than 25 cells, the noise is
+        Gaussian and no rows are dropped. ``margins=True`` cannot be combined with ``missing="drop"``.
     structural_zeros : sequence, optional
         Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
         spread over the others.
@@ -796,7 +885,7 @@ def crosstab(
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
         number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian. This function refuses "drop".
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -862,7 +951,8 @@ def crosstab(
     request, names = base.request_levels(columns, declared, options)
     declared_levels = [request.schema[name].levels for name in names]  # type: ignore[union-attr]
     size = math.prod(map(len, declared_levels))
-    with_margin = size > ALONE and not _pure(options) if margins is None else check_flag(margins, "margins")
+    alone = size <= ALONE or _pure(options) or options.missing == "drop"
+    with_margin = not alone if margins is None else check_flag(margins, "margins")
     release, zeros = _release(request, names, structural_zeros, margins=with_margin)
     return _counted(
         release,
@@ -944,7 +1034,7 @@ def histogram(
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
         number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian. This function refuses "drop".
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes

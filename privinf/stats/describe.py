@@ -16,7 +16,6 @@ from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import SampleQuery
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
@@ -202,7 +201,7 @@ def describe(
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
         number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian. Columns with levels that are texts are refused with "drop".
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
@@ -270,8 +269,6 @@ def describe(
     budget = Spending.from_options(request.options.spending(), ledger)
     budget.ledger.check(GaussianLoss(budget.mu))
     factors = [name for name in names if _is_factor(schema, name)]
-    if factors:
-        refuse_dropping(request.rows.missing, "counts of levels and bins")
     opened = {name: OpenedColumn.from_request(request, name) for name in names if name not in factors}
     part = 1.0 / len(names)
     entries: list[LedgerEntry] = []
@@ -286,6 +283,7 @@ def describe(
                 result = level_counts(one, (name,), level)
                 entries += result.release.entries
                 counted += _level_rows(name, result)
+                complete |= {} if result.complete is None else {name: result.complete}
                 continue
             column = opened[name]
             query = SampleQuery(

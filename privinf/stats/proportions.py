@@ -223,7 +223,7 @@ def proportion_confint(
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
         number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian. Shares of more than two levels are refused with "drop".
+        "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
         where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes

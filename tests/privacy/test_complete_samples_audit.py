@@ -196,7 +196,7 @@ def rows_of(pair, world):
     return Rows(frame.astype({"x": float, "z": float}), missing="drop")
 
 
-def audited(kind, pair, count=4000, seeded=True):
+def audited(kind, pair, count=6000, seeded=True):
     """Audit what the entry point draws for a pair of records."""
     query = replace(QUESTIONS[kind], kind=kind)
     statistic = SAMPLE_STATISTICS[kind]

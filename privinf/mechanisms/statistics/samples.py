@@ -356,13 +356,13 @@ def _of_distributions(statistic: SampleStatistic, shape: tuple[int, ...]) -> Sam
 
 def _complete_share(values: Floats, scale: float) -> Sequence[Floats]:
     u = values[:, 0]
-    return np.full_like(u, scale * scale), u * scale
+    return np.ones_like(u) * (scale * scale), u * scale
 
 
 def _complete_pair(values: Floats, scale: float) -> Sequence[Floats]:
     u, v = values[:, 0], values[:, 1]
     one = scale * scale
-    return np.full_like(u, one), u * scale, v * scale, one - u * u, one - v * v, u * v
+    return np.ones_like(u) * one, u * scale, v * scale, one - u * u, one - v * v, u * v
 
 
 def _rank_sums(sample: Sample) -> Floats:
