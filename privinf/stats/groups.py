@@ -134,7 +134,7 @@ class GroupModel:
     @property
     def counts(self) -> int:
         """How many counts add up to the number of records."""
-        return self.N.shape[-1] + (self.gaps is not None)
+        return int(self.N.shape[-1]) + (self.gaps is not None)
 
     # ---- spreads
 

@@ -151,8 +151,9 @@ class TwoRanked:
         noise = tuple(map(float, release.scale))
         n = release.nobs
         if release.complete is None:
-            model = RankModel.of_two(*numbers, n, noise, laplace=release.noise == "laplace")
-            first = min(max(numbers[1], 0.0), float(n))
+            score, first = numbers
+            model = RankModel.of_two(score, first, n, noise, laplace=release.noise == "laplace")
+            first = min(max(first, 0.0), float(n))
             return cls(
                 model=model,
                 n=n,
