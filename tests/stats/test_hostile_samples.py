@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
-from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
+from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
 from privinf.stats.groups import GroupModel
 from privinf.stats.means import MeanModel
 
