@@ -810,6 +810,32 @@ looked("stats.sum", lambda rows, words: pi.stats.sum("y", by="g", data=rows, **w
 looked("stats.median", lambda rows, words: pi.stats.median("y", by="g", data=rows, **words))
 looked("stats.mean by group", lambda rows, words: pi.stats.mean("b", by="g", data=rows, **words))
 looked("stats.describe, factors", lambda rows, words: pi.stats.describe(rows, ["a", "g"], **words))
+
+
+def lost(
+    name: str, call: Callable[[dict[str, Any]], Any], lacks: Sequence[str], *, alone: bool = False
+) -> None:
+    """Register a function of `privinf.stats` with missing="drop"; the record lacks values in one world."""
+
+    @case(f"stats.{name} of complete rows", {"epsilon": 9.0, "delta": 1e-3})
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        rows = with_dropped(table(pair, world), list(lacks), gap=world == 1, alone=alone)
+        words = {"data": rows, "schema": SCHEMA, "epsilon": 9.0, "delta": 1e-3, "ledger": ledger}
+        found = call({**words, "missing": "drop"})
+        return found, repr(found), found.privacy
+
+
+lost("mean", lambda words: pi.stats.mean("b", **words), ["b"])
+lost("mean, no other", lambda words: pi.stats.mean("b", **words), ["b"], alone=True)
+lost("mean, clip chosen", lambda words: pi.stats.mean("b", clip="auto", **words), ["b"])
+lost("anova_oneway", lambda words: pi.stats.anova_oneway("b ~ g", **words), ["g"])
+lost("chi2_contingency", lambda words: pi.stats.chi2_contingency("g", "g", **words), ["g"])
+lost("pearsonr", lambda words: pi.stats.pearsonr("a", "b", **words), ["b"])
+lost("quantile", lambda words: pi.stats.quantile("b", [0.1, 0.5], **words), ["b"])
+lost("describe", lambda words: pi.stats.describe(columns=["b", "g"], **words), ["b", "g"])
+lost("counts", lambda words: pi.stats.counts("g", **words), ["g"])
+lost("kruskal", lambda words: pi.stats.kruskal("b ~ g", **words), ["b"])
+lost("wilcoxon", lambda words: pi.stats.wilcoxon("b", 0.1, **words), ["b"], alone=True)
 looked("stats.describe", lambda rows, words: pi.stats.describe(rows, ["a", "b"], **words))
 
 
