@@ -82,7 +82,7 @@ MUTANTS = {
     ),
     "a charge forgotten": Mutant(HERE, "OpenColumns.release", "spending.ledger.spend(entry)", "(entry,)"),
     "values in the release": Mutant(
-        HERE, "OpenColumns.release", "noisy, scale, self.n)", "noisy, scale, int(cells.counts[0]))"
+        HERE, "OpenColumns.release", "noisy, scale, self.n, gaps", "noisy, scale, int(cells.counts[0]), gaps"
     ),
 }
 
