@@ -211,8 +211,7 @@ class ScoreTests:
         transform, shift = design.to_user
         factors = np.diag(transform)
         uncentred: Any = Uncentred(system, transform / factors[:, None])
-        noisy = design.private | ~system.noise_free
-        sets = score_sets(uncentred, self._places, alpha=alpha, tested=noisy)
+        sets = _sets(uncentred, self._places, alpha, design.private)
         return tuple(
             scaled.mapped(float(factors[place]), float(shift[place]))
             for scaled, place in zip(sets, self._places, strict=True)
@@ -247,6 +246,27 @@ class ScoreTests:
                 + (NEVER_KEPT if never_kept else LEFT_OUT).format(context.model)
             )
         return context.system, context.design
+
+
+def _sets(system: Any, places: list[int], alpha: float, private: Flags) -> tuple[ScoreSet, ...]:
+    """Return the score sets of some coefficients, those of slopes with one degree of freedom a slope.
+
+    Where rows with missing values are dropped, the constant carries noise. The statistic is then minimized
+    over it, as in `_slopes_test`, which costs no degree of freedom.
+    """
+    noisy = private | ~system.noise_free
+    df = int(private.sum())
+    if int(noisy.sum()) == df:
+        return score_sets(system, places, alpha=alpha, tested=noisy)
+    law = system.distribution
+    level = law.pvalue(law.critical(df, alpha), int(noisy.sum()))
+    slopes = dict(zip(places, score_sets(system, places, alpha=level, tested=noisy), strict=True))
+    sets = {
+        place: replace(found, level=1.0 - alpha, df=df) for place, found in slopes.items() if private[place]
+    }
+    others = [place for place in places if not private[place]]
+    sets |= zip(others, score_sets(system, others, alpha=alpha, tested=noisy), strict=True)
+    return tuple(sets[place] for place in places)
 
 
 def _slopes_test(system: LinearScores, tested: Flags, values: Floats) -> ScoreTestResult:

@@ -33,7 +33,7 @@ def table(seed: int, share: float, n: int = N) -> pd.DataFrame:
     return pd.DataFrame({"x": x, "k": k, "y": y})
 
 
-def outcomes(model, share: float = 0.5, fits: int = FITS, **options):
+def outcomes(model, share: float = 0.5, fits: int = FITS, method: str = "wald", **options):
     """Return the coverage of each coefficient, the mean of s^2, and of the number of rows over the truth."""
     covered, scales, counts = [], [], []
     for seed in range(fits):
@@ -44,9 +44,9 @@ def outcomes(model, share: float = 0.5, fits: int = FITS, **options):
             fit = model.from_formula("y ~ x + k", frame, schema=SCHEMA, missing="drop").fit(
                 epsilon=8.0, delta=1e-6, rng=seed, **options
             )
-            ends = fit.conf_int().to_numpy()
+            ends = fit.conf_int(method=method).to_numpy()
         covered.append((ends[:, 0] <= TRUE) & (ends[:, 1] >= TRUE))
-        scales.append(fit.scale)
+        scales.append(fit.scale if method == "wald" else np.nan)
         counts.append(fit.nobs / complete_count)
     return np.mean(covered, axis=0), float(np.mean(scales)), float(np.mean(counts))
 
@@ -92,6 +92,14 @@ def test_intervals_cover_where_half_of_the_rows_are_incomplete(name):
     assert coverage.min() >= LOWEST, coverage
     assert scale == pytest.approx(1.0, abs=0.1)
     assert count == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_score_intervals_cover_where_the_constant_carries_noise(share):
+    """The statistic is minimized over the constant at no degree of freedom, however few rows are complete."""
+    coverage, *_ = outcomes(pi.MomentOLS, share, fits=120, method="score")
+    assert coverage.min() >= 0.95 - 2.58 * np.sqrt(0.95 * 0.05 / 120), coverage
 
 
 @pytest.mark.audit
