@@ -199,7 +199,7 @@ def find_bounds(
     if not math.isinf(column_mu):
         losses += [ThresholdLoss(column_mu, event)] * len(texts)
     budget.ledger.check(losses)
-    bar = progress_bar(progress, "find_bounds", unit="pass")
+    bar = progress_bar(progress, "search for bounds", unit="pass")
     with bar, charged_for(f"find_bounds: {', '.join(kinds)}"):
         searches = _Searches(OpenColumns(table, numbers, unit=unit, max_rows=max_rows), numbers, shares[0])
         labels = {name: _opened(table, name) for name in texts}

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting.shares import part_of_mu
+from privinf.completeness import CompleteRows
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import SINGULAR_SUMS, GlmServer, Traffic
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics

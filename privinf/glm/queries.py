@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from privinf.accounting.shares import part_of_mu
+from privinf.completeness import CompleteRows
 from privinf.federation import NoisySum
 from privinf.glm.clipping import OutsideCount, ends_of
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, confirmed_tail, squared, tail_of
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.statistics.isometric import from_isometric
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.mechanisms.statistics.summands import counts_above

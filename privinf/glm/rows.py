@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from privinf.completeness import CompleteRows
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.federation import Federation
 from privinf.fitting.rows import Limits, ModelRows, check_binary
 from privinf.glm.newton import Block
 from privinf.glm.sums import NO_ROLES, Clients, Roles
-from privinf.mechanisms.complete import CompleteRows
-from privinf.mechanisms.passes import NO_CONSTANT
+from privinf.mechanisms.rows import NO_COUNT
 from privinf.results.effects import check_effects
 from privinf.schema import Design
 from privinf.schema.geometry import SAME_UNIT, Reachable, check_magnitudes, to_user
@@ -287,7 +287,7 @@ def glm_rows(
 def _check_dropping(design: Design, radius: float | None, roles: Roles) -> None:
     """Raise NotAvailableError for fits whose number of complete rows no released sum of ones estimates."""
     if design.constant is None:
-        raise NotAvailableError(NO_CONSTANT)
+        raise NotAvailableError(NO_COUNT)
     if radius is not None or roles.weights is not None:
         raise NotAvailableError(
             "missing='drop' cannot be combined with radius= or weights=, because their sums count rows with "

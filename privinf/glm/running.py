@@ -13,6 +13,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.accounting.purposes import charged_for
+from privinf.completeness import CompleteRows
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.charges import stating_charges
@@ -65,7 +66,6 @@ from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import COVARIANCES
 from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.tails import HEAVY
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
 from privinf.schema.design import formula_text

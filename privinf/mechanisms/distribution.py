@@ -37,8 +37,8 @@ import scipy  # whose parts are loaded when they are used
 from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, LedgerEntry, ThresholdLoss
+from privinf.completeness import CompleteRows
 from privinf.errors import ArgumentError, SchemaError
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import (
     Line,
     Spending,

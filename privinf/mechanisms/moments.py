@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
 from privinf.errors import (
     ArgumentError,
@@ -21,7 +22,6 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import (
     Line,
     Spending,
@@ -191,7 +191,7 @@ class Moments:
         self.response_weight = response_weight
 
     def _check_dropping(self, weights: str | None) -> None:
-        """Refuse what cannot be combined with dropped rows; see `privinf.mechanisms.complete`."""
+        """Refuse what cannot be combined with dropped rows; see `privinf.completeness`."""
         if self.trust == "local":
             refuse_dropping(self.missing, EACH_ROW)
         refuse_dropping_of(self.design, weights)

@@ -21,6 +21,7 @@ from privinf.errors import AlignmentError, NotAvailableError, SchemaError, Sensi
 from privinf.mechanisms.rows import (
     EACH_ROW,
     MESSAGES,
+    NO_COUNT,
     EncodedRows,
     PublicSizes,
     Rows,
@@ -59,18 +60,12 @@ NO_PUBLIC = (
 )
 
 
-NO_CONSTANT = (
-    "missing='drop' needs a model with a constant, whose noisy sum estimates the number of complete rows: "
-    "add a constant to the model"
-)
-
-
 def refuse_public(design: Design, weights: str | None) -> None:
     """Raise NotAvailableError unless the constant is the one public column, where rows are dropped."""
     if weights is not None or (~design.private).sum() > (design.constant is not None):
         raise NotAvailableError(NO_PUBLIC)
     if design.constant is None:
-        raise NotAvailableError(NO_CONSTANT)
+        raise NotAvailableError(NO_COUNT)
 
 
 class Passes:

@@ -31,6 +31,10 @@ MESSAGES = "a release with one message per row"
 ALIGNED = "a release that is joined with releases of other parties"
 EACH_PARTY = "columns at several parties, because no party knows which values the others lack"
 EACH_ROW = "releases of one message per row, because a message of zeros would show which rows have gaps"
+NO_COUNT = (
+    "missing='drop' needs a model with a constant, whose noisy sum estimates the number of complete rows: "
+    "add a constant to the model"
+)
 ROWS_BEYOND = (
     "the table has changed since it was first read: some values of public columns are larger "
     "than the maximum of the first reading. Start again with a table that nobody writes to"

@@ -12,9 +12,9 @@ import pandas as pd
 
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
 from privinf.accounting.ledger import Ledger, check_ledger
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import (
     WORDS,
     ExactTotal,

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import (
     ArgumentError,
@@ -29,7 +30,6 @@ from privinf.inference.estimate import (
 )
 from privinf.inference.linear_scores import partialled
 from privinf.inference.solution import semidefinite
-from privinf.mechanisms.complete import CompleteRows
 from privinf.moments.equation import MomentMap, complete_rows, completeness, moments_noise_model
 from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.notebook import html_frame

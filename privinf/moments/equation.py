@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privinf.completeness import CompleteRows
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.covariances import check_records, requested_covariance
 from privinf.fitting.solve import Fit
@@ -16,7 +17,6 @@ from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LEAST_MOMENT_STRENGTH, LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.moments import complete_rows_of, moment_columns
 from privinf.mechanisms.statistics.moments import MomentLayout
 from privinf.release_kinds import MomentsNoiseModel
@@ -551,7 +551,7 @@ def complete_rows(release: Release) -> CompleteRows | None:
     """Return the estimated number of complete rows; None where no rows are dropped.
 
     It is the noisy sum of the constant, and takes the place of n in every mean: see
-    `privinf.mechanisms.complete`.
+    `privinf.completeness`.
     """
     if release.noise_model.get("missing") != "drop":
         return None

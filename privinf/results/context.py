@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
 from privinf.inference.covariances import takes_rows_as_independent
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
-from privinf.mechanisms.complete import CompleteRows
 from privinf.releases import Release
 from privinf.results.notes import (
     CHANGED_TARGET,

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ConvergenceError, LargeDeltaWarning, NotAvailableError, NotPositiveDefiniteError
-from privinf.mechanisms.complete import CompleteRows
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import CHANGED_TARGET, IMPUTED
 from privinf.results.rendering import PrivateSummary

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
 from privinf.errors import ArgumentError
-from privinf.mechanisms.complete import CompleteRows
 from privinf.typing import NoteRank
 from privinf.validation import check_choice
 

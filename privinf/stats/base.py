@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import (
     ArgumentError,
@@ -20,7 +21,6 @@ from privinf.errors import (
     SensitivityError,
 )
 from privinf.mechanisms.blocks import table_rows
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind

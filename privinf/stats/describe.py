@@ -11,10 +11,10 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.accounting.purposes import charged_for
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SampleQuery
 from privinf.notebook import html_frame

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport, Released
 from privinf.accounting.purposes import charged_for
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.counts import joint_level
@@ -28,7 +29,6 @@ from privinf.inference.quantiles import (
     quantile_interval,
     window_edges,
 )
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.distribution import NoisyCDF, OpenColumns, group_distributions
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, ColumnBins, SampleQuery, SampleSums

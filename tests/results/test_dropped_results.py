@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import privinf as pi
+from privinf.completeness import CompleteRows
 from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, StorageError
 from privinf.federation import InProcessFederation, Site, SitePolicy
-from privinf.mechanisms.complete import CompleteRows
 from privinf.mechanisms.rows import Rows
 from privinf.release_kinds import check_kind
 from privinf.results.notes import COMPLETE_TARGET
