@@ -63,14 +63,23 @@ ROOT_TWO = math.sqrt(2.0)  # sensitivity of counts of labels: two of them move b
 GRID_ROOM = 2.0**-18  # share of the tail that the grid of the noise may take, in sds
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NoisyCDF:
-    """A released distribution function: of `n` rows, how many are at or below each of increasing edges.
+    """A released distribution function: how many rows are at or below each of increasing edges.
 
-    `counts` are unbiased, given that n is known, neither monotone nor within [0, n]; counts of neighboring
-    edges share most of the noise, whose sds are `sds`. Where rows with missing values were dropped, `n` is
-    the estimated number of complete rows, `complete` that with its noise, and `shared` the covariance of each
-    count with it.
+    Attributes
+    ----------
+    edges : ndarray, shape (k,)
+    counts : ndarray, shape (k,)
+        Unbiased where the number of rows is known; neither monotone nor within [0, n].
+    sds : ndarray, shape (k,)
+        Of the noise of the counts. Counts of neighboring edges share most of it.
+    n : int
+        Number of rows; where rows with missing values were dropped, the estimate for complete rows.
+    complete : CompleteRows or None
+        This estimate with its noise, where rows were dropped.
+    shared : ndarray, shape (k,), or None
+        Covariance of the noise of each count with that of the number of complete rows.
     """
 
     edges: Floats
@@ -103,14 +112,19 @@ class NoisyCDF:
         variances = np.cumsum(g * g) - shared**2
         sds = scale * np.sqrt(np.maximum(variances[:-1], 0.0))
         if not gaps:
-            return cls(edges, counts[:-1], sds, n)
+            return cls(edges=edges, counts=counts[:-1], sds=sds, n=n)
         complete = CompleteRows.from_count(float(counts[-2]), float(sds[-1]), n)
         parts = g[:-1]
-        products = np.correlate(parts, parts, "full")[len(parts) - 1 :][
-            ::-1
-        ]  # of t and the last, lags falling
-        covariances = scale**2 * (products - shared[:-1] * shared[-2])
-        return cls(edges, counts[:-2], sds[:-1], complete.rows, complete, covariances[:-1])
+        lags = np.correlate(parts, parts, "full")[len(parts) - 1 :]
+        covariances = scale**2 * (lags[::-1] - shared[:-1] * shared[-2])  # of each count and the last one
+        return cls(
+            edges=edges,
+            counts=counts[:-2],
+            sds=sds[:-1],
+            n=complete.rows,
+            complete=complete,
+            shared=covariances[:-1],
+        )
 
 
 def group_distributions(
@@ -149,7 +163,10 @@ def group_distributions(
     variances = np.cumsum(g * g)[:-1] - 2.0 * q * with_last[:-1] + q**2 * last - shared**2 / (groups * last)
     sds = scale * np.sqrt(np.maximum(variances, 0.0))
     sizes = np.maximum(np.rint(N), 1.0)
-    return tuple(NoisyCDF(edges, one + q * size, sds, int(size)) for one, size in zip(D, sizes, strict=True))
+    return tuple(
+        NoisyCDF(edges=edges, counts=one + q * size, sds=sds, n=int(size))
+        for one, size in zip(D, sizes, strict=True)
+    )
 
 
 class OpenColumns:

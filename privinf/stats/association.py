@@ -74,7 +74,7 @@ NORMAL_PAIRS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableModel:
     """Released counts of r x c cells, projected on n records; any number of tables side by side.
 
@@ -96,9 +96,9 @@ class TableModel:
         cells = math.prod(X.shape[-2:])
         excess = n - X.sum(axis=(-2, -1), keepdims=True)
         if gaps is None:
-            return cls(X + excess / cells, n, sd, laplace)
+            return cls(X=X + excess / cells, n=n, sd=sd, laplace=laplace)
         excess = (excess - gaps[..., None, None]) / (cells + 1)
-        return cls(X + excess, n, sd, laplace, gaps + excess[..., 0, 0])
+        return cls(X=X + excess, n=n, sd=sd, laplace=laplace, gaps=gaps + excess[..., 0, 0])
 
     @property
     def complete(self) -> Floats:

@@ -79,7 +79,9 @@ def test_a_heap_does_not_make_the_clip_vanish():
     counts = np.full(1023, 8000.0)
     edges = np.linspace(0.0, 100.0, 1025)[1:-1]
     counts += np.clip(edges / 50.0, 0.0, 1.0) * 2000.0
-    clip = core_clip(NoisyCDF(edges, counts, np.full(1023, 10.0), 10_000), 0.0, 100.0, 0.05, 2)
+    clip = core_clip(
+        NoisyCDF(edges=edges, counts=counts, sds=np.full(1023, 10.0), n=10_000), 0.0, 100.0, 0.05, 2
+    )
     assert clip.high > 10.0
 
 
