@@ -294,7 +294,8 @@ class PairCorrelations(PortableTable):
 
     @property
     def _head(self) -> str:
-        return f"{self.title}: {self.nobs} records, {self.law}"
+        estimated = "" if self.complete is None else " (est.)"
+        return f"{self.title}: {self.nobs}{estimated} records, {self.law}"
 
     @property
     def _shown_table(self) -> pd.DataFrame:

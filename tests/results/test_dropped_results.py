@@ -206,6 +206,7 @@ def test_correlations_with_dropped_rows():
         np.testing.assert_allclose(pairs.bse, expected.bse, rtol=1e-2)
         assert pairs.nobs == expected.nobs
         assert "rows are complete" in str(pairs)
+        assert f"{pairs.nobs} (est.) records" in str(pairs)
 
 
 def test_margins_are_those_of_complete_rows():
@@ -276,6 +277,14 @@ def test_a_large_delta_is_one_for_all_rows():
         assert fit.nobs * 1.5 / N < 0.9
         assert any(issubclass(one.category, LargeDeltaWarning) for one in caught)
         assert "LargeDelta" in [kind for kind, _ in fit.cautions]
+
+
+def test_correlations_are_warned_of_a_large_delta_by_all_rows():
+    rows = table(share=0.5)
+    moments = pi.Moments(SCHEMA, columns=["x", "y", "z"], missing="drop")
+    pairs = moments.release(rows, epsilon=8.0, delta=1.5 / N, rng=0).corr()
+    assert pairs.nobs * 1.5 / N < 0.9
+    assert "LargeDelta" in pairs.glance()["cautions"].iloc[0]
 
 
 def test_releases_that_dropped_rows_are_stored_whole(tmp_path):
