@@ -248,7 +248,8 @@ class OneStepFit:
         """
         R = transform @ self.influence
         noise = self.upper_sd * np.linalg.norm(R, axis=1)
-        return np.divide(np.abs(R @ self.upper), noise, out=np.zeros(len(R)), where=noise > 0.0)
+        ratios: Floats = np.divide(np.abs(R @ self.upper), noise, out=np.zeros(len(R)), where=noise > 0.0)
+        return ratios
 
     def tail_pull(self, transform: Floats, bse: Floats) -> TailPull:
         """Return what clipped records may do to ``transform @ params``, whose standard errors are `bse`."""

@@ -45,6 +45,7 @@ from privinf.iwp.solving import (
     unstarted,
 )
 from privinf.mechanisms import LocalExamples
+from privinf.mechanisms.rows import EACH_ROW, refuse_dropping
 from privinf.releases import Release
 from privinf.results.context import Context
 from privinf.results.notes import CLIPPED, Note, must_read
@@ -385,7 +386,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             binary_mechanism=options.binary_mechanism,
             response_shares=options.response_shares,
             radius=options.radius,
-            missing=options.missing,
+            missing=refuse_dropping(options.missing, EACH_ROW),
             data_bounds=options.data_bounds,
         )
 

@@ -21,7 +21,7 @@ from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.schema.declared import DAYS
 from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
-from privinf.typing import Flags, Floats, Integers, Missing, Table
+from privinf.typing import Flags, Floats, Imputation, Integers, Missing, Table
 from privinf.validation import check_choice, counted
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
@@ -432,8 +432,8 @@ def once_complete(missing: Missing) -> Missing:
     return "raise" if missing == "drop" else missing
 
 
-def refuse_dropping(missing: Missing, subject: str) -> None:
-    """Raise NotAvailableError where rows with missing values cannot be dropped.
+def refuse_dropping(missing: Missing, subject: str) -> Imputation:
+    """Return the handling of missing values; NotAvailableError where rows cannot be dropped.
 
     `subject` says what is refused, and why.
     """
@@ -442,6 +442,7 @@ def refuse_dropping(missing: Missing, subject: str) -> None:
             f"missing='drop' is not available for {subject}: use missing='impute-public', or remove the rows "
             "with missing values. The number of remaining rows then counts as public"
         )
+    return missing
 
 
 def weight_bound(design: Design, weights: str | None) -> float:

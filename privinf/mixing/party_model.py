@@ -17,6 +17,7 @@ from privinf.fitting.rows import PartyTable, refuse_federation, table_of_arrays,
 from privinf.fitting.solve import Fit, Reported, build_results, with_covariance
 from privinf.mechanisms.mixing.party import PartyPlan, party_design
 from privinf.mechanisms.mixing.plan import MixingPlan
+from privinf.mechanisms.rows import EACH_PARTY, refuse_dropping
 from privinf.mixing.joined import (
     RegressionOptions,
     formula_design,
@@ -288,11 +289,12 @@ class PartyModel(Model[PartyModelOptions]):
         plan = self.plan(**spending)
         table = self._rows
         assert table is not None
+        missing = refuse_dropping(table.rows.missing, EACH_PARTY)
         account = self.ledger if ledger is None else check_ledger(ledger)
         seeds = [None] * len(plan.parties) if rng is None else as_generator(rng).spawn(len(plan.parties))
         account.check([loss for name in plan.parties for loss in plan.losses(name)])
         for name in plan.parties:  # a fault in the last party's release must not cost the first one anything
-            mechanism = plan.mechanism(name, missing=table.rows.missing)
+            mechanism = plan.mechanism(name, missing=missing)
             mu = plan.party(name).total_mu(plan.calibration)
             mechanism.check_noise(mu, source, seeded=rng is not None)
             mechanism.check_rows(table.rows)
@@ -301,7 +303,7 @@ class PartyModel(Model[PartyModelOptions]):
                 name: plan.release(
                     name,
                     table.rows,
-                    missing=table.rows.missing,
+                    missing=missing,
                     data_bounds=table.data_bounds,
                     ledger=account,
                     rng=seed,

@@ -17,6 +17,7 @@ from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
 from privinf.fitting.rows import WEIGHTS_BY_NAME, Limits
 from privinf.fitting.solve import LAST_ITERATE, Fit, Reported, build_results, with_covariance
 from privinf.mechanisms import Modulation
+from privinf.mechanisms.rows import EACH_ROW, refuse_dropping
 from privinf.modulation.equation import (
     Estimator,
     GradientRule,
@@ -356,7 +357,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             response=options.response or "protected",
             radius=options.radius,
             response_share=options.response_share,
-            missing=options.missing,
+            missing=refuse_dropping(options.missing, EACH_ROW),
             weights=options.weights,
             public_seed=options.public_seed,
             data_bounds=options.data_bounds,

@@ -370,7 +370,7 @@ class Modulation:
             encoded=encoded,
             plan=replace(plan, entries=recorded),
             spending=budget,
-            missing=checked_rows.missing,
+            missing=refuse_dropping(checked_rows.missing, EACH_ROW),
         )
 
     def feature_distance(self) -> float:
