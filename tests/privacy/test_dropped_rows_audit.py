@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.mechanisms import complete, passes
+from privinf import completeness
+from privinf.mechanisms import passes
 from privinf.mechanisms import rows as row_handling
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import as_rows
@@ -53,12 +54,12 @@ def outcomes(model, share: float = 0.5, fits: int = FITS, method: str = "wald", 
 
 def all_rows_counted(patch):
     """Mutant: n in the place of N^."""
-    original = complete.CompleteRows.from_sum.__func__
+    original = completeness.CompleteRows.from_sum.__func__
 
     def of_all(cls, total, sd, n, coefficients):
         return replace(original(cls, total, sd, n, coefficients), rows=n)
 
-    patch.setattr(complete.CompleteRows, "from_sum", classmethod(of_all))
+    patch.setattr(completeness.CompleteRows, "from_sum", classmethod(of_all))
 
 
 def constants_added(patch):
