@@ -1,4 +1,4 @@
-"""Coverage and size of `pi.stats` with missing="drop": real calls on tables of which rows lack a value.
+"""Coverage and size of `pi.stats` with missing="drop", where rows lack a value: real calls, and counts of tables.
 
 ``python benchmarks/missing_stats.py [part ...]`` writes benchmarks/results/missing_stats.md; the parts are means,
 shares, quantiles, groups, pairs, tables and ranks (default: all, about an hour of a core). 400 draws a cell of
@@ -21,13 +21,12 @@ from scipy import stats
 
 import privinf as pi
 from privinf.accounting import calibrate_mu
-from privinf.mechanisms.samples import SampleQuery, release_sample, sample_rows
-from privinf.stats.association import table_model
+from privinf.stats.association import TableModel
 
 OUT = Path(__file__).parent / "results" / "missing_stats.md"
 DRAWS = 400
 TOLD = 40  # draws of which the width is compared
-TABLES = 999  # simulated tables behind a p-value
+TABLES = 499  # simulated tables behind a p-value
 SIZES = (300, 2000, 20_000)
 LEVELS = (1.0, 4.0)
 SHARES = (0.05, 0.2, 0.5)
@@ -65,14 +64,14 @@ def lacking(rng, values, share):
     return np.where(rng.uniform(size=len(values)) < share, np.nan, values)
 
 
-def cells():
-    return product(SHARES, SIZES, LEVELS)
+def cells(sizes):
+    return product(SHARES, sizes, LEVELS)
 
 
-def measured(part, name, one_draw: Callable):
+def measured(part, name, one_draw: Callable, sizes=SIZES):
     """Run a cell's draws; `one_draw` gives covered or not rejected, and the width with and without being told N."""
     rows = []
-    for share, n, epsilon in cells():
+    for share, n, epsilon in cells(sizes):
         mu = calibrate_mu(epsilon=epsilon, delta=1e-6)
         held, widths = [], []
         for draw in range(DRAWS):
@@ -241,14 +240,15 @@ def tables():
         "2 x 5, rare": ([0.9, 0.1], [0.6, 0.3, 0.06, 0.03, 0.01]),
     }
     for name, (p, q) in tables_of.items():
-        schema = pi.Schema({"a": list(map(float, range(len(p)))), "b": list(map(float, range(len(q))))})
-        query = SampleQuery(kind="cells", by=("a", "b"))
 
-        def draw(rng, n, share, mu, told, p=p, q=q, schema=schema, query=query):
-            a = rng.choice(len(p), n, p=p).astype(float)
-            b = lacking(rng, rng.choice(len(q), n, p=q).astype(float), np.where(a == 0.0, 0.5, 1.5) * share)
-            rows = sample_rows({"a": a, "b": b}, "drop")
-            model = table_model(release_sample(rows, schema, query, {"mu": mu, "rng": rng}))
+        def draw(rng, n, share, mu, told, p=p, q=q):
+            # The counts of records drawn one by one: a row of the table lacks its other value more often.
+            kept = 1.0 - share * np.where(np.arange(len(p)) == 0, 0.5, 1.5)
+            cells = (np.array(p) * kept)[:, None] * np.array(q)
+            counts = rng.multinomial(n, [*cells.ravel(), 1.0 - cells.sum()]).astype(float)
+            counts += rng.normal(0.0, math.sqrt(2.0) / mu, len(counts))
+            X, gaps = counts[:-1].reshape(cells.shape), np.asarray(counts[-1])
+            model = TableModel.from_counts(X, n, math.sqrt(2.0) / mu, gaps=gaps)
             T = float(model.independence()[0])
             simulated = model.simulate(TABLES, stream=int(rng.integers(1 << 30))).independence()[0]
             return [(1.0 + np.count_nonzero(simulated >= T)) / (TABLES + 1.0) >= 0.05], None
@@ -279,7 +279,7 @@ def ranks():
                 signed.rows[0].low <= 0.0 <= signed.rows[0].high,
             ], None
 
-        rows += measured("ranks", name, draw)
+        rows += measured("ranks", name, draw, SIZES[:2])
     head = ["samples", "missing", "n", "epsilon", "P(x > y)", "1 - size, Mann-Whitney", "Kruskal", "Wilcoxon"]
     return [*head, "rank-biserial r", "width"], rows
 

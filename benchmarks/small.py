@@ -47,6 +47,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "quantiles": ("10", ""),
     "counts": ("10", ""),
     "tests_size": ("", "DRAWS = 20"),
+    "missing_stats": ("", "DRAWS, TOLD = 4, 2"),
     "tests_published": ("", "DRAWS = 10"),
     "statsmodels_tests": ("", ""),
     "planner": ("--fits 2", ""),

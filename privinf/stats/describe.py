@@ -69,7 +69,7 @@ class Description(PortableTable):
     levels : DataFrame
         Of every factor, one row per level: the count of this table, the share, and the ends of the interval
         of the population's share. Empty without factors.
-    complete : mapping of str to CompleteRows
+    complete : dict
         The estimated number of complete rows of each column, if rows with missing values were dropped;
         otherwise empty.
 
