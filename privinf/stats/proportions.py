@@ -450,10 +450,10 @@ def _share_request(
     """Return the column whose shares are asked for, and its name."""
     if method == "exact" and options.missing == "drop":
         raise NotAvailableError(EXACT_DROPPING)
-    declared = (0.0, 1.0) if levels is None and not isinstance(a, str) else levels
-    request, (name,) = request_columns(
-        {"a": a}, {"a": declared if declared is None else list(declared)}, options
-    )
+    declared: Any = None if levels is None else list(levels)
+    if levels is None and not isinstance(a, str):
+        declared = (0.0, 1.0)  # bounds: numbers between them are taken
+    request, (name,) = request_columns({"a": a}, {"a": declared}, options)
     return request, name
 
 

@@ -67,7 +67,7 @@ MUTANTS = {
     "absolute sums at half their price": (of_many, Mutant(HERE, "_many_ranked", "np.abs(", "2.0 * np.abs(")),
     "signed ranks a tenth too large": (
         of_signed,
-        Mutant(HERE, "_signed_ranks", "rankdata(np.abs(u))", "rankdata(np.abs(u)) * 1.1"),
+        Mutant(HERE, "_signed_sum", "rankdata(np.abs(u))", "rankdata(np.abs(u)) * 1.1"),
     ),
     "the charge forgotten": (
         of_signed,

@@ -288,8 +288,10 @@ PUBLIC = (
 # They print what they hold: a table, a report or a number.
 PRINT_CONTENT = {
     "BootstrapResults",
+    "CountsResult",
     "Description",
     "FoundSchema",
+    "GroupQuantilesResult",
     "NonlinearResults",
     "QuantileResult",
     "ReleasedNumber",
@@ -299,6 +301,7 @@ PRINT_CONTENT = {
     "MeanResult",
     "GroupsResult",
     "Study",
+    "SumsResult",
     "VarianceFormula",
 }
 
