@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from uuid import uuid4
 
 from privinf.accounting.budget import Budget
 from privinf.accounting.entries import LedgerEntry
-from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, refuse_lost
+from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, refuse_lost, tag_after
 from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
 from privinf.accounting.purposes import PURPOSES, Purpose, read_purposes, stored_purposes
 from privinf.accounting.scopes import Part, Scope
@@ -237,7 +238,8 @@ class FileAccount(RereadAccount):
         """Append entries; their fits go to the private part of the line, on which no tag depends."""
         if entries:
             fits = stored_purposes(purposes, [entry.id for entry in entries])
-            beside = {PRIVATE: {PURPOSES: fits}} if fits else {}
+            tag = _tag_of(chain.lines[0], fits)
+            beside = {PRIVATE: {PURPOSES: fits, "tag": tag}} if fits else {}
             chain.append({"charge": [entry.to_dict() for entry in entries], **beside})
             self._latest = chain.head
 
@@ -250,10 +252,18 @@ def _account_of(lines: list[dict[str, Any]], path: Path) -> MemoryAccount:
         account = MemoryAccount(budget, str(header["name"]), str(header["id"]))
         for line in lines[1:]:
             entries = [LedgerEntry.from_dict(entry) for entry in line.get("charge", ())]
-            account.absorb(entries, purposes=read_purposes(line.get(PRIVATE, {}).get(PURPOSES, ())))
+            beside = line.get(PRIVATE)
+            if beside is not None and beside["tag"] != _tag_of(header, beside[PURPOSES]):
+                raise ArgumentError
+            account.absorb(entries, purposes={} if beside is None else read_purposes(beside[PURPOSES]))
         return account
     except (AttributeError, ArgumentError, KeyError, TypeError, ValueError):
         raise StorageError(f"the ledger {path} is damaged; restore its latest copy") from None
+
+
+def _tag_of(header: Mapping[str, Any], fits: Any) -> str:
+    """Return the tag of the fits of a line, which the line's own tag does not cover."""
+    return tag_after(str(header["secret"]), PURPOSES, json.dumps(fits, sort_keys=True))
 
 
 def _reopen(path: str, budget: dict[str, Any] | None, name: str, anchor: str, scope: Scope) -> Ledger:
