@@ -244,7 +244,7 @@ class Average:
 def hessian_average(
     step: OneStepRelease, family: str, constant: int, to_user: Floats, ratio: float
 ) -> Average | None:
-    r"""Return E c of the last Hessian; None where the noise hides it.
+    r"""Return E c of the last Hessian; None where the noise hides it, or columns determine one another.
 
     With v = W z, the constant is u'v, u = W^{-T} e_0, and ``u'H u`` is the mean of c over the records, at the
     middle of the step from theta_T to the estimate, less what weights and clips take, at most `step.lost`:
@@ -255,7 +255,10 @@ def hessian_average(
     """
     hessian = step.hessian
     transform = step.place.transform
-    unit = np.linalg.solve(transform.T, np.eye(len(transform))[constant])
+    try:
+        unit = np.linalg.solve(transform.T, np.eye(len(transform))[constant])
+    except np.linalg.LinAlgError:
+        return None
     values, vectors = hessian.floored()
     inverse = (vectors / values) @ vectors.T
     move = inverse @ step.score.mean
