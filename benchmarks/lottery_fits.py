@@ -158,7 +158,7 @@ def release_facts(result: Any, facts: dict[str, Any]) -> dict[str, Values]:
     if estimate.bias is not None:
         known["allowed"] = rounded(estimate.bias / estimate.bse)
     if "largest_shift" in facts:
-        known["shift"] = rounded(facts["largest_shift"] / estimate.bse)
+        known["shift"] = rounded(facts["largest_shift"])
     if estimate.noise_cov is not None:
         known["noise"] = rounded(np.diag(estimate.noise_cov) / estimate.bse**2)
     return known

@@ -1,6 +1,8 @@
 """Regressions of benchmarks/lottery.py are those of a seed, and its page has the numbers of stored fits."""
 
+import math
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +17,10 @@ import lottery
 import lottery_fits
 import lottery_lot
 import lottery_report
+import lottery_strength
 from gauntlet_truth import reference_of
+
+from privinf.accounting import calibrate_mu
 
 NAMES = [("invented", "wages"), ("invented", "visits")]
 
@@ -135,7 +140,8 @@ def stored_fit(regression, number, covered, **more):
     one = {name: [None] * p for name in ("reach", "allowed", "shift", "noise")}
     one |= {"cell": f"{regression.name}, epsilon 2", "estimator": regression.estimator, "fit": number}
     one |= {"covered": covered, "width": [2.0] * p, "plain": [1] * p, "weak": [0] * p, "named": [0] * p}
-    one |= {"flagged": "", "warned": "", "refused": "", "posterior": 0}
+    one |= {"flagged": "", "warned": "", "refused": "", "posterior": 0, "doubts": []}
+    one |= {"strength": [None] * p, "error": [0.5] * p}
     return one | {"step": None, "far": None, "dispersion": None} | more
 
 
@@ -152,7 +158,10 @@ def test_the_page_has_the_numbers_of_stored_fits():
     fits += [
         stored_fit(second, number, [None] * q, weak=[1] * q, refused="noise") for number in range(30, 40)
     ]
-    cells = lottery_report.summarized(fits, {one.name: one for one in lot.regressions})
+    fits[0]["doubts"] = [["Few records (noisy estimate: 3)", [0]]]
+    cells = lottery_report.summarized(fits, {one.name: one for one in lot.regressions}).assign(strength=5.0)
+    assert cells["few_records"].tolist() == [1] * p + [0] * q
+    assert cells["few_records_trials"].tolist() == [1] + [0] * (p + q - 1)
     assert cells["trials"].tolist() == [40] * p + [30] * q
     assert cells["hits"].tolist() == [30] + [40] * (p - 1) + [20] * q
     assert cells["sure_trials"].tolist() == [40] * p + [20] * q
@@ -166,9 +175,26 @@ def test_the_page_has_the_numbers_of_stored_fits():
     assert "\n1 cells." in silent
     assert "| `Intercept` | 0.750 | 40 | 0.850 | 1.000 | 0.000 | 0.000 | 2.00 |" in silent
     assert rest.partition("flagged intervals counted")[2].count(f"{second.number:03d} ") == q
+    usable = page.partition("## Usable coefficients")[2]
+    assert f"| 2 | all | {(40 * p + 20 * q) / (40 * (p + q)):.3f} |" in usable
     facts = lottery_report.features(fits, {one.name: one for one in lot.regressions})
     assert len(facts) == 40 * p + 30 * q
     assert facts["covered"].sum() == cells["hits"].sum()
+
+
+def test_strengths_are_below_those_of_a_known_direction():
+    """|t| >= |t_j| = (A^-1)_jj, which the partial variance of a slope has; noise falls with the rows."""
+    regression = next(one for one in lot_of(12, 1).regressions if one.estimator == "OLS")
+    cell = lottery_lot.cell_of(regression, 2.0, lottery_lot.population_of(regression, invented))
+    strengths = lottery_strength.moment_strengths(cell)
+    assert strengths.shape == (len(regression.coefficients),)
+    longest = 1 + len(regression.columns) - 1  # a constant, numbers and factors
+    sd = math.sqrt(2.0) * longest / (cell.n * calibrate_mu(epsilon=2.0, delta=1e-6))
+    known = 1.0 / (sd * np.diag(np.linalg.inv(reference_of(cell).gram)))
+    assert (strengths[1:] <= known * (1.0 + 1e-9)).all()
+    assert (strengths > 0.0).all()
+    half = lottery_strength.moment_strengths(replace(cell, n=cell.n // 2))
+    np.testing.assert_allclose(strengths, half * cell.n / (cell.n // 2))
 
 
 def test_classes_of_coverage_add_up():
