@@ -1,11 +1,12 @@
-"""Regressions on rows of which some lack values: ``python benchmarks/missing.py [FITS] [--report]``.
+"""Regressions on rows of which some lack values: ``python benchmarks/missing.py [FITS] [--few]``.
 
 Fits with ``missing="drop"``, delta = 1e-6, are compared with two others on the same rows: of all rows before values
 were removed (*whole*), and of the complete rows with their number told (*told*). Values are missing in the response, in
 x or in the factor g, each in a third of the incomplete rows: at random, or more often where x is large (*by x*; x
 itself is then always there). The truth is the coefficients that the rows are drawn with.
 
-Single fits are stored in benchmarks/results/missing.csv as they end; another run goes on with what is stored.
+Single fits are stored in benchmarks/results/missing_fits.csv as they end, and another run goes on with what is
+stored. The page benchmarks/results/missing.md is written at the end; with FITS = 0 from the stored fits alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from privinf.errors import NotAvailableError
 from studies.simulation import binomial_limits
 
 RESULTS = Path(__file__).parent / "results"
-STORE = RESULTS / "missing.csv"
+STORE = RESULTS / "missing_fits.csv"
 PAGE = RESULTS / "missing.md"
 TRUTH = {"Intercept": 0.4, "g[T.b]": 0.3, "g[T.c]": -0.3, "x": 0.7}
 SCHEMA = pi.Schema({"y": (-5.0, 6.0), "b": (0, 1), "k": (0, 25), "x": (-1.0, 1.0), "g": ["a", "b", "c"]})
@@ -134,9 +135,11 @@ def report() -> None:
     text = [
         "# Rows with missing values that are dropped",
         "",
-        "Made by `python benchmarks/missing.py` and `python benchmarks/missing.py --report`; the script describes the",
-        "laws. Coverage of 95% intervals is that of the worst coefficient; `below` counts coefficients below their 99%",
-        "binomial limit. Widths are medians over fits and coefficients.",
+        "Made by `python benchmarks/missing.py`, which describes the laws. Values are missing in some of the rows: at",
+        'random, or more often where x is large. *Drop* is a fit with `missing="drop"`, *whole* the fit of the same rows',
+        "before values were removed, *told* a fit of the complete rows that is told their number. Coverage of 95% intervals",
+        "is that of the worst of four coefficients, and *below* counts those below their 99% binomial limit. Widths are",
+        "medians over fits and coefficients.",
         "",
         "| model | rows, epsilon | incomplete | fits | drop: worst | below | whole: worst | below | drop: no interval | width over told |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -175,8 +178,6 @@ def report() -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    arguments = [argument for argument in sys.argv[1:] if argument.isdigit()]
-    if "--report" in sys.argv:
-        report()
-    else:
-        run(int(arguments[0]) if arguments else FITS, SIZES["few" if "--few" in sys.argv else "all"])
+    numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
+    run(numbers[0] if numbers else FITS, SIZES["few" if "--few" in sys.argv else "all"])
+    report()
