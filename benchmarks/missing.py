@@ -169,7 +169,7 @@ def report() -> None:
         "",
         f"Of {coefficients} coefficients, {below_all['drop']} are below their 99% limit with dropped rows, and "
         f"{below_all['whole']} in fits of whole rows, by chance alone {0.005 * coefficients:.1f}. Widths over those of a fit "
-        f"that is told the number of complete rows are {min(ratios):.3f} to {max(ratios):.3f}.",
+        f"that knows the number of complete rows are {min(ratios):.3f} to {max(ratios):.3f}.",
         "",
     ]
     PAGE.write_text("\n".join(text))
