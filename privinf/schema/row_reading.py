@@ -80,7 +80,8 @@ class RowReading:
         derived private columns end up inside their bounds. With it, SchemaError where a derived column is
         not finite in some of the new rows.
         """
-        result = np.empty((len(reader), len(self.columns)), order="F")  # columns are written and read one by one
+        # Column by column in memory, as its columns are written and read.
+        result = np.empty((len(reader), len(self.columns)), order="F")
         for position, column in enumerate(self.columns):
             inside = None
             if self.private[position] and not extrapolate and not column.plain:
