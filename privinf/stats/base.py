@@ -399,8 +399,8 @@ class StatResult(PortableTest):
         import pandas as pd
 
         low, high = level_names(self.confidence_level)
-        cells = {row.name: row[1:] for row in self.rows}
-        return pd.DataFrame.from_dict(cells, orient="index", columns=["estimate", "std err", low, high])
+        names = [row.name for row in self.rows]  # two rows may have one name, as a level "All" and a margin
+        return pd.DataFrame([row[1:] for row in self.rows], names, ["estimate", "std err", low, high])
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
         """Return title, test, estimates, effect sizes and cost, as statsmodels shows them.

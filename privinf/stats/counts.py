@@ -800,6 +800,7 @@ def counts(
     )
     level = base.check_level(confidence_level)
     check_choice(target, CountTarget, "target")
+    check_flag(simultaneous, "simultaneous")
     columns, declared = _columns_of(a, by, levels)
     request, names = base.request_levels(columns, declared, options)
     release, zeros = _release(request, names, structural_zeros)
@@ -808,7 +809,7 @@ def counts(
         title=COUNTS,
         target=target,
         level=level,
-        simultaneous=check_flag(simultaneous, "simultaneous"),
+        simultaneous=simultaneous,
         zeros=zeros,
     )
 
@@ -947,6 +948,7 @@ def crosstab(
     )
     level = base.check_level(confidence_level)
     check_choice(target, CountTarget, "target")
+    check_flag(simultaneous, "simultaneous")
     columns, declared = _columns_of(a, b, levels)
     request, names = base.request_levels(columns, declared, options)
     declared_levels = [request.schema[name].levels for name in names]  # type: ignore[union-attr]
@@ -959,7 +961,7 @@ def crosstab(
         title=CROSSTAB,
         target=target,
         level=level,
-        simultaneous=check_flag(simultaneous, "simultaneous"),
+        simultaneous=simultaneous,
         zeros=zeros,
     )
 
@@ -1091,6 +1093,9 @@ def histogram(
     )
     level = base.check_level(confidence_level)
     check_choice(target, CountTarget, "target")
+    check_flag(simultaneous, "simultaneous")
+    if by is None and levels is not None:
+        raise ArgumentError("levels= is for groups: pass by=, or leave it out")
     pair = base.public_pair(bounds)
     if not isinstance(a, str) and pair is None and not isinstance(bins, (int, np.integer)):
         finite = [edge for edge in _edge_array(bins) if math.isfinite(edge)]
@@ -1108,6 +1113,6 @@ def histogram(
         title=HISTOGRAM,
         target=target,
         level=level,
-        simultaneous=check_flag(simultaneous, "simultaneous"),
+        simultaneous=simultaneous,
         zeros=(),
     )

@@ -412,6 +412,8 @@ def proportions_ztest(
         return _two_shares(request_table(a, groups, (None, levels), options), alternative, level)
     if value is None:
         raise ArgumentError("pass value= (one sample) or groups= (two samples)")
+    if levels is not None:
+        raise ArgumentError("levels= is for groups: pass groups=, or leave it out")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
     release = _share_release(*_share_request(a, None, options, method))
     row, model = _share_row(release, level, method)

@@ -222,4 +222,20 @@ def test_what_is_wrong_is_refused_before_anything_is_spent():
     several = pi.Schema({"a": ["p", "q", "r"]}, unit="person", max_rows=3)
     with pytest.raises(NotAvailableError, match="up to 3 rows"):
         pi.stats.counts("a", data=ROWS.assign(person=1), schema=several, **words)
+    for function, columns in (("counts", "a"), ("crosstab", "ab"), ("histogram", "x")):
+        with pytest.raises(ArgumentError, match="simultaneous"):
+            getattr(pi.stats, function)(*columns, simultaneous="yes", **HOW, **words)
+    with pytest.raises(ArgumentError, match="levels= is for groups"):
+        pi.stats.histogram(ROWS["x"], bounds=(0, 80), levels=["p"], **words)
     assert len(ledger) == 0
+
+
+def test_a_level_with_the_name_of_the_margins_keeps_its_row():
+    a = ROWS["a"].replace("p", "All").to_numpy()
+    levels = (["All", "q", "r"], [1, 2, 3, 4, 5, 6])
+    result = pi.stats.crosstab(ROWS["b"], a, levels=levels[::-1], epsilon=math.inf)
+    assert len(result.table) == len(result.rows) == 27
+    assert sorted(result.table.loc["1, All", "estimate"]) == [
+        ((ROWS["b"] == 1) & (ROWS["a"] == "p")).sum(),
+        (ROWS["b"] == 1).sum(),
+    ]

@@ -25,6 +25,13 @@ def test_without_noise_intervals_are_wilsons_and_clopper_pearsons():
         assert r.estimate == 37 / 400
 
 
+def test_levels_without_groups_are_refused_before_a_charge():
+    ledger = pi.Ledger()
+    with pytest.raises(ArgumentError, match="levels= is for groups"):
+        pi.stats.proportions_ztest(X, value=0.1, levels=["a", "b"], mu=0.1, ledger=ledger)
+    assert len(ledger) == 0
+
+
 @pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
 def test_without_noise_one_sample_is_statsmodels(alternative):
     words = {"value": 0.12, "alternative": alternative, "epsilon": math.inf}
