@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 from uuid import uuid4
@@ -356,7 +356,10 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._account.reopened(self._scope)
+        reopen, arguments = self._account.reopened(self._scope)
+        if self._fit_name:
+            return _open_named, (self._fit_name, reopen, arguments)
+        return reopen, arguments
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -620,7 +623,8 @@ class MemoryAccount(Account):
     ) -> None:
         """Add entries that another copy of this account recorded; as facts they pass no limit check."""
         with self._lock:
-            self._purposes = {**(purposes or {}), **self._purposes}
+            for identity, purpose in (purposes or {}).items():
+                self._purposes.setdefault(identity, purpose)
             for entry in entries:
                 if entry.id not in self._entries:
                     self._entries[entry.id] = entry
@@ -761,6 +765,11 @@ def _open(text: str, scope: Scope) -> Ledger:
     if account is not stored:
         account.absorb(stored.snapshot(), purposes=stored.purposes())
     return ledger_of(account, scope)
+
+
+def _open_named(name: str, reopen: Callable[..., Ledger], arguments: tuple[Any, ...]) -> Ledger:
+    """Return the ledger that a function opens, as `Ledger.named` does."""
+    return reopen(*arguments).named(name)
 
 
 def named_labels(entries: Iterable[LedgerEntry]) -> str:

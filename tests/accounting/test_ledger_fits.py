@@ -129,6 +129,15 @@ def test_the_outer_fit_takes_precedence_and_subjects_are_short(make_entry):
     assert fit.subject.endswith("...")
 
 
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_copy_of_a_named_ledger_has_its_name(tmp_path, make_entry, kind):
+    ledger = Ledger(LIMIT) if kind == "memory" else LedgerFile(tmp_path / "study.ledger", LIMIT)
+    named = ledger.scope("part").named("table 2")
+    pickle.loads(pickle.dumps(named)).spend(make_entry(GaussianLoss(0.1)))
+    assert [fit.name for fit in ledger.fits] == ["table 2"]
+    assert ledger.entries[0].scope == ("part",)
+
+
 def test_a_name_is_a_text():
     ledger = Ledger()
     for name in ("", "  ", 3):
