@@ -74,7 +74,8 @@ class Comparison:
         """Privacy report on all private fits together; None without one.
 
         A release that several fits use is counted once. The total is that of a person whose data are in every
-        fit. ArgumentError if the neighboring relations of the fits cannot be added.
+        fit. If fits are in disjoint scopes of a ledger, only the most expensive of these scopes counts.
+        ArgumentError if the neighboring relations of the fits cannot be added.
         """
         reports = [report for report in map(_report, self.results.values()) if report is not None]
         if not reports:
