@@ -336,7 +336,9 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
     absent = np.isnan(y)
     if absent.any():
         if rows.missing != "impute-public" or design.response_public:
-            remedy = "" if design.response_public else "pass missing='impute-public', or "
+            remedy = ""
+            if not design.response_public:
+                remedy = "pass missing='impute-public', or missing='drop' where it is available, or "
             raise SchemaError(
                 f"response {design.response!r} has missing values: {remedy}remove the rows in which it is "
                 "missing. The number of remaining rows then counts as public"

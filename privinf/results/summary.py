@@ -24,6 +24,7 @@ from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import (
+    CHANGED_TARGET,
     DROPPED_VALUE,
     IMPUTED_VALUE,
     MISSING_LABEL,
@@ -467,6 +468,10 @@ def _verdict(result: FittedResult, weak: str) -> str:
         return "for clipped values"
     if result._context.imputed:
         return "for completed data"
+    if result._context.complete is not None and all(
+        note.kind == CHANGED_TARGET for note in result._context.ranked if note.rank == "must-read"
+    ):
+        return "for complete rows"
     if "clipped_at" in result._context.settings:
         return "for clipped residuals"
     return (

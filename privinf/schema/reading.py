@@ -23,8 +23,8 @@ _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "de
 
 MISSING_VALUES = (
     "column {!r} has missing values; pass missing='impute-public' (on the command line: --missing "
-    "impute-public), or remove the rows in which it is missing. The number of remaining rows then counts as "
-    "public"
+    "impute-public), or missing='drop' where it is available, or remove the rows in which it is missing. The "
+    "number of remaining rows then counts as public"
 )
 INFINITE = (
     "column {!r} has infinite values; replace these values first, or remove their rows. The number of "

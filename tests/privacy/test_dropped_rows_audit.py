@@ -11,7 +11,7 @@ import pytest
 
 import privinf as pi
 from privinf import completeness
-from privinf.mechanisms import passes
+from privinf.mechanisms import opened, passes
 from privinf.mechanisms import rows as row_handling
 from privinf.mechanisms.passes import RowPasses
 from privinf.mechanisms.rows import as_rows
@@ -73,7 +73,7 @@ def constants_added(patch):
                 low, high = SCHEMA[name].low, SCHEMA[name].high
                 rows.features.loc[~flags, name] = 0.5 * (low + high)
 
-    for place in (passes, row_handling):
+    for place in (passes, opened):
         patch.setattr(place, "complete_rows", filled)
 
 
