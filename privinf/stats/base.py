@@ -48,6 +48,7 @@ from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
 from privinf.typing import (
     Alternative,
+    CountTarget,
     Floats,
     Missing,
     NoiseChoice,
@@ -71,6 +72,10 @@ MOSTLY_AT_BOUND = (
     "values beyond the bounds, declare wider bounds"
 )
 NOT_A_SHARE = "column {!r} is not declared with two values: declare it with bounds (0, 1), or with two levels"
+TABLE_ESTIMATES = (
+    "The estimates are those of this table: standard errors and intervals allow for the noise, not for "
+    "sampling."
+)
 NO_BOUNDS = (
     "{!r} has no public bounds. Pass bounds= (for groups, pass levels=), or pass names of columns instead of "
     "values, together with data= and schema="
@@ -483,6 +488,11 @@ class StatResult(PortableTest):
 
 def _rebuilt(kind: type[StatResult], state: dict[str, Any]) -> StatResult:
     return kind(**state)
+
+
+def target_notes(target: CountTarget) -> tuple[Note, ...]:
+    """Return the note of intervals for this table; none where they are for the population."""
+    return (Note(TABLE_ESTIMATES, "must-read"),) if target == "table" else ()
 
 
 def count_number(value: float) -> str:

@@ -134,7 +134,7 @@ class GroupsResult(base.StatResult):
         check_choice(target, CountTarget, "target")
         check_flag(simultaneous, "simultaneous")
         rows = _mean_rows(self.release, level, target, simultaneous=simultaneous)
-        return self._with_rows(MEANS, rows, level)
+        return self._with_rows(MEANS, rows, level, target)
 
     def contrast(
         self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
@@ -204,13 +204,20 @@ class GroupsResult(base.StatResult):
         )
         return self._with_rows("Simultaneous Differences", rows, level)
 
-    def _with_rows(self, title: str, rows: tuple[base.EstimateRow, ...], level: float) -> base.StatResult:
+    def _with_rows(
+        self,
+        title: str,
+        rows: tuple[base.EstimateRow, ...],
+        level: float,
+        target: CountTarget = "population",
+    ) -> base.StatResult:
+        notes = _group_notes(self.release, self.clip)
         return base.StatResult(
             title=title,
             release=self.release,
             rows=rows,
             confidence_level=level,
-            ranked_notes=self.ranked_notes,
+            ranked_notes=(*base.target_notes(target), *notes),
             cautions=self.cautions,
         )
 
@@ -576,7 +583,7 @@ def group_means(
         rows=_mean_rows(release, level, target, simultaneous=simultaneous),
         clip=chosen_clip,
         confidence_level=level,
-        ranked_notes=_group_notes(release, chosen_clip),
+        ranked_notes=(*base.target_notes(target), *_group_notes(release, chosen_clip)),
         cautions=clip_cautions(release, chosen_clip),
         target=target,
         simultaneous=simultaneous,

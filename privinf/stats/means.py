@@ -710,7 +710,7 @@ def described(
         *mean.confidence_interval(level),
     )
     notes = _notes(release, model) if clip is None else _clip_notes(clip, mean.nobs)
-    return replace(mean, rows=(row,), ranked_notes=notes)
+    return replace(mean, rows=(row,), ranked_notes=(*base.target_notes(target), *notes))
 
 
 def _clip_notes(clip: MeanClip, n: int) -> tuple[Note, ...]:

@@ -44,6 +44,7 @@ from privinf.stats.base import (
     public_pair,
     request_by,
     request_columns,
+    target_notes,
 )
 from privinf.typing import (
     Calibration,
@@ -324,7 +325,7 @@ def _of_groups(
         release=release,
         rows=tuple(rows),
         confidence_level=level,
-        ranked_notes=(Note(CLIPPED_QUANTILES.format(low, high), "header"),),
+        ranked_notes=(*target_notes(target), Note(CLIPPED_QUANTILES.format(low, high), "header")),
         quantiles=orders,
         target=target,
         simultaneous=simultaneous,
@@ -665,7 +666,7 @@ def _quantiles(
         release=release,
         rows=release.rows(level, target),
         confidence_level=level,
-        ranked_notes=(clipped,),
+        ranked_notes=(*target_notes(target), clipped),
         target=target,
     )
 

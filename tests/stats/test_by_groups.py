@@ -11,6 +11,7 @@ from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.distribution import group_distributions
 from privinf.mechanisms.statistics.prefixes import root
+from privinf.stats.base import TABLE_ESTIMATES
 from privinf.stats.totals import TotalModel, two_laplace_quantile
 
 RNG = np.random.default_rng(21)
@@ -214,3 +215,16 @@ def test_what_is_wrong_is_refused_before_anything_is_spent():
         with pytest.raises(NotAvailableError, match="up to 2 rows"):
             getattr(pi.stats, name)("x", by="g", data=ROWS.assign(person=1), schema=several, **words)
     assert len(ledger) == 0
+
+
+def test_intervals_for_this_table_are_marked():
+    x = np.random.default_rng(3).uniform(0, 10, 400)
+    words = {"bounds": (0, 10), "mu": 1.0, "rng": 0}
+    groups = {"by": np.resize(["a", "b"], 400), "levels": ["a", "b"]}
+    for function in (pi.stats.mean, pi.stats.median):
+        for by in ({}, groups):
+            assert TABLE_ESTIMATES in function(x, target="table", **by, **words).notes
+            assert TABLE_ESTIMATES not in function(x, **by, **words).notes
+    means = pi.stats.mean(x, target="table", **groups, **words)
+    assert TABLE_ESTIMATES in means.means(target="table").notes
+    assert TABLE_ESTIMATES not in means.means().notes + means.pairwise().notes
