@@ -713,8 +713,8 @@ def counts(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        requests pure epsilon, by Laplace noise.
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
+        pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -742,9 +742,8 @@ def counts(
         number is private: an estimate of the number of complete rows is released at no further cost. With
         "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
-        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better.
+        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
+        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -857,8 +856,8 @@ def crosstab(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        requests pure epsilon, by Laplace noise.
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
+        pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -888,9 +887,9 @@ def crosstab(
         number is private: an estimate of the number of complete rows is released at no further cost. With
         "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
-        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better. Margins are released with Gaussian noise only.
+        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
+        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better. Margins are released
+        with Gaussian noise only.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -1010,8 +1009,8 @@ def histogram(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, None or 0
-        requests pure epsilon, by Laplace noise.
+        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
+        pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -1038,9 +1037,8 @@ def histogram(
         number is private: an estimate of the number of complete rows is released at no further cost. With
         "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
-        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better.
+        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
+        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.

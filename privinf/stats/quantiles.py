@@ -404,9 +404,9 @@ def quantile(
         number is private: an estimate of the number of complete rows is released at no further cost. With
         "drop" the noise is Gaussian. With `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
-        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better. This function always uses Gaussian noise, and refuses "laplace".
+        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
+        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better. This function always
+        uses Gaussian noise, and refuses "laplace".
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -547,9 +547,9 @@ def median(
         number is private: an estimate of the number of complete rows is released at no further cost. With
         "drop" the noise is Gaussian. With `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise where the budget is stated in epsilon alone, or
-        where no ledger is given and Laplace noise is smaller. Otherwise it is Gaussian noise, which composes
-        better. This function always uses Gaussian noise, and refuses "laplace".
+        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
+        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better. This function always
+        uses Gaussian noise, and refuses "laplace".
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
