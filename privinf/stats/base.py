@@ -96,8 +96,8 @@ class SampleOptions(SpendingOptions):
         Refuse missing values, replace them by the middle of the bounds (the first level), or drop rows that
         have them.
     noise : {"auto", "gaussian", "laplace"}
-        "auto": Laplace noise with ``delta=0``, or outside of a ledger where it is the smaller one; else Gaussian
-        noise, which composes better.
+        "auto": Laplace noise with ``delta=0``, or outside of a ledger where it is the smaller one; else
+        Gaussian noise, which composes better.
     ledger : Ledger or None
     """
 
