@@ -173,20 +173,27 @@ class CurvedSums:
         args = {name: self.units[name] for name in ("center", "scale") if name in self.units}
         args |= {"block": self.start_columns, "radius": self.radius, "share": matrix}
         release = self._release(Statistics.CURVED_START, args, Labels.START, share)
-        width = len(self.start_columns)
+        means = self._means_of_start(release, matrix)
+        if not self.dropping:
+            return means
+        self._count(means[1])
+        return self._means_of_start(release, matrix)
 
-        def parts() -> tuple[Noisy, Noisy]:
-            counted_release = replace(release, rows=self.n)
-            return _parts(counted_release, width, matrix, self.radius / 2.0, self.radius**2)
+    def _means_of_start(self, release: Any, matrix: float) -> tuple[Noisy, Noisy]:
+        """Return both means of the first release over `n` rows."""
+        over_rows = replace(release, rows=self.n)
+        return _parts(over_rows, len(self.start_columns), matrix, self.radius / 2.0, self.radius**2)
 
-        if self.dropping:
-            assert self.constant is not None
-            at = int(np.flatnonzero(self.start_columns == self.free[self.constant])[0])
-            gram = parts()[1]
-            total, sd = float(gram.mean[at, at]) * self.n, gram.sd * self.n
-            self.complete = CompleteRows.from_sum(total, sd, self.n, self.p)
-            self.n = self.complete.rows
-        return parts()
+    def _count(self, gram: Noisy) -> None:
+        """Estimate the number of complete rows, which has the place of n from now on.
+
+        `gram` is the mean of z z' over all rows: its entry of the constant is the share of complete rows.
+        """
+        assert self.constant is not None
+        at = int(np.flatnonzero(self.start_columns == self.free[self.constant])[0])
+        total = float(gram.mean[at, at]) * self.n
+        self.complete = CompleteRows.from_sum(total, gram.sd * self.n, self.n, self.p)
+        self.n = self.complete.rows
 
     def step(
         self, at: ExpansionPoint, score_bound: float, curvature_bound: float, share: float, label: str
