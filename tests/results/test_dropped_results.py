@@ -466,3 +466,17 @@ def test_a_release_that_could_not_drop_rows_is_not_read(tmp_path):
                 release.design,
                 release.nobs,
             )
+
+
+def test_the_noise_of_means_includes_that_of_the_number_of_complete_rows():
+    """E r(x - m) = 0: the noise of a sum has variance s^2 / 2, and that of the number s^2 m^2."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"a": rng.uniform(0.4, 1.0, 3000), "b": rng.uniform(-1.0, 1.0, 3000)})
+    frame.loc[rng.random(3000) < 0.4, "b"] = np.nan
+    schema = pi.Schema({"a": (-1.0, 1.0), "b": (-1.0, 1.0)})
+    release = pi.Moments(schema, columns=["a", "b"], missing="drop").release(frame, mu=0.5, rng=0)
+    means = release.means()
+    s, n = release.noise_model["scale"], means.nobs
+    expected = np.sqrt(s**2 / 2.0 + s**2 * means.params**2) / n
+    np.testing.assert_allclose(means.bse_privacy, expected, rtol=1e-9)
+    assert expected["a"] > 1.3 * s / np.sqrt(2.0) / n  # the number matters where a mean is far from the middle
