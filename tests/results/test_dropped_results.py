@@ -479,4 +479,4 @@ def test_the_noise_of_means_includes_that_of_the_number_of_complete_rows():
     s, n = release.noise_model["scale"], means.nobs
     expected = np.sqrt(s**2 / 2.0 + s**2 * means.params**2) / n
     np.testing.assert_allclose(means.bse_privacy, expected, rtol=1e-9)
-    assert expected["a"] > 1.3 * s / np.sqrt(2.0) / n  # the number matters where a mean is far from the middle
+    assert expected["a"] > 1.3 * s / np.sqrt(2.0) / n  # the mean of a is far from the middle
