@@ -248,8 +248,10 @@ def hessian_average(
 
     With v = W z, the constant is u'v, u = W^{-T} e_0, and ``u'H u`` is the mean of c over the records, at the
     middle of the step from theta_T to the estimate, less what weights and clips take, at most `step.lost`:
-    half of that is added, and may be a bias. Half of the step, times E c' z, moves it to the estimate. What
-    is left is of third order, at most E|c''| (z'D)^2 / 6 (Poisson: c (z'D)^2 / 12). The noise N has
+    half of that is added, and may be a bias. Half of the step, times E c' z, moves it to the estimate. With d
+    the step of a record's predictor and d_0 the preliminary one, along which H is a secant, what is left is
+    E c'' (d^2/2 - d d_0/2 + d_0^2/12), which is E c'' d^2/12 where the two agree (Poisson: c'' = c; logistic:
+    |c''| <= 1/8, and no less than E d^2/48 is allowed for). The noise N has
     ``Var(u'N u) = s_H^2 |u|^4``, and with the coefficients' error ``-W' H^{-1} N D`` the covariance
     ``-s_H^2 (u'D) W' H^{-1} u``.
     """
@@ -272,9 +274,13 @@ def hessian_average(
         mean = step.walk.second[constant]
         spread = step.walk.second - np.outer(mean, mean)
         slopes = normal_slopes(mean, spread, theta)
-    rest = transform.T @ (2.0 * move - preliminary_step(step.score, step.place))
-    shift2 = max(float(move @ hessian.mean @ move), 0.0) / step.place.curvature
-    remainder = middle * shift2 / 12.0 if family == "poisson" else shift2 / 48.0  # |c''| is at most 1/8
+    first = preliminary_step(step.score, step.place)
+    rest = transform.T @ (2.0 * move - first)
+    long = max(float(move @ hessian.mean @ move), 0.0)
+    left = abs(float((move / 2.0 - first / 2.0) @ hessian.mean @ move + first @ hessian.mean @ first / 12.0))
+    remainder = max(left, long / 12.0)
+    if family != "poisson":  # |c''| is at most 1/8
+        remainder = max(left, long / 6.0) / (8.0 * step.place.curvature)
     back = to_user @ transform.T @ inverse
     return Average(
         mean=middle + 0.5 * float(slopes @ rest) + step.lost / 2.0,

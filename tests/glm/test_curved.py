@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,9 +21,9 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.glm.advice import column_reach, misfits
-from privinf.glm.curved import clip_of
-from privinf.glm.curved_sums import Shares
-from privinf.glm.margins import MARGINS_NOTE, Average
+from privinf.glm.curved import GLMNewtonPath, OneStepRelease, clip_of, preliminary_step
+from privinf.glm.curved_sums import ExpansionPoint, Noisy, Shares
+from privinf.glm.margins import MARGINS_NOTE, Average, hessian_average
 from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
 from privinf.inference.intervals import Precision
 
@@ -552,6 +553,58 @@ def test_averages_of_the_hessian_are_the_ones_that_are_released(tmp_path):
     del loaded._settings["hessian_average"]  # of a file of an earlier version
     with pytest.raises(NotAvailableError, match=r"margins=True.*get_margeff\('mean'\)"):
         loaded.get_margeff()
+
+
+def last_release(family, sd=0.0, shift=0.4):
+    """Return a last release of exact sums, theta_T off the estimate, and the true average at coefficients."""
+    rng = np.random.default_rng(3)
+    Z = np.column_stack([np.ones(20_000), rng.normal(size=(20_000, 2))])
+    truth = np.array([-0.4, 0.5, -0.3])
+    start = truth + shift * np.array([0.5, -0.6, 0.6])
+    mean = expit if family == "binomial" else np.exp
+    slope = (lambda eta: expit(eta) * expit(-eta)) if family == "binomial" else np.exp
+    values, vectors = np.linalg.eigh((Z * slope(Z @ start)[:, None]).T @ Z / len(Z))
+    level = float(values.mean())
+    place = ExpansionPoint(start, (vectors * (values / level) ** -0.5) @ vectors.T, level)
+    V = Z @ place.transform.T
+    score = Noisy(V.T @ (mean(Z @ truth) - mean(Z @ start)) / len(V), 0.0)
+    first = Z @ start
+    moved = V @ preliminary_step(score, place)
+    secant = (mean(first + moved) - mean(first)) / moved
+    hessian = Noisy((V * secant[:, None]).T @ V / len(V), sd)
+    walk = GLMNewtonPath(path=[start], walking=False, second=Z.T @ Z / len(Z))
+    release = OneStepRelease(
+        place=place, score=score, hessian=hessian, meat=np.eye(3), allowance=0.0, walk=walk
+    )
+    return release, lambda theta: float(slope(Z @ theta).mean())
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_an_average_is_moved_from_the_middle_of_the_step_to_the_estimate(family):
+    release, average_at = last_release(family)
+    average = hessian_average(release, family, 0, np.eye(3), 1.0)
+    right = average_at(release.estimate)
+    unit = np.linalg.solve(release.place.transform.T, [1.0, 0.0, 0.0])
+    middle = float(unit @ release.hessian.mean @ unit)
+    assert abs(average.mean - right) < average.bias
+    assert abs(average.mean - right) < 0.25 * abs(middle - right)
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_the_covariance_of_an_average_with_the_coefficients_is_that_of_the_noise(family):
+    """The step is small, so that the average's error is u'Nu alone, and the noise is drawn 4,000 times."""
+    sd = 0.002
+    release, _ = last_release(family, sd=sd, shift=0.25)
+    stated = hessian_average(release, family, 0, np.eye(3), 1.0)
+    pairs = []
+    for noise in symmetric_noise(np.random.default_rng(5), 3, sd, 4000):
+        other = replace(release, hessian=Noisy(release.hessian.mean + noise, sd))
+        pairs.append([hessian_average(other, family, 0, np.eye(3), 1.0).mean, *other.estimate])
+    cov = np.cov(np.array(pairs).T)
+    scale = np.sqrt(cov[0, 0] * np.diag(cov)[1:])
+    assert cov[0, 0] == pytest.approx(stated.variance, rel=0.2)
+    np.testing.assert_allclose(cov[0, 1:] / scale, stated.covariance / scale, atol=0.06)
+    assert np.abs(stated.covariance / scale).max() > 0.2
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
