@@ -1,7 +1,7 @@
 """Paper 2's own algorithms beside its printed numbers, and the data of its Figures 3 and 4 (an hour or so).
 
 ``--only NAME`` makes one table, ``--scale 0.1`` a tenth of the replications, ``--fresh`` forgets what is stored.
-The algorithms to the letter are `studies.paper.as_written`; ``DebiasedLasso.fit(variant="paper")`` is the same
+The algorithms as restored are `studies.paper.restored`; ``DebiasedLasso.fit(variant="paper")`` is the same
 with noise priced in zCDP, the sensitivity of clipped residuals, and a ledger.
 """
 
@@ -29,7 +29,7 @@ import privinf as pi
 from privinf.lasso.extras import sparse_directions
 from studies.lasso import LassoDesign, LassoSample, lasso_design
 from studies.lasso_tables import paper_design, paper_table
-from studies.paper.as_written import (
+from studies.paper.restored import (
     Constants,
     bootstrap_quantile,
     coefficients,
@@ -48,10 +48,10 @@ DIRECTIONS, BOOTSTRAP = 200, 200
 MEASURED, BOOTSTRAPPED = 5, 2
 # Rows of Table 2 in the order in which intervals are made.
 ROWS = (2, 13, 8, 10, 12, 1, 3, 4, 5, 6, 7, 9, 11)
-AS_WRITTEN, NEAREST = "as written", "+ c_x = 1.5"
+AS_RESTORED, NEAREST = "as restored", "+ c_x = 1.5"
 # What is changed, one thing after another; True: the noise of a machine's own part is scaled to the rows of all.
 READINGS: dict[str, tuple[dict[str, Any], bool]] = {
-    AS_WRITTEN: ({}, False),
+    AS_RESTORED: ({}, False),
     "T = 3": ({"rounds": 3}, False),
     "+ whole epsilon for each step": ({"rounds": 3, "split": False}, False),
     "+ own noise as if of all rows": ({"rounds": 3, "split": False}, True),
@@ -60,7 +60,7 @@ READINGS: dict[str, tuple[dict[str, Any], bool]] = {
     "no noise": ({"noise": 0.0}, False),
     "no noise, T = 3": ({"noise": 0.0, "rounds": 3}, False),
 }
-METHODS = {"ours": "", "as written": AS_WRITTEN, "nearest reading": NEAREST}
+METHODS = {"ours": "", "as restored": AS_RESTORED, "nearest reading": NEAREST}
 
 
 # ---- fits
@@ -210,14 +210,14 @@ def replication_errors(cell: str, number: int, count: int) -> pd.DataFrame:
 
 
 def interval_fits(cell: str, number: int, count: int) -> pd.DataFrame:
-    """Draw one data set of a row, and return its intervals as written and by the nearest reading."""
+    """Draw one data set of a row, and return its intervals as restored and by the nearest reading."""
     row, started = int(cell.removeprefix("row ")), time.process_time()
     design, epsilon = paper_design(row), float(paper_table()["epsilon"].loc[row])
     data, noise = (np.random.default_rng(s) for s in np.random.SeedSequence([19, row, number]).spawn(2))
     sample = design.draw(data, dtype="float32")
     X, wanted = columns_of(sample), targets_of(design, data)
     line: dict[str, Any] = {"cell": cell, "draw": number, "replication": 0}
-    for name in (AS_WRITTEN, NEAREST):
+    for name in (AS_RESTORED, NEAREST):
         betas = machine_coefficients(design, sample.y, X, name, epsilon, noise)
         line |= intervals_of(design, sample, X, betas, wanted, name, epsilon, noise)
     line["error variant"] = variant_error(design, sample, epsilon, noise)
@@ -315,12 +315,12 @@ def setting(row: int, frame: pd.DataFrame) -> dict[str, Any]:
 NOTE = (
     "Designs of Table 2: error sd .5, coefficients of 1/sqrt s, normal columns of correlation .5^abs(j - k), clipped at "
     "3.5; delta is 1/(2 n m), and every algorithm has the whole epsilon and delta, which favours the paper. The "
-    "constants are in `studies.paper.as_written`. "
+    "constants are in `studies.paper.restored`. "
 )
 
 
 def errors(scale: float) -> None:
-    """The squared error of the coefficients: printed, as written, and what brings them near."""
+    """The squared error of the coefficients: printed, as restored, and what brings them near."""
     frames, printed = stored_errors(scale), paper_table()["error"]
     rows = [
         setting(row, frame)
@@ -340,7 +340,7 @@ def errors(scale: float) -> None:
         sum(f["seconds"].sum() for f in frames.values()),
         NOTE
         + "Squared l2 error, mean over five machines, standard error over data sets; the 13 rows of a data set "
-        "share their columns. Changes add up from left to right where they begin with +. **'as written' and 'T = 3' "
+        "share their columns. Changes add up from left to right where they begin with +. **'as restored' and 'T = 3' "
         "alone are private**: T steps at the whole epsilon cost T epsilon, noise scaled to the rows of all machines does "
         "not protect those of one, and c_x = 1.5 is passed by one entry in seven. Without noise an error is left: R "
         "clips the response, and three steps do not converge. Last row: exp of the root mean square over rows of "
@@ -358,9 +358,9 @@ def intervals(scale: float) -> None:
             f"{paper['coverage']} {paper['coverage_nonzero']} {paper['coverage_zero']}; {paper['length']}"
         )
         extra = setting(row, frame)
-        for name in (AS_WRITTEN, NEAREST):
+        for name in (AS_RESTORED, NEAREST):
             got = {k.removeprefix(f"{name}: "): frame[k] for k in frame if k.startswith(f"{name}: ")}
-            label = "as written" if name == AS_WRITTEN else "nearest reading"
+            label = "as restored" if name == AS_RESTORED else "nearest reading"
             line[f"{label}: non-zero"] = with_error(got["non-zero"])
             line[f"{label}: zero"] = with_error(got["zero"])
             line[f"{label}: length"] = f"{got['length'].mean():.4f}"
@@ -410,7 +410,7 @@ def intervals(scale: float) -> None:
 
 
 HOME = {
-    "as written, T = log N": {},
+    "as restored, T = log N": {},
     "T = 4 and a private refit": {"iterations": 4, "refit": True},
 }
 FIVE = [0, 7, 14, 15, 400]

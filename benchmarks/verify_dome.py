@@ -164,7 +164,7 @@ LOW = {
 ROWS = [
     *(Row(name, job) for name, job in LOW.items()),
     Row("DPAdam", Job("low", D, "DPAdam"), ADAM_STEPS),
-    Row("DOME as written", Job("low", D, "DOME, paper", k=K), PAPER_STEPS, PAPER_CLIPS),
+    Row("DOME as restored", Job("low", D, "DOME, paper", k=K), PAPER_STEPS, PAPER_CLIPS),
     Row("DPSGD, equal floats up", replace(LOW["DPSGD"], epochs=1, batches=2), FEW_STEPS),
     *(Row(f"{name}, replace-one", replace(job, reach=2), HALVED_STEPS) for name, job in LOW.items()),
     *(

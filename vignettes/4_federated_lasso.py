@@ -61,7 +61,9 @@ say(
     coefficients of one linear regression, with intervals, and nobody outside may learn whether a given
     person's record was changed. `DebiasedLasso` does this with a server that the sites trust. `sparse_mean`
     shows the cost without that trust. This page follows paper 2, "Differentially private federated learning:
-    servers trustworthiness, estimation, and statistical inference", and states its departures from it. Every
+    servers trustworthiness, estimation, and statistical inference", and states its departures from it. Our
+    copy of the paper lacks its formulas and the boxes of its algorithms. We restored them from the prose, the
+    proofs and the papers that it extends, and "as restored" marks a comparison with the restored text. Every
     number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing here is a private
     release. Numbers of one data set are of this run. Those of many are tables made by `make verify-lasso`,
     and each states its code and its number of fits.
@@ -607,7 +609,7 @@ def tables_section() -> None:
     say('(The last table has `target="mean"`, the default, with five fits a row.)')
 
 
-METHODS = {"ours": BLUE, "nearest reading": ORANGE, "as written": RED}
+METHODS = {"ours": BLUE, "nearest reading": ORANGE, "as restored": RED}
 
 
 def figure3() -> plt.Figure:
@@ -679,16 +681,15 @@ def variant_part() -> None:
     say("### The paper's own algorithms, and its Figures 3 and 4")
     say(
         """
-        `studies.paper.as_written` has Algorithms 1 to 10 exactly as written. (Our copy of the text has lost
-        its formulas: they are restored, and cannot be checked against the original.) `fit(variant="paper")`
-        is the same with noise priced in zCDP, the sensitivity of clipped residuals and a ledger. Squared
-        error in Table 2's settings:
+        `studies.paper.restored` has Algorithms 1 to 10 as restored. The restored formulas cannot be compared with
+        the original. `fit(variant="paper")` uses the same algorithms with noise priced in zCDP, the sensitivity
+        of clipped residuals and a ledger. Squared error in Table 2's settings:
         """
     )
     PAGE.benchmark("lasso_paper")
     say(
         """
-        **As written the paper's constants do not give its numbers.** A site's own part v_i is fitted on its
+        **As restored, the paper's algorithms and constants do not give its numbers.** A site's own part v_i is fitted on its
         own n rows in T = log N steps at ε/T each. Laplace noise of 2λ√(3s log(T/δ))T/ε is then several times
         the coefficients, which are 0.26. Four changes bring the error near the printed values:
 
@@ -711,7 +712,7 @@ def variant_part() -> None:
         f"""
         The paper's Figure 3: 60 random columns of one site against the truth (dots). Top: mean interval over
         {replications("lasso_figure3")} replications. Bottom: their coverage. Ours is next to the paper's own
-        algorithms, as written and in the nearest reading, which is not private. The paper's setting is lost,
+        algorithms, as restored and in the nearest reading, which is not private. The paper's setting is lost,
         and Table 2's default row is used: n = 4,000, m = 15, p = 800, s = 15, s0 = 8, ε = 0.8 for each
         interval alone. The paper has 50 replications.
         """,
@@ -731,10 +732,10 @@ def variant_part() -> None:
     PAGE.benchmark("lasso_paper_extras")
     say(
         """
-        As written, the noise E_j alone is wider than the printed length allows. Algorithm 5's random sparse
+        As restored, the noise E_j alone is wider than the printed length allows. Algorithm 5's random sparse
         directions hardly ever hit neighboring columns. It estimates restricted eigenvalues near one, where an
         autoregression of 0.5 has 0.34 to 3. Algorithm 7's noise at ε/q a draw is thousands of times its
-        statistic: the printed simultaneous lengths are those without it. Theorem 5's slack as written is
+        statistic: the printed simultaneous lengths are those without it. Theorem 5's slack as restored is
         longer than any interval.
         """
     )

@@ -1,1 +1,1 @@
-"""The papers' own algorithms, as written, for comparison: ``variant="paper"``."""
+"""The papers' own algorithms, as restored, for comparison: ``variant="paper"``."""

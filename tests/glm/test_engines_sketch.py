@@ -124,7 +124,7 @@ FEW = {"k": 12, "most_learned": 6, "energy": 1.0 - 1e-13, "epochs": 1, "batches"
 @pytest.mark.parametrize("precondition", [False, True])
 @pytest.mark.parametrize("variant", ["repaired", "paper"])
 def test_the_learned_directions_hold_what_is_sketched(variant, centre, precondition):
-    """Repaired: the past (g - m)/unit, in today's unit. As written: the past g, which then miss them."""
+    """Repaired: the past (g - m)/unit, in today's unit. As restored: the past g, which then miss them."""
     gradients = np.random.default_rng(6).standard_normal((4, 12)) * np.geomspace(1.0, 0.1, 12)
     sums = ToldSums(gradients)
     options = DOME(**FEW, variant=variant, centre=centre, precondition=precondition)

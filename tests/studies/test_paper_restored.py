@@ -1,4 +1,4 @@
-"""Paper 2's algorithms to the letter: the engine's iterates without noise, and the noise that they say."""
+"""Paper 2's algorithms as restored: the engine's iterates without noise, and the noise that they say."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,8 @@ import privinf as pi
 from privinf.federation import TrustedServer
 from privinf.lasso.extras import sparse_directions
 from studies.lasso import LassoDesign
-from studies.paper.as_written import (
+from studies.paper.model import fit_paper
+from studies.paper.restored import (
     bootstrap_quantile,
     coefficients,
     constants,
@@ -21,7 +22,6 @@ from studies.paper.as_written import (
     restricted_eigenvalues,
     slack,
 )
-from studies.paper.model import fit_paper
 
 N, P, S = 4_000, 12, 3
 CLEAR = constants(N, epsilon=1.0, delta=1e-5, error_sd=0.5, noise=0.0, score_noise=0.0, rounds=9)

@@ -1,9 +1,9 @@
-r"""Paper 2's algorithms to the letter, in plain numbers: what its own constants do to its own simulation.
+r"""Paper 2's algorithms as restored, in plain numbers: the paper's constants in the paper's simulation.
 
 `studies.paper.model` is a fit by the same algorithms whose noise is priced in zCDP and charged to a ledger.
 Here every constant is the paper's, each can be changed by itself, and nothing is released: a simulation draws
-the noise. The text has lost its formulas: these are restored from its proofs and from what it says it
-extends, and cannot be checked against the original.
+the noise. Our copy of the paper lacks its formulas. They are restored from its proofs and from the earlier
+papers that it extends, and cannot be compared with the original.
 
 - Algorithm 1, NoisyHT(v, s, lambda): s times add Laplace(b) to |v_j| and take the largest that is left;
   then v_j + Laplace(b) for those. ``b = 2 lambda sqrt(3 s log(1/delta)) / epsilon``. PrivateMax is s = 1.
@@ -56,11 +56,11 @@ class Constants:
     column_bound, norm_bound, precision_norm : float
         c_x, and C of coefficients and of precision columns.
     form : {"response", "residual"}
-        Of Algorithm 2: as written, or ``-X' Pi_R(y - X beta)``, of sensitivity 2 c_x R.
+        Of Algorithm 2: as restored, or ``-X' Pi_R(y - X beta)``, of sensitivity 2 c_x R.
     split : bool
         Whether the rounds share epsilon and delta, as they must.
     noise, score_noise : float
-        Multiples of the Laplace noises, and of E_j: 1 as written.
+        Multiples of the Laplace noises, and of E_j: 1 as restored.
     """
 
     epsilon: float
