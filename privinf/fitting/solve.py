@@ -164,6 +164,7 @@ def build_results(
             cov=None,
             names=design.names,
             nobs=release.nobs,
+            df=solution.df,
             weak_reason=reported.reason,
         )
     point = None

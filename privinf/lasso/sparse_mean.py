@@ -25,12 +25,21 @@ from privinf.error_boundary import error_boundaries, error_boundary, warn
 from privinf.errors import AlignmentError, ArgumentError, WeakIdentificationWarning
 from privinf.inference.estimate import upper_quantile
 from privinf.mechanisms.local.signs import SignChannel
-from privinf.typing import ArrayLike, Flags, Floats, Integers, RngLike, SourceName
-from privinf.validation import check_choice, check_count, check_fraction, check_number
+from privinf.results.notes import Note, must_read
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import NOT_PRIVATE, OBSERVATIONS, number, privacy_facts
+from privinf.typing import ArrayLike, Flags, Floats, Integers, RngLike, SourceName, SummaryNotes
+from privinf.validation import check_choice, check_count, check_fraction, check_number, listed
+from privinf.wire import readable
 
 MeanInterval = Literal["exact", "delta"]
 LARGEST_SCALE = 1e150  # its square is a finite double
 SATURATION = 2.0  # of sqrt(n) mu: beyond it only 1 in 44 signs is informative
+JOINT_INTERVALS = (
+    "The table has the selected coordinates only. The intervals of all coordinates cover jointly with "
+    "probability {:.4g} or more, so they hold after the selection."
+)
+SATURATED = "The signs of {} are saturated: the estimate is a limit, and the interval is open on one side."
 _BISECTIONS = 80  # halvings of the bracket, more than a double has digits
 
 
@@ -310,6 +319,72 @@ class SparseMeanResult(Released):
                 "asked": self.asked,
             }
         )
+
+    def summary(self, alpha: float = 0.05, notes: SummaryNotes = "main") -> PrivateSummary:
+        """Return the means of the selected coordinates with joint intervals, and the cost.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the joint level of the intervals.
+        notes : {"main", "all"}
+            "main": the notes that must be read and those that explain the table, four at most. "all": every
+            note, with the assumptions of the privacy guarantee.
+
+        Returns
+        -------
+        Summary of statsmodels
+            It prints as text; `as_html` and `as_latex` give other formats. `summary_frame` has the other
+            coordinates.
+
+        Notes
+        -----
+        **Privacy.** Post-processing of the answers.
+        """
+        check_choice(notes, SummaryNotes, "notes")
+        table = self.summary_frame(alpha, joint=True).loc[self.selected]
+        saturated = [str(name) for name in table.index[table["saturated"]]]
+        return PrivateSummary(
+            title="Sparse Mean Results",
+            top=(
+                [
+                    ("Coordinates:", f"{len(self.params):d}, of which {len(table):d} selected"),
+                    ("Machines:", f"{int(self.asked.sum()):d}"),
+                    *([("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []),
+                ],
+                [
+                    (OBSERVATIONS, f"{self.nobs:d}"),
+                    ("l2 error near zero:", number(math.sqrt(self.error))),
+                ],
+            ),
+            header=["mean", "std err", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]", "machines"],
+            rows=[
+                (str(name), *map(number, row[:4]), f"{row[4]:d}")
+                for name, *row in zip(
+                    table.index,
+                    table["mean"],
+                    table["std err"],
+                    table["low"],
+                    table["high"],
+                    table["asked"],
+                    strict=True,
+                )
+            ],
+            tests=([], []),
+            privacy=privacy_facts(self.privacy),
+            notes=[
+                *(must_read(SATURATED.format(listed(saturated))) if saturated else ()),
+                Note(JOINT_INTERVALS.format(1.0 - alpha), "table"),
+                *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
+            ],
+            printed=notes,
+        )
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
 
 
 @error_boundary

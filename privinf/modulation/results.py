@@ -180,13 +180,22 @@ class ModulatedOLSResults(Results):
             smoothness=smoothness, distance=distance, rounds=rounds, variance=variance
         )
 
-    def reconstruction_bound(self, *, phase: theory.Phase = "unknown", rounds: int | None = None) -> float:
+    def reconstruction_bound(
+        self,
+        *,
+        phase: theory.Phase = "unknown",
+        angles: ArrayLike | None = None,
+        rounds: int | None = None,
+    ) -> float:
         """Return a lower bound on an unbiased attacker's mean squared error per coordinate of x.
 
         Parameters
         ----------
         phase : {"unknown", "known"}
             Whether the attacker knows the phases (the paper's Theorem 6.3) or not.
+        angles : array_like, shape (rounds, directions), optional
+            Phases plus ``omega <x, v>`` of the attacked record, in radians, for ``phase="known"``: the bound
+            (18) given these phases. Default: an average over phases (Corollary 6.4).
         rounds : int, optional
             Number of messages that the attacker has; default: all that were sent.
 
@@ -215,6 +224,7 @@ class ModulatedOLSResults(Results):
             frequency=self._noise_model["frequency"],
             directions=int(np.shape(self._source_release.arrays["directions"])[-2]),
             phase=phase,
+            angles=angles,
             beta_norm=float(np.linalg.norm(b[design.private])),
             error_variance=variance,
         )

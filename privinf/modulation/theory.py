@@ -220,6 +220,7 @@ def reconstruction_bound(
     frequency: float,
     directions: int,
     phase: Phase = "unknown",
+    angles: ArrayLike | None = None,
     beta_norm: float = 0.0,
     error_variance: float | None = None,
 ) -> float:
@@ -230,17 +231,31 @@ def reconstruction_bound(
     scales : sequence of float
         sigma of each round: information adds over rounds.
     phase : {"unknown", "known"}
-        "known": the paper's Theorem 6.3 averaged over phases (Corollary 6.4), for an attacker who knows
-        phi; "unknown": phi is uniform and unknown, the information of one message is
-        ``(1-alpha)^2 [(I - P_V)/sigma^2 + J P_V]`` with J from `wave_information`.
+        "known": for an attacker who knows phi, the paper's Theorem 6.3; "unknown": phi is uniform and
+        unknown, the information of one message is ``(1-alpha)^2 [(I - P_V)/sigma^2 + J P_V]`` with J from
+        `wave_information`.
+    angles : array_like, shape (rounds, directions), optional
+        ``theta_tj = omega <x, v_tj> + phi_tj`` of the attacked record, in radians, for ``phase="known"``: the
+        bound (18) given these phases. Default: the average of its denominator over phases (Corollary 6.4).
     beta_norm, error_variance : float
         ||beta*|| and the variance of y given x, where the response is sent without protection: adds
         beta beta'/variance to the information.
 
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range, or `angles` are passed for unknown phases or do not have this shape.
+
     Notes
     -----
-    The modulation adds Fisher information when phi is known, so that it *lowers* the bound: the remark
-    after the paper's Corollary 6.4 has the sign wrong. With phi unknown it removes information along V.
+    With phi known, the information of one message has the trace
+    ``[(1-alpha)^2 d + sum_j c_j]/sigma^2``, where, with ``a = lambda omega/sqrt m``,
+
+    .. math:: c_j = -2 a (1-\alpha) \sin\theta_j + a^2 \sin^2\theta_j ,
+
+    and tr(I^-1) >= d^2/tr(I). Over uniform phases c_j is ``a^2/2`` on average, so the modulation adds Fisher
+    information and *lowers* the bound: the remark after the paper's Corollary 6.4 has the sign wrong. With
+    phi unknown it removes information along V.
     """
     check_choice(phase, Phase, "phase")
     sigma = check_array(scales, "scales", ndim=1)
@@ -250,8 +265,19 @@ def reconstruction_bound(
     response_information = (
         0.0 if error_variance is None else beta_norm**2 / check_positive(error_variance, "error_variance")
     )
+    if angles is not None and phase == "unknown":
+        raise ArgumentError('angles= are those of known phases: pass phase="known" with them')
     if phase == "known":
-        wave = amplitude**2 * frequency**2 / 2.0
+        slope = amplitude * frequency / math.sqrt(directions)
+        wave: Floats | float = directions * slope**2 / 2.0
+        if angles is not None:
+            sines = np.sin(check_array(angles, "angles", ndim=2))
+            if sines.shape != (len(sigma), directions):
+                raise ArgumentError(
+                    f"angles= must have the shape ({len(sigma)}, {directions}): a row for each round and a "
+                    "column for each direction"
+                )
+            wave = np.sum(slope * sines * (slope * sines - 2.0 * (1.0 - contraction)), axis=1)
         information = float(np.sum((keep2 * dimension + wave) / sigma**2)) + response_information
         return dimension / information
     if directions > dimension:

@@ -22,7 +22,7 @@ AT_ONCE = 2_000_000  # numbers up to which a printed formula computes the jackkn
 SAME = 1e-6  # share of the variance by which two estimates of the sampling term may differ and count as one
 SAMPLING = "sampling"
 WHAT_IS_LEFT = (
-    f"{UNATTRIBUTED}: the difference between the covariance estimated from the released "
+    f"\n{UNATTRIBUTED}: the difference between the covariance estimated from the released "
     "records and the sum of the other terms, which follow from formulas; it estimates 0"
 )
 LEFT_NOTE = (
@@ -192,7 +192,7 @@ class VarianceFormula:
     def _printed(self) -> pd.DataFrame:
         """Return the shares as texts, with their errors where these are quick."""
         shares = self.shares
-        table = shares.map("{:.1%}".format)
+        table = shares.map(lambda value: f"{value:z.1%}")
         if self.resample is None or not getattr(self.resample, "quick", False):
             return table
         errors = self.share_errors

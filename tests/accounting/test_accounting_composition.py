@@ -280,3 +280,14 @@ def test_arguments_of_a_total_are_checked():
             total.delta(epsilon)
     with pytest.raises(PrivinfError, match="losses"):
         compose([0.5])
+
+
+def test_composition_in_zcdp_is_not_tighter_than_in_renyi_divergences():
+    """Paper 1, section 4: for Gaussian noise both give one epsilon; exact composition gives a smaller one."""
+    rhos, delta = [0.02, 0.005, 0.1], 1e-6
+    orders = 1.0 + np.geomspace(1e-3, 1e4, 400_001)
+    renyi = sum(rho * orders for rho in rhos)  # of the rounds at each order
+    converted = renyi + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    assert converted.min() == pytest.approx(rho_to_epsilon(sum(rhos), delta), rel=1e-6)
+    exact = compose([GaussianLoss(math.sqrt(2 * rho)) for rho in rhos]).epsilon(delta)
+    assert exact < converted.min()

@@ -14,13 +14,13 @@ ITEMS = {
         6.2, Theorem 6.3, Corollary 6.4, Definition 7.1, Algorithm 3, Algorithm 4, Theorem 7.2,
         Corollary 7.3, Lemma 7.4, Corollary 7.5, Theorem 8.1, Corollary 9.1, Theorem 9.2, Figure 1, Table 1,
         Table 2, Lemma A.1, Lemma B.1, Lemma C.1, Theorem C.2, Lemma D.1, Lemma D.2, Lemma D.3, Appendix E,
-        Appendix F""",
+        Appendix F, Section 4, Section 7, Section 10""",
     "Paper 2": """
         Proposition 2.3, Proposition 2.4, Proposition 2.5, Proposition 2.6, Algorithm 1, Figure 1,
         Theorem 1, Theorem 2, Algorithm 2, Algorithm 3, Algorithm 4, Algorithm 5, Algorithm 6,
         Algorithm 7, Theorem 3, Lemma 4.1, Theorem 4, Lemma 4.2, Theorem 5, Theorem 6, Algorithm 8,
         Algorithm 9, Algorithm 10, Theorem 7, Theorem 8, Theorem 9, Table 2, Figure 3, Figure 4,
-        Table 5, Lemma A.1, Lemma A.2, Lemma A.3, Corollary 1, Corollary 2, Corollary 3""",
+        Table 5, Lemma A.1, Lemma A.2, Lemma A.3, Corollary 1, Corollary 2, Corollary 3, Section 4.2""",
     "Paper 3": """
         Lemma 3.1, Algorithm 1, Algorithm 2, Lemma 3.2, Theorem 3.3, Lemma A.1, Lemma A.2, Lemma
         A.3, Theorem A.4""",

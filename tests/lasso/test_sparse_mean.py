@@ -269,3 +269,23 @@ def test_intervals_refuse_what_they_do_not_know():
         found.conf_int(0.05, "wald")
     with pytest.raises(ArgumentError, match="alpha"):
         found.conf_int(1.0)
+
+
+def test_the_summary_shows_selected_coordinates_with_joint_intervals():
+    rows = np.random.default_rng(0).normal([0.4, 0.0, 0.0, 3.0], 1.0, (3000, 4, 4))
+    with pytest.warns(WeakIdentificationWarning):
+        fit = pi.sparse_mean(rows, epsilon=1.0, sparsity=2, rng=0, public_seed=0)
+    summary, joint = fit.summary(), fit.conf_int(joint=True)
+    text = str(summary)
+    assert text == str(fit)
+    assert fit._repr_html_().startswith("<")
+    lines = [line.split() for line in text.splitlines()]
+    (row,) = [line for line in lines if line[:1] == ["0"]]
+    assert [float(value) for value in row[3:5]] == pytest.approx(joint.loc[0].to_list(), abs=5e-5)
+    assert row[5] == str(fit.asked[0])
+    assert ["1"] not in [line[:1] for line in lines]
+    assert "The signs of 3 are saturated" in text
+    assert "NOT PRIVATE" in text
+    assert summary.plain_facts["Unit of privacy"] == "machine"
+    assert len(fit.summary(notes="all").plain_notes) == len(summary.plain_notes)
+    assert "[0.05" in str(fit.summary(alpha=0.1))

@@ -150,6 +150,7 @@ def test_plain_fit_says_how_biased_it_is():
     plain = model().fit(epsilon=4.0, delta=1e-5, rng=1, debias=False)
     fair = model().fit(epsilon=4.0, delta=1e-5, rng=1)
     np.testing.assert_allclose(plain.params - plain.bias, fair.params, rtol=1e-9)
+    assert plain.df_resid == fair.df_resid < plain.nobs / 2  # of mixed rows
     with pytest.raises(errors.NotAvailableError, match="plain least squares on the released rows is biased"):
         plain.conf_int()
     assert "biased towards zero" in plain.summary().as_text().replace("\n    ", " ")

@@ -170,6 +170,7 @@ def test_the_lemmas_behind_theorem_8_1():
         (q[:, 0] ** 2, sigma**2 * length2),  # B.1
         (q[:, 0] * (noise[:, 0] @ v), 0.0),
         (q[:, 0] * (noise[:, 0] @ X[1]), sigma**2 * beta @ X[1]),
+        (q[:, 0] * (noise[:, 0] ** 2).sum(axis=1), 0.0),  # equation 33
         (q[:, 0] ** 2 * (noise[:, 0] ** 2).sum(axis=1), sigma**4 * (d + 2) * length2),
         (
             ((T1 + T2) ** 2).sum(axis=1),
@@ -420,6 +421,59 @@ def test_reconstruction_bounds():
     assert twice == pytest.approx(flat / 2)
     clear = theory.reconstruction_bound(**common, amplitude=0.0, beta_norm=1.0, error_variance=0.5)
     assert clear < flat
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_the_bound_given_a_phase_is_that_of_the_jacobian(m):
+    """Bound (18) of Theorem 6.3 by finite differences of the client's map, and its average over phases."""
+    rng, d, alpha, lam, omega, sigma = np.random.default_rng(m), 4, 0.4, 1.2, 1.5, 0.5
+    V = orthonormal_directions(rng, m, d)
+    x, phi, b = rng.uniform(-0.5, 0.5, d), rng.uniform(0, 2 * math.pi, m), rng.standard_normal(d)
+
+    def client(x):
+        return (1 - alpha) * x + lam / math.sqrt(m) * np.cos(omega * V @ x + phi) @ V
+
+    steps = 1e-6 * np.eye(d)
+    jacobian = np.array([(client(x + step) - client(x - step)) / 2e-6 for step in steps]).T
+    information = jacobian.T @ jacobian / sigma**2 + np.outer(b, b) / 0.7
+    common = {"dimension": d, "scales": [sigma], "contraction": alpha, "amplitude": lam, "frequency": omega}
+    common |= {"directions": m, "beta_norm": np.linalg.norm(b), "error_variance": 0.7, "phase": "known"}
+    bound = theory.reconstruction_bound(**common, angles=[omega * V @ x + phi])
+    assert bound == pytest.approx(d / np.trace(information), rel=1e-6)
+    assert bound <= np.trace(np.linalg.inv(information)) / d
+    # Corollary 6.4 averages the denominator; equally spaced angles have this average.
+    grid = 2 * math.pi * np.arange(8) / 8
+    bounds = [theory.reconstruction_bound(**common, angles=[[angle] * m]) for angle in grid]
+    average = theory.reconstruction_bound(**common)
+    assert 1 / average == pytest.approx(np.mean(1 / np.array(bounds)))
+    assert min(bounds) < average < max(bounds)
+    for wrong in ({"angles": [[0.1] * (m + 1)]}, {"angles": [[0.1] * m], "phase": "unknown"}):
+        with pytest.raises(pi.errors.ArgumentError, match="angles="):
+            theory.reconstruction_bound(**common | wrong)
+
+
+def test_the_claims_on_parameters_in_sections_7_and_10():
+    """Of the paper's sensitivity L only one of two terms falls by sqrt m, and no alpha above zero pays."""
+    alpha, lam, omega, multiplier = 0.4, 1.2, 1.5, 2.0
+
+    def scale(m, alpha=alpha):
+        words = {"amplitude": lam, "frequency": omega, "sensitivity": "lipschitz"}
+        shape = ModulationMap(directions=m, contraction=alpha, **words)
+        return multiplier * shape.lipschitz()
+
+    counts = np.array([1, 4, 16, 10_000])
+    scales = np.array([scale(m) for m in counts])
+    np.testing.assert_allclose(scales / multiplier - (1 - alpha), lam * omega / np.sqrt(counts))
+    assert (np.diff(scales) < 0).all()
+    # The second moment's bias before the correction, sigma^2 + lambda^2/(2m) along V, falls to a limit.
+    bias = scales**2 + lam**2 / (2 * counts)
+    assert bias[2] / bias[0] < 1 / math.sqrt(counts[2])
+    assert bias[3] / bias[0] > 1 / math.sqrt(counts[3])
+    assert bias[3] > multiplier**2 * (1 - alpha) ** 2
+    # Section 10: every term depends on sigma/(1 - alpha) = c (1 + lambda omega/((1 - alpha) sqrt m)).
+    alphas = np.linspace(0.0, 0.9, 10)
+    ratios = np.array([scale(4, a) / (1 - a) for a in alphas])
+    assert (np.diff(ratios) > 0).all()
 
 
 def test_fisher_information_of_the_wave():

@@ -15,6 +15,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.one_step import step_noise
 from privinf.inference.solution import COMMON_NOISE, quadratic
 from privinf.moments.equation import MomentMap, NoisyTotals
+from privinf.results.variance import VarianceFormula
 
 TERMS = VarianceTerms("sampling, noise", {"sampling": np.eye(2)}, {"noise": np.diag([1.0, 3.0])})
 ESTIMATE = Estimate(
@@ -192,7 +193,11 @@ def test_sampling_is_what_bse_sampling_says_and_no_term_but_the_rest_is_negative
         assert (found.variances.drop(columns="unattributed") >= 0.0).all(axis=None)
         below += (sampling + found.variances["unattributed"] < 0.0).any()  # what sampling was before
         assert any("unattributed" in note for note in found.notes)
-    assert "'unattributed' is the difference of two estimates" in repr(modulated(0).variance_formula)
+    text = repr(modulated(0).variance_formula)
+    assert "'unattributed' is the difference of two estimates" in text
+    assert any(line.startswith("unattributed: ") for line in text.splitlines())
+    small = VarianceTerms("sampling", {"sampling": np.eye(2)}, {"noise": np.diag([-1e-9, 3.0])})
+    assert "-0.0%" not in repr(VarianceFormula(("a", "b"), small))
     assert below >= 1
 
 
