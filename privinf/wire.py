@@ -133,6 +133,7 @@ class Labels:
     TWO_SAMPLES: Final = "two samples"
     CELLS_OF: Final = "counts of {names}"
     TOTAL: Final = "sum of {name}"
+    SURVIVAL_CELLS: Final = "events and censored records by time of {name}"
     CORRELATION: Final = "correlation of {first} and {second}"
     SIGNED_RANKS: Final = "signed ranks of {name}"
     QUANTILES: Final = "quantiles of {name}"
@@ -163,6 +164,7 @@ class Derivations:
 
     # vectors and matrices that several statistics have
     RUNNING_SUMS: Final = "two columns of the square root of running sums"
+    SURVIVAL_CELLS: Final = "two columns of the square root of suffix sums, of events or censored records"
     RANK_ONE: Final = "distance of two bounded rank-one matrices"
     CLIPPED_RANK_ONE: Final = "Frobenius distance of two clipped rank-one matrices"
     LAYER: Final = "2 (b - a), a layer of scores between norms a and b"
@@ -403,6 +405,8 @@ class Statistics:
     PAPER_VARIANCES: Final = "paper_variances"
     QUADRATIC_FORMS: Final = "quadratic_forms"
     MULTIPLIER_SCORES: Final = "multiplier_scores"
+    # survival analysis
+    SURVIVAL_CELLS: Final = "survival.cells"
 
 
 class Requests:

@@ -14,6 +14,7 @@ from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.mechanisms.statistics.outside import OUTSIDE_OPS
 from privinf.mechanisms.statistics.regression import SPARSE_OPS
 from privinf.mechanisms.statistics.scores import FORM_OPS, SINGLE_OPS, VECTOR_OPS
+from privinf.mechanisms.statistics.survival import SURVIVAL_OPS
 from privinf.mechanisms.statistics.whitened import WHITENED_OPS
 from privinf.registry import studied
 
@@ -28,6 +29,7 @@ SITE_OPS: dict[str, SiteOp] = (
     | WHITENED_OPS
     | LAYER_OPS
     | OUTSIDE_OPS
+    | SURVIVAL_OPS
 )
 
 # The package's own statistics, without later registrations.

@@ -213,6 +213,9 @@ def vectors(p: int) -> Iterator[tuple[str, Args]]:
 
 def counts(p: int) -> Iterator[tuple[str, Args]]:
     """Yield calls of counts of values outside their bounds."""
+    yield "survival.cells", {"edges": np.arange(1.0, 17.0), "status": 0}
+    yield "survival.cells", {"edges": np.arange(1.0, 65.0), "status": 0, "groups": np.arange(p)}
+    yield "survival.cells", {"edges": [2.5], "status": 0, "counted": True}
     yield "columns_outside", {"columns": np.arange(p)}
     yield "columns_outside", {"columns": np.array([p - 1])}
     yield "values_outside", {"columns": np.arange(p)}

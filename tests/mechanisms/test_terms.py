@@ -65,6 +65,7 @@ CASES |= {
     "logistic_products": BETA | {"bound": 0.7},
     "product_vector": BETA | {"bound": 0.7, "norm": 0.9},
     "columns_outside": {"columns": np.array([0, 2])},
+    "survival.cells": {"edges": np.array([0.5, 1.0, 2.0]), "status": 0, "groups": [1, 2], "counted": True},
     "residual_histogram": BETA | {"edges": np.geomspace(0.1, 4.0, 6)},
     "squared_residuals": BETA | {"residual_clip": 0.8},
     "residual_sum": BETA | {"residual_clip": 0.8},

@@ -85,6 +85,12 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "shrunk_sums": ("shrunk_sums", {"columns": np.array([0, 2]), "norm": 1.5}, 0.99),
     "columns_outside": ("columns_outside", {"columns": np.array([0, 2])}, 0.99),
     "values_outside": ("values_outside", {"columns": np.array([0, 2]), "outcome": True}, 0.99),
+    "survival.cells": ("survival.cells", {"edges": np.linspace(0.04, 0.48, 12), "status": 1}, 0.99),
+    "survival.cells, groups": (
+        "survival.cells",
+        {"edges": np.linspace(0.04, 0.48, 12), "status": 1, "groups": [0, 2], "counted": True},
+        0.99,
+    ),
     "glm.score": ("glm.score", LINEAR, 0.99),
     "glm.score, logistic": ("glm.score", LOGISTIC, 0.9),
     "glm.score, some columns": ("glm.score", LINEAR | {"block": np.array([0, 1])}, 0.99),

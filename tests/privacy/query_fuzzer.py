@@ -280,6 +280,7 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "whitened.score": _WHITE | {"low": 0.5, "high": 2.0},
     "whitened.meat": _WHITE | {"low": 0.5, "high": 2.0, "weight": 1.2},
     "whitened.square": _WHITE | {"residual_clip": 1.0},
+    "survival.cells": {"edges": [0.5, 1.0, 2.0], "status": 1, "groups": [2, 3], "counted": True},
     "moments.total": _MOMENTS | {"response_bound": 1.0},
     "moments.residual": _MOMENTS | {"coefficients": np.full(5, 0.1), "residual_clip": 1.0},
 }

@@ -844,6 +844,24 @@ MUTANTS = {
         ),
         of_sizes("columns_outside", "values_outside"),
     ),
+    "events and censored records at the price of one sequence": (
+        Mutant(
+            "mechanisms.statistics.survival",
+            "SurvivalCells.sensitivity",
+            "math.sqrt(longest + other)",
+            "math.sqrt(longest)",
+        ),
+        of_sizes("survival.cells", "survival.cells, groups"),
+    ),
+    "cells of groups at the price of one group": (
+        Mutant(
+            "mechanisms.statistics.survival",
+            "SurvivalCells.sensitivity",
+            "if self.groups > 1",
+            "if self.groups > 99",
+        ),
+        of_sizes("survival.cells, groups"),
+    ),
     "squares of columns at the price of one column's": (
         Mutant(
             "mechanisms.statistics.summands",

@@ -108,6 +108,7 @@ ROW_ENTRY_POINTS = {
     "privinf.mechanisms.statistics.isometric",  # for the layout of released entries
     "privinf.mechanisms.statistics.moments",  # for the layout of moments
     "privinf.mechanisms.statistics.scores",
+    "privinf.mechanisms.statistics.survival",  # for the grid's root, and how many intervals it may have
     "privinf.mechanisms.statistics.summands",  # for what released counts say
 }
 # Rooms that import nothing but these, the standard library and the package.

@@ -205,6 +205,11 @@ class TracedReader:
         """Binary digits of numbers that are cut: no query has them."""
         raise unfit("this method sums numbers that are cut to binary digits")
 
+    @property
+    def response(self) -> Floats:
+        """The response as it is: no query has it."""
+        raise unfit("this method counts records by interval of time")
+
     def _value(self, at: int | None, low: float, high: float) -> Node:
         number = self._query.dialect.number
         text = self._query.value(at)

@@ -450,7 +450,7 @@ class _VectorSums:
         self.total.merge(other.total)
 
 
-class _CellSums(_VectorSums):
+class CellSums(_VectorSums):
     """Exact numbers of records in cells."""
 
     __slots__ = ()
@@ -476,15 +476,15 @@ class Histogram:
         """Return the sum, shape (cells,)."""
         return np.bincount(self.places, minlength=self.cells).astype(np.float64)
 
-    def empty(self) -> _CellSums:
+    def empty(self) -> CellSums:
         """Return an accumulator."""
-        return _CellSums(self.cells)
+        return CellSums(self.cells)
 
     def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
         """Return the cells of the records, counted from 1."""
         return (self.places + 1,)
 
-    def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
+    def entries(self, sums: CellSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and the value of one unit."""
         return sums.total, np.ones(self.cells)
 
@@ -513,15 +513,15 @@ class Counts:
         cells = np.bincount(self.integers()[0], minlength=len(self.thresholds) + 1)[1:]
         return np.asarray(root_matrix(len(self.thresholds)) @ cells.astype(np.float64))
 
-    def empty(self) -> _CellSums:
+    def empty(self) -> CellSums:
         """Return an accumulator."""
-        return _CellSums(len(self.thresholds))
+        return CellSums(len(self.thresholds))
 
     def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
         """Return the cells of the records, shape (rows,); 0 is below all thresholds."""
         return (above(self.values, self.thresholds),)
 
-    def entries(self, sums: _CellSums) -> tuple[ExactSum, Floats]:
+    def entries(self, sums: CellSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and the value of one unit."""
         root = np.ldexp(root_matrix(len(self.thresholds)), DIGITS).astype(np.int64).astype(object)
         return ExactSum.from_integers(root @ sums.total.integers()), np.full(

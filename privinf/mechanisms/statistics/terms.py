@@ -5,7 +5,8 @@ A statistic describes the contribution of a block of rows by a few terms, in num
 - `Product`: sum l d, l a number of size at most L and d = v/|v| a direction;
 - `Square`: sum s s' in isometric entries, |s| <= S, and `Cross`: sum a b' of two vectors;
 - `Counts`: how many values lie above public thresholds (`summands`);
-- `Numbers`: sum v, v a vector of numbers of one bound, and `Histogram`: how many rows are in each cell.
+- `Numbers`: sum v, v a vector of numbers of one bound, and `Histogram`: how many rows are in each cell;
+- `SurvivalCounts`: how many rows have an event, or are censored, in each interval of time (`survival`).
 
 **On the grid.** Where noise is added, terms become integers (`sums`): l in units of ``L 2^-32``, as two words
 of 20 and 12 digits; d in units of 2^-20, s of ``S 2^-20``, each the nearest integers to the vector times a
@@ -34,7 +35,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -51,17 +52,8 @@ from privinf.mechanisms.statistics.block import (
 from privinf.mechanisms.statistics.gridded import PREDICTOR_BITS, ColumnGrid
 from privinf.mechanisms.statistics.loops import ScratchBuffers, beyond, forms, like, on_grid, rooms
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
-from privinf.mechanisms.statistics.summands import (
-    NUMBER_DIGITS,
-    Counts,
-    Cross,
-    Histogram,
-    Numbers,
-    Product,
-    Square,
-    Summand,
-)
-from privinf.mechanisms.sums import FULL_SCALE, block_rows
+from privinf.mechanisms.statistics.summands import NUMBER_DIGITS, Summand
+from privinf.mechanisms.sums import FULL_SCALE, ExactSum, block_rows
 from privinf.typing import Flags, Floats, Integers
 
 T = TypeVar("T")
@@ -277,7 +269,24 @@ def grid_of(
 # ---- sums
 
 
-Term: TypeAlias = Product | Square | Cross | Counts | Numbers | Histogram
+class Term(Protocol):
+    """Contribution of a block of rows to a sum, in numbers (`summands`)."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+
+    def plain(self) -> Floats:
+        """Return the sum in doubles."""
+
+    def empty(self) -> Any:
+        """Return an accumulator of exact integers."""
+
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Any, ...]:
+        """Return the integers of the rows, which the accumulator adds up."""
+
+    def entries(self, sums: Any) -> tuple[ExactSum, Floats]:
+        """Return the integers of the sum and the value of one unit."""
 
 
 class Terms(Protocol):
