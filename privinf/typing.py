@@ -89,6 +89,7 @@ SampleKind = Literal[
     "complete signed ranks",
 ]
 """Kinds of sums over records that `privinf.stats` releases."""
+RowsRule = Literal["auto", "paper"]  # for the number of mixed rows
 SamplingKind = Literal["heteroskedastic", "homoskedastic"]
 ScoreTarget = Literal["mean", "robust"]
 SecretKind = Literal["key", "ledger"]  # which rules a secret file is opened by
@@ -104,6 +105,7 @@ ReportSubject = Literal["fit", "earlier release", "release", "party", "ledger"]
 Which = Literal["mean", "linear"]
 # Trust model in a ledger line: whom a model trusts, or that each party protects its own release.
 TrustModel = Literal["central", "server", "secure-sum", "local", "per-party"]
+Variant = Literal["default", "paper"]  # the package's version of a method, or the paper's
 
 
 class SpendingWords(TypedDict, total=False):
@@ -215,6 +217,7 @@ __all__ = [
     "Relation",
     "ResponseMode",
     "RngLike",
+    "RowsRule",
     "SampleKind",
     "SamplingKind",
     "ScoreTarget",
@@ -231,5 +234,6 @@ __all__ = [
     "Target",
     "Trust",
     "TrustModel",
+    "Variant",
     "Which",
 ]

@@ -6,7 +6,7 @@ import csv
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, Unpack, get_args
 
 import click
 
@@ -18,7 +18,7 @@ from privinf.mechanisms.mixing.plan import MixingPlan
 from privinf.mechanisms.mixing.theory import DEFAULT_RSQUARED
 from privinf.schema import Factor, Numeric, Schema
 from privinf.storage.checksummed import parse_json, read_text, save_text
-from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod
+from privinf.typing import Calibration, DiameterChoice, MixingKind, MixingMethod, RowsRule
 
 Declared = Numeric | Factor
 Lines = list[tuple[str, str, Declared]]  # party, column, bounds or levels
@@ -108,7 +108,10 @@ def plan_group() -> None:
     "--k",
     default="auto",
     show_default=True,
-    help="Number of random sums over people that each party releases; auto chooses it.",
+    help=(
+        "Number of random sums over people that each party releases; auto chooses it, and paper is the rule "
+        "of the paper, sqrt(n)/sigma."
+    ),
 )
 @click.option(
     "--label",
@@ -248,13 +251,15 @@ def _people(n: int | None, id_: str | None, roster: Path | None) -> tuple[int, s
     return people, digest
 
 
-def _rows(k: str) -> int | Literal["auto"]:
+def _rows(k: str) -> int | RowsRule:
     if k == "auto":
         return "auto"
+    if k == "paper":
+        return "paper"
     try:
         return int(k)
     except ValueError:
-        raise ArgumentError(f"--k must be an integer, or auto, not {k!r}") from None
+        raise ArgumentError(f"--k must be an integer, auto or paper, not {k!r}") from None
 
 
 def _party_levels(pairs: Iterable[str], parties: Iterable[str]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.lasso.heterogeneous.results import MachineResults
-from privinf.lasso.plan import Accounting, Center, FitKind, LassoOptions, Targets, Variant
+from privinf.lasso.plan import Accounting, Center, FitKind, LassoOptions, Targets
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoFamily, LassoRows, lasso_limits, lasso_rows
 from privinf.lasso.running import (
@@ -47,6 +47,7 @@ from privinf.typing import (
     SitePairs,
     Table,
     Trust,
+    Variant,
 )
 
 

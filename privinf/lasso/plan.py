@@ -16,7 +16,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.lasso.radii import GRAM_ROOM
 from privinf.lasso.rows import LassoFamily, LassoRows
 from privinf.mechanisms.gaussian import warn_of_large_delta
-from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, Trust
+from privinf.typing import CovWord, Multipliers, Precision, RngLike, ScoreTarget, Trust, Variant
 from privinf.validation import check_choice, check_count, check_number, check_positive, reporting_delta, shown
 
 SITE_NEIGHBORS = 4  # of every target, by default, where sites have parts of their own
@@ -45,7 +45,6 @@ CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
-Variant = Literal["default", "paper"]
 FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
 OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {

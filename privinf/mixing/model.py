@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries
@@ -18,25 +19,58 @@ from privinf.typing import (
     MixingKind,
     Pair,
     PartyColumns,
+    RowsRule,
     Table,
+    Variant,
 )
+from privinf.validation import check_choice
+
+# What a variant uses where an argument of the constructor, of a release or of a fit is left out.
+VARIANTS: Mapping[Variant, Mapping[str, Any]] = {
+    "default": {
+        "k": "auto",
+        "kind": "countsketch",
+        "intercept": True,
+        "diameter": "own",
+        "calibration": "exact",
+        "debias": True,
+    },
+    "paper": {
+        "k": "paper",
+        "kind": "signs",
+        "intercept": False,
+        "diameter": "largest",
+        "calibration": "classic",
+        "debias": False,
+    },
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixingModelOptions(PartyModelOptions):
     """Arguments of the constructors of `RMGMOLS`, which describe them."""
 
-    k: int | Literal["auto"] = "auto"
-    kind: MixingKind = "countsketch"
+    k: int | RowsRule | None = None
+    kind: MixingKind | None = None
     seed: int = 0
-    intercept: bool = True
+    intercept: bool | None = None
     share: float | None = None
+    diameter: DiameterChoice | None = None
+    variant: Variant = "default"
     rsquared: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.variant, Variant, "variant")
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """What the variant uses for options that are left out."""
+        return VARIANTS[self.variant]
 
     def plan(self) -> dict[str, Any]:
         """Return what the plan of a release takes."""
-        names = ("k", "kind", "seed", "intercept", "share", "diameter", "rsquared")
-        return {name: getattr(self, name) for name in names}
+        chosen = {name: self.chosen(name) for name in ("k", "kind", "intercept", "diameter")}
+        return {**chosen, "seed": self.seed, "share": self.share, "rsquared": self.rsquared}
 
 
 @error_boundaries
@@ -58,20 +92,25 @@ class RMGMOLS(PartyModel):
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
         warning; the guarantee does not cover this leak.
-    k : int or "auto"
+    k : int, "auto" or "paper", optional
         Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
-        data.
-    kind : {"countsketch", "signs", "hadamard"}
+        data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of sensitivity.
+    kind : {"countsketch", "signs", "hadamard"}, optional
         Mixing matrix; all have the same accuracy, and "countsketch" (default) is the fastest.
     seed : int
         Public seed of the mixing matrix.
-    intercept : bool
-        Whether to release the all-ones row and add ``const`` as the first column.
+    intercept : bool, optional
+        Whether to release the all-ones row and add ``const`` as the first column (default).
     share : float, optional
         Share of the all-ones row. Default: computed from the noise and n.
-    diameter : {"own", "largest"}
+    diameter : {"own", "largest"}, optional
         Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
         the paper).
+    variant : {"default", "paper"}
+        "paper" changes the defaults to those of the paper's Algorithm 2: ``k="paper"``, ``kind="signs"``,
+        ``intercept=False``, ``diameter="largest"``, and in `fit` ``calibration="classic"`` and
+        ``debias=False``. Arguments that you pass are used in both variants. The noise is the paper's if
+        bounds are symmetric around 0.
     rsquared : float, optional
         Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
     missing : {"raise", "impute-public"}
@@ -123,12 +162,13 @@ class RMGMOLS(PartyModel):
         parties: PartyColumns,
         bounds: Bounds = None,
         y_bounds: Pair | str | None = None,
-        k: int | Literal["auto"] = "auto",
-        kind: MixingKind = "countsketch",
+        k: int | RowsRule | None = None,
+        kind: MixingKind | None = None,
         seed: int = 0,
-        intercept: bool = True,
+        intercept: bool | None = None,
         share: float | None = None,
-        diameter: DiameterChoice = "own",
+        diameter: DiameterChoice | None = None,
+        variant: Variant = "default",
         rsquared: float | None = None,
         missing: Imputation = "raise",
         ledger: Ledger | None = None,
@@ -143,6 +183,7 @@ class RMGMOLS(PartyModel):
             intercept=intercept,
             share=share,
             diameter=diameter,
+            variant=variant,
             rsquared=rsquared,
             missing=missing,
             ledger=ledger,
@@ -157,12 +198,13 @@ class RMGMOLS(PartyModel):
         *,
         schema: Schema,
         parties: PartyColumns,
-        k: int | Literal["auto"] = "auto",
-        kind: MixingKind = "countsketch",
+        k: int | RowsRule | None = None,
+        kind: MixingKind | None = None,
         seed: int = 0,
-        intercept: bool = True,
+        intercept: bool | None = None,
         share: float | None = None,
-        diameter: DiameterChoice = "own",
+        diameter: DiameterChoice | None = None,
+        variant: Variant = "default",
         rsquared: float | None = None,
         missing: Imputation = "raise",
         ledger: Ledger | None = None,
@@ -180,20 +222,26 @@ class RMGMOLS(PartyModel):
         parties : mapping of str to sequence of str
             Columns of each party; each column once. Columns that the formula does not name are released as
             well.
-        k : int or "auto"
+        k : int, "auto" or "paper", optional
             Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from
-            the data.
-        kind : {"countsketch", "signs", "hadamard"}
+            the data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of
+            sensitivity.
+        kind : {"countsketch", "signs", "hadamard"}, optional
             Mixing matrix; all have the same accuracy, and "countsketch" (default) is the fastest.
         seed : int
             Public seed of the mixing matrix.
-        intercept : bool
-            Whether to release the all-ones row and add ``const`` as the first column.
+        intercept : bool, optional
+            Whether to release the all-ones row and add ``const`` as the first column (default).
         share : float, optional
             Share of the all-ones row. Default: computed from the noise and n.
-        diameter : {"own", "largest"}
+        diameter : {"own", "largest"}, optional
             Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
             of the paper).
+        variant : {"default", "paper"}
+            "paper" changes the defaults to those of the paper's Algorithm 2: ``k="paper"``, ``kind="signs"``,
+            ``intercept=False``, ``diameter="largest"``, and in `fit` ``calibration="classic"`` and
+            ``debias=False``. Arguments that you pass are used in both variants. The noise is the paper's if
+            bounds are symmetric around 0.
         rsquared : float, optional
             Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
         missing : {"raise", "impute-public"}
@@ -220,6 +268,7 @@ class RMGMOLS(PartyModel):
             intercept=intercept,
             share=share,
             diameter=diameter,
+            variant=variant,
             rsquared=rsquared,
             missing=missing,
             ledger=ledger,

@@ -83,9 +83,19 @@ class PartyModelOptions(ModelOptions):
     """
 
     parties: PartyColumns
-    intercept: bool = False
-    diameter: DiameterChoice = "own"
+    intercept: bool | None = False
+    diameter: DiameterChoice | None = "own"
     formula: str | None = None
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """What is used for options of models, releases and fits that are left out."""
+        return {"calibration": "exact"}
+
+    def chosen(self, name: str) -> Any:
+        """Return an option, or its default where it is left out."""
+        value = getattr(self, name)
+        return self.defaults[name] if value is None else value
 
     def plan(self) -> dict[str, Any]:
         """Return what the plan of a release takes."""
@@ -177,7 +187,7 @@ class PartyModel(Model[PartyModelOptions]):
         delta: float | None = None,
         mu: float | None = None,
         rho: float | None = None,
-        calibration: Calibration = "exact",
+        calibration: Calibration | None = None,
     ) -> MixingPlan:
         """Return the public plan that a release at this budget, the same for every party, would follow.
 
@@ -194,7 +204,7 @@ class PartyModel(Model[PartyModelOptions]):
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
-        calibration : {"exact", "classic"}
+        calibration : {"exact", "classic"}, optional
             How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
             noise. "classic" is the textbook formula, to reproduce published results only.
 
@@ -225,7 +235,7 @@ class PartyModel(Model[PartyModelOptions]):
             n=len(self._rows.rows),
             method=self.method,
             label=self._response(),
-            calibration=calibration,
+            calibration=self._options.defaults["calibration"] if calibration is None else calibration,
             **self._options.plan(),
         )
 
@@ -402,7 +412,7 @@ class PartyModel(Model[PartyModelOptions]):
         covariance = check_made(options.cov_type, "HC0", refused=MIXED_ROWS.get(self.method))
         design = self._requested_design(self._released_design, options.label)
         regression = regression_options(
-            self.debias if options.debias is None else options.debias,
+            self._debias_default if options.debias is None else options.debias,
             options.shrink,
             options.ridge,
             options.target,
@@ -468,6 +478,11 @@ class PartyModel(Model[PartyModelOptions]):
         return self._regression(self._release, design, options)
 
     @property
+    def _debias_default(self) -> bool:
+        """Whether fits correct for the noise where they do not state it."""
+        return self.debias if self._options is None else self._options.defaults.get("debias", self.debias)
+
+    @property
     def _schemas(self) -> Mapping[str, Schema]:
         return {} if self._rows is None else self._rows.schemas
 
@@ -477,7 +492,7 @@ class PartyModel(Model[PartyModelOptions]):
         if self._release is not None:
             return self._release.design
         columns = {name: item for schema in self._schemas.values() for name, item in schema.columns.items()}
-        centred = self._options is not None and self._options.intercept
+        centred = self._options is not None and self._options.chosen("intercept")
         return party_design(Schema(columns), centred=centred)
 
     def _requested_design(self, released: Design, label: str | None) -> Design:

@@ -32,7 +32,8 @@ ITEMS = {
         Figure 7, Figure 8, Theorem A.9, Theorem A.10""",
     "Paper 5": """
         Figure 1, Lemma 1, Lemma 2, Algorithm 1, Theorem 1, Algorithm 2, Theorem 2, Figure 2, Figure
-        3, Table 1, Lemma 3, Lemma 4, Lemma 5, Lemma 6""",
+        3, Table 1, Lemma 3, Lemma 4, Lemma 5, Lemma 6, Section 5.1 (k),
+        Section 5.1 (BGM)""",
 }
 
 

@@ -99,7 +99,7 @@ def test_bad_column_files_are_refused(name, text, word, study):
         (["--n", "0"], "n=0"),
         (["--n", "3000", "--k", "4000"], "at most n=3000"),
         (["--n", "3000", "--k", "2"], "too few for"),
-        (["--n", "3000", "--k", "many"], "an integer, or auto"),
+        (["--n", "3000", "--k", "many"], "an integer, auto or paper"),
         (["--n", "3000", "--roster", "ids.csv", "--n", "2999"], "differs from the number of people"),
         (["--n", "3000", "--column", "a:x"], "PARTY:COLUMN:LOW:HIGH"),
         (["--n", "3000", "--column", "a:patient:0:1"], "id column"),

@@ -439,3 +439,39 @@ def test_what_is_no_flag_is_refused_before_the_charge(made, fitted):
     with pytest.raises(errors.ArgumentError, match="must be"):
         model(n=2000, ledger=ledger, **made).fit(epsilon=4.0, delta=1e-5, rng=0, **fitted)
     assert not ledger.entries
+
+
+def test_the_paper_s_variant_is_its_algorithm_2():
+    """Signs, k = sqrt(n)/sigma, noise of sd 2 sqrt(d_max) sigma for everybody, plain least squares."""
+    sigma, spend = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.9, {"epsilon": 0.9, "delta": 1e-5}
+    y, X = data()
+    symmetric = {"bounds": [(-1, 1), (-2, 2), (-1, 1), (-3, 3)], "y_bounds": (-2, 2)}
+    paper = pi.RMGMOLS(y, X, parties=PARTIES, variant="paper", **symmetric)
+    plan = paper.plan(**spend)
+    assert (plan.k, plan.kind, plan.intercept) == (math.floor(math.sqrt(N) / sigma), "signs", False)
+    for party in PARTIES:
+        scale = plan.mechanism(party).noise_scale(plan.party(party).total_mu(plan.calibration))
+        assert scale == pytest.approx(2 * math.sqrt(2) * sigma)
+    release = pi.MixingPlan.new(parties=plan.parties, n=N, k="paper", intercept=False, calibration="classic")
+    assert release.k == plan.k
+    fit = paper.fit(**spend, rng=3)
+    named = {"k": plan.k, "kind": "signs", "intercept": False, "diameter": "largest"}
+    spelled = pi.RMGMOLS(y, X, parties=PARTIES, **symmetric, **named)
+    explicit = spelled.fit(**spend, rng=3, calibration="classic", debias=False)
+    np.testing.assert_array_equal(fit.params, explicit.params)
+    assert fit.bias is not None
+    assert list(fit.params.index) == ["x1", "x2", "x3", "x4"]
+
+
+def test_arguments_that_are_passed_are_used_in_the_paper_s_variant_too():
+    paper = model(variant="paper", k=90, kind="hadamard", intercept=True, diameter="own")
+    plan = paper.plan(epsilon=2.0, delta=1e-5, calibration="exact")
+    assert (plan.k, plan.kind, plan.intercept, plan.diameter) == (90, "hadamard", True, "own")
+    assert plan.calibration == "exact"
+    same = model(k=90, kind="hadamard").fit(epsilon=2.0, delta=1e-5, rng=3)
+    fit = paper.fit(epsilon=2.0, delta=1e-5, rng=3, calibration="exact", debias=True)
+    np.testing.assert_array_equal(fit.params, same.params)
+    with pytest.raises(errors.ArgumentError, match="variant="):
+        model(variant="printed")
+    with pytest.raises(errors.ArgumentError, match="finite epsilon"):
+        model(variant="paper").plan(epsilon=math.inf)

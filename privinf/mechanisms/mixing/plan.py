@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from privinf.accounting import GaussianLoss, Ledger, compose
 from privinf.accounting.budget import DEFAULT_DELTA
@@ -22,6 +22,7 @@ from privinf.mechanisms.mixing.theory import (
     auto_rows,
     default_share,
     identification_forecast,
+    paper_rows,
 )
 from privinf.releases import Release
 from privinf.schema import Design
@@ -34,6 +35,7 @@ from privinf.typing import (
     MixingKind,
     MixingMethod,
     RngLike,
+    RowsRule,
     SourceName,
     Table,
 )
@@ -160,7 +162,7 @@ class MixingPlan:
         parties: Mapping[str, PartyPlan],
         n: int,
         method: MixingMethod = "random-mixing",
-        k: int | Literal["auto"] = "auto",
+        k: int | RowsRule = "auto",
         intercept: bool | None = None,
         share: float | None = None,
         rsquared: float | None = None,
@@ -182,8 +184,9 @@ class MixingPlan:
             Number of people, the same at every party.
         method : {"random-mixing", "gaussian-rows"}
             Whether each party releases k random sums over all people, or every row with noise.
-        k : int or "auto"
-            Number of mixed rows. "auto" chooses it from n, the noise and the guess of R^2.
+        k : int, "auto" or "paper"
+            Number of mixed rows. "auto" chooses it from n, the noise and the guess of R^2. "paper" is the
+            paper's rule, sqrt(n)/sigma rounded down, with sigma the noise per unit of sensitivity.
         intercept : bool, optional
             Whether the all-ones row is released as well. By default True for random mixing and False for
             single rows.
@@ -257,6 +260,8 @@ class MixingPlan:
             share = default_share(max(columns.noise) ** 0.5, n) if centred else 0.0
         if k == "auto":
             k = auto_rows(guess, n=n, features=len(columns.names) - 1, share=share)
+        elif k == "paper":
+            k = paper_rows(n, min(party.total_mu(calibration) for party in parties.values()))
         return cls(k=check_count(k, "k"), share=share, **common)
 
     @property

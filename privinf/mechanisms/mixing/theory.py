@@ -125,6 +125,22 @@ def default_share(noise_sd: float, n: int) -> float:
     return float(np.clip((noise_sd / (MEAN_SD * n)) ** 2, LEAST_SHARE, LARGEST_SHARE))
 
 
+def paper_rows(n: int, mu: float) -> int:
+    """Return the paper's number of mixed rows, ``sqrt(n)/sigma`` rounded down, sigma = 1/mu.
+
+    Raises
+    ------
+    ArgumentError
+        There is no noise: then the paper has no rule and k must be named.
+    """
+    if not math.isfinite(mu):
+        raise ArgumentError(
+            "k='paper' needs a finite epsilon: with epsilon=inf, pass a number for k (the larger, the more "
+            "accurate, up to n)"
+        )
+    return min(math.floor(math.sqrt(n) * mu), n)
+
+
 def auto_rows(guess: MixingGuess, *, n: int, features: int, share: float = 0.0) -> int:
     r"""Return the number k of mixed rows that the guess makes best.
 
