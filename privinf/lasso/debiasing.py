@@ -88,9 +88,11 @@ JOINT_EQUATION = """\
 cov = L [ meat / n + s_S^2 I + (s_H^2 / 2) (|D|^2 I + D D') ] L' + diag(column)
 sampling: meat / n; meat is the shrunk mean outer product of the weighted scores, n the number of records
 score noise: s_S^2 I; s_S is the standard deviation of the noise in the score, I the identity matrix
-Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for the Hessian, D the last step
-precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j is column j of the matrix L
-(the estimated inverse Hessian), Z the noise of its Gram matrix, d the error of the initial estimate"""
+Hessian noise: (s_H^2 / 2) (|D|^2 I + D D'); s_H is that standard deviation for the Hessian M, D = M^-1 s the
+last step for the score s; L = Omega^(1/2) M^-1 maps the score to the coefficients, Omega is the matrix of the
+entries of all w_j at the targets
+precision columns: column_j = E (w_j' Z d)^2, E is the mean over the noise; w_j are the coefficients of the
+nodewise regression of target j, Z the noise of its Gram matrix, d the error of the initial estimate"""
 HIDDEN_CURVATURE = (
     "the noise hides the curvature of the scores: pass fewer targets, a larger budget, or other shares="
 )

@@ -681,8 +681,8 @@ def _neighbor_gram(sums: SparseSums, target: int, regressors: list[int], rho: fl
 def noise_of_column(n: int, rho: float) -> float:
     """Return what a column adds to abs(z), z the noise of a regression, over the size of the residual.
 
-    Of q columns it is ``sqrt(q) t = q 2 R / (n sqrt(2 rho))`` at the price rho of the last step, which
-    follows from that of the regression, `rho`.
+    Of q columns it is ``sqrt(q) t = q 2 R / (n sqrt(2 rho) B1(R))`` at the price rho of the last step, which
+    follows from that of the regression, `rho`; C is taken as sqrt q and A1(C) as 1.
     """
     last = (1.0 - GRAM_SHARE - SECOND_GRAM_SHARE - SCALES - EFFECTS - TAIL) * STEPS[-1] * rho
     return 2.0 * CLIP / (n * math.sqrt(2.0 * last) * residual_moments(CLIP)[0])

@@ -159,7 +159,9 @@ class Study:
         Returns
         -------
         int
-            The smallest number of people, at most 5,000,000, at the planned budget.
+            The smallest number of people, at most 5,000,000, at the planned budget. It counts all rows of the
+            table, as n of the plan does, including rows that lack a value if the guesses have `complete`
+            below 1.
 
         Raises
         ------

@@ -19,7 +19,6 @@ from privinf.schema.declared import Factor
 from privinf.typing import Family, Floats
 
 LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
-SOLVED_FOR = 4_000  # people by whom the distribution of the residuals is calibrated
 
 
 def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, float]:

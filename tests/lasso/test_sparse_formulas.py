@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.lasso.debiasing import debiased_coordinates
+from privinf.lasso.debiasing import JOINT_EQUATION, debiased_coordinates, debiased_jointly
 from privinf.lasso.fit import MIN_CLEARANCE
 from privinf.lasso.precision import (
     clearance,
@@ -18,7 +18,8 @@ from privinf.lasso.precision import (
     steadied,
 )
 from privinf.lasso.radii import clip_radii, norm_moments, relative_variance, residual_moments
-from privinf.lasso.scores import ScoreRelease
+from privinf.lasso.scores import ScoreRelease, WeightedScores
+from privinf.lasso.sums import NoisyMean
 
 SQRT_HALF = math.sqrt(0.5)
 
@@ -120,6 +121,28 @@ def test_floor_of_a_noisy_gram():
     # nothing but noise: any matrix will do to step by, and the clearance marks the fit
     assert np.array_equal(floored(-np.eye(2)), np.eye(2))
     assert clearance(-np.eye(2), 0.1) < MIN_CLEARANCE
+
+
+def test_joint_coordinates_have_the_covariance_of_their_equation():
+    """The equation that users read, evaluated as it is written; it defines each of its symbols."""
+    n, eye = 5_000, np.eye(3)
+    omega, M = np.linalg.inv(ar(3, 0.6)), 0.2 * eye + 0.02
+    s, meat, column = np.array([0.01, -0.02, 0.005]), 0.2 * eye, np.array([1e-5, 2e-5, 3e-5])
+    values, vectors = np.linalg.eigh(omega)
+    score, secant = NoisyMean(s, 0.003), NoisyMean(M, 0.004)
+    released = WeightedScores(score=score, secant=secant, meat=NoisyMean(meat, 0.0), moved=0.1, n=n)
+    found = debiased_jointly(np.zeros(3), released, (vectors * np.sqrt(values)) @ vectors.T, column)
+
+    D = np.linalg.solve(M, s)
+    L = (vectors * np.sqrt(values)) @ vectors.T @ np.linalg.inv(M)
+    privacy = 0.003**2 * eye + 0.004**2 / 2.0 * (D @ D * eye + np.outer(D, D))
+    assert np.allclose(found.params, L @ s)
+    assert np.allclose(found.sampling_cov, L @ (meat / n) @ L.T)
+    assert np.allclose(found.noise, L @ privacy @ L.T + np.diag(column))
+    assert found.equation == JOINT_EQUATION
+    text = " ".join(JOINT_EQUATION.split())
+    for definition in ("D = M^-1 s", "L = Omega^(1/2) M^-1", "Hessian M", "score s;", "Omega is", "w_j are"):
+        assert definition in text
 
 
 @pytest.mark.audit
