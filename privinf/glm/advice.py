@@ -482,14 +482,14 @@ def few_records(rows: GlmRows, one_step: OneStepFit, pull: TailPull) -> tuple[No
     records = one_step.n * share
     named = indicators(one_step.initial, rows.limits[0], constant)
     hidden = clip.hidden > HIDDEN_SHARE * records
-    moved = (share < RARE) & (pull.most * pull.sided > FAR_MOVED)
-    doubtful = hidden | (moved & (pull.allowed < MOST_ALLOWED) & (pull.sided_sds > SHOWN_SDS))
+    moved = (share < RARE) & (pull.largest_shift * pull.one_sided > FAR_MOVED)
+    doubtful = hidden | (moved & (pull.allowed_bias < MOST_ALLOWED) & (pull.one_sided_sds > SHOWN_SDS))
     notes: list[Note] = []
     for chosen, rank in ((named & doubtful, "must-read"), (named & moved & ~doubtful, "detail")):
         if chosen.any():
             names = tuple(rows.design.names[j] for j in np.flatnonzero(chosen))
             quoted = ", ".join(map(repr, names))
-            text = FEW_RECORDS.format(quoted, records[chosen].min(), pull.most[chosen].max())
+            text = FEW_RECORDS.format(quoted, records[chosen].min(), pull.largest_shift[chosen].max())
             notes += must_read(text, columns=names) if rank == "must-read" else [Note(text)]
     return tuple(notes)
 

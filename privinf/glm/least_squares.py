@@ -102,20 +102,20 @@ class TailPull:
 
     Attributes
     ----------
-    most : ndarray, shape (k,)
+    largest_shift : ndarray, shape (k,)
         Shift if all of them moved the coefficient in one direction, in standard errors.
-    allowed : ndarray, shape (k,)
+    allowed_bias : ndarray, shape (k,)
         Bias that the interval allows for, in standard errors.
-    sided : ndarray, shape (k,)
+    one_sided : ndarray, shape (k,)
         Share of them that may move it in one direction (`OneStepFit.one_sided`).
-    sided_sds : ndarray, shape (k,)
+    one_sided_sds : ndarray, shape (k,)
         Sum of the scores just below the threshold along the coefficient, in sds of its noise.
     """
 
-    most: Floats
-    allowed: Floats
-    sided: Floats
-    sided_sds: Floats
+    largest_shift: Floats
+    allowed_bias: Floats
+    one_sided: Floats
+    one_sided_sds: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -225,7 +225,7 @@ class OneStepFit:
         """
         return np.asarray(transform @ self.influence @ (self.initial.white - self.hessian) @ self.step)
 
-    def most_bias(self, transform: Floats) -> Floats:
+    def largest_bias(self, transform: Floats) -> Floats:
         """Return X(C) |R_j| / n, the shift if all that counts see beyond C were along one R_j, shape (k,)."""
         return np.asarray(self.clip.beyond * np.linalg.norm(transform @ self.influence, axis=1) / self.n)
 
@@ -254,10 +254,10 @@ class OneStepFit:
     def tail_pull(self, transform: Floats, bse: Floats) -> TailPull:
         """Return what clipped records may do to ``transform @ params``, whose standard errors are `bse`."""
         return TailPull(
-            most=self.most_bias(transform) / bse,
-            allowed=self.bias(transform) / bse,
-            sided=self.one_sided(transform),
-            sided_sds=self.one_sided_sds(transform),
+            largest_shift=self.largest_bias(transform) / bse,
+            allowed_bias=self.bias(transform) / bse,
+            one_sided=self.one_sided(transform),
+            one_sided_sds=self.one_sided_sds(transform),
         )
 
     def score_equation(self, to_scaled: Floats, noise_free: Flags, cov_type: str) -> OneStepScores:

@@ -123,7 +123,6 @@ class GlmSettings(TypedDict):
     trace: list[list[float]]
     rounds: list[list[Any]]
     names: list[str]
-    tail_ratio: NotRequired[float]
     scarce: NotRequired[list[str]]
     misfits: NotRequired[list[str]]
     scores: NotRequired[dict[str, Any]]
@@ -631,11 +630,11 @@ def one_step_results(
     unclipped = one_step.unclipped_shift(transform)
     doubts += long_first_step(rows, one_step, unclipped, estimate.bse)
     if one_step.score_sd > 0.0 and one_step.clip.ratio > 0.0:
-        doubts += far_records(rows, one_step, pull.sided_sds, unclipped, estimate.bse)
-    notes = notes_of(rows, one_step, estimate, strength, pull.most, doubts, hidden)
+        doubts += far_records(rows, one_step, pull.one_sided_sds, unclipped, estimate.bse)
+    notes = notes_of(rows, one_step, estimate, strength, pull.largest_shift, doubts, hidden)
     context = description.context(rows, *notes)
     scarce = [doubt.text for doubt in doubts if doubt.rank == "must-read"]
-    context["settings"] |= {"tail_ratio": one_step.clip.ratio, "scores": system.to_dict(), "scarce": scarce}
+    context["settings"] |= {"scores": system.to_dict(), "scarce": scarce}
     rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
     return named_results(
         estimate,

@@ -551,7 +551,6 @@ def curved_results(
         values, vectors = outcome.hessian.floored()
         influence = back @ outcome.place.transform.T @ (vectors / values) @ vectors.T
         estimate = replace(estimate, bias=outcome.hidden.bias(influence))
-        context["settings"] |= {"tail_ratio": outcome.hidden.ratio}
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     sampling = None if noise is None else back @ (total - noise) @ back.T

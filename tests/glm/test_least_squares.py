@@ -446,7 +446,11 @@ def test_a_rare_value_is_named_as_far_as_long_scores_are_to_one_side(sided, allo
     rows = SimpleNamespace(
         design=SimpleNamespace(constant=0, names=("const", "d")), limits=(np.array([1.0, -1.0]), np.ones(2))
     )
-    notes = few_records(rows, look, pull_of(most=[2.0], allowed=[allowed], sided=[sided], sided_sds=[sds]))
+    notes = few_records(
+        rows,
+        look,
+        pull_of(largest_shift=[2.0], allowed_bias=[allowed], one_sided=[sided], one_sided_sds=[sds]),
+    )
     assert [note.rank for note in notes] == ([rank] if rank else [])
     assert all(note.columns == (("d",) if rank == "must-read" else ()) for note in notes)
     assert all(
@@ -466,7 +470,9 @@ def test_several_indicators_with_few_records_are_quoted_one_by_one():
     )
     nothing = [0.0, 0.0]
     (note,) = few_records(
-        rows, look, pull_of(most=nothing, allowed=nothing, sided=nothing, sided_sds=nothing)
+        rows,
+        look,
+        pull_of(largest_shift=nothing, allowed_bias=nothing, one_sided=nothing, one_sided_sds=nothing),
     )
     assert "the rarer value of 'd', 'e'." in note.text
     assert note.columns == ("d", "e")
