@@ -279,13 +279,13 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
         if rows.design.constant is not None:
             moved[rows.design.constant] = True
         names = tuple(name for name, is_moved in zip(rows.design.names, moved, strict=True) if is_moved)
-        warnings.append((MISFIT_FAR_OUT.format(_listed(names), float(shifts.max())), names))
+        warnings.append((MISFIT_FAR_OUT.format(listed(names), float(shifts.max())), names))
     if step.dispersion > DISPERSED:
         warnings.append((FEW_DECIDE.format(step.dispersion), ()))
     return tuple(warnings)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return names for a sentence: all of few, the first ones of many."""
     if len(names) <= MOST_NAMES:
         return ", ".join(names)
@@ -521,4 +521,4 @@ def far_records(
     pulled = (one_sided_sds > ONE_SIDED_SDS) | (np.abs(shift) / bse > MOVED_ERRORS)
     places = np.flatnonzero(pulled & (reach > FAR_BOUND))
     names = tuple(rows.design.names[j] for j in places)
-    return must_read(FAR_RECORDS.format(_listed(names)), columns=names) if names else ()
+    return must_read(FAR_RECORDS.format(listed(names)), columns=names) if names else ()

@@ -94,6 +94,8 @@ class MarginalEffects:
         Names of the model and of its response.
     report : PrivacyReport
         Privacy report of the fit.
+    places : tuple of (str, str)
+        Exposure and offset of the effects, where the model has them: labels and values of the table's head.
 
     Notes
     -----
@@ -106,6 +108,7 @@ class MarginalEffects:
     model: str
     response: str
     report: PrivacyReport
+    places: tuple[tuple[str, str], ...] = ()
 
     @property
     def margeff(self) -> Floats:
@@ -179,7 +182,7 @@ class MarginalEffects:
         frame = self.summary_frame(alpha)
         return PrivateSummary(
             title=f"{self.model} Marginal Effects",
-            top=(facts, [("Method:", self.method), ("At:", self.at)]),
+            top=(facts, [("Method:", self.method), ("At:", self.at), *self.places]),
             header=[LABELS[self.method], "std err", "z", "P>|z|", *ends],
             rows=[(str(row[0]), *map(number, row[1:])) for row in frame.itertuples()],
             tests=([], []),
@@ -192,6 +195,23 @@ class MarginalEffects:
 
     def _repr_html_(self) -> str:
         return str(self.summary().as_html())
+
+
+def places_of(
+    options: Mapping[str, str], family: str, at: Margins, method: MarginsMethod
+) -> tuple[tuple[str, str], ...]:
+    """Return at which exposure and offset the effects are, by the options of a fit; none without these.
+
+    An effect on the logarithm of a Poisson mean is the same at all of them.
+    """
+    facts: list[tuple[str, str]] = []
+    for role, value in (("Exposure", 1), ("Offset", 0)):
+        if role in options:
+            column = options[role]
+            place = f"{column}, mean over records" if at == "overall" else f"{column} = {value}"
+            same = family == "poisson" and method in ("eyex", "eydx")
+            facts.append((f"{role}:", f"{column}, at any value" if same else place))
+    return tuple(facts)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -20,6 +20,7 @@ from privinf.glm.advice import (
     far_records,
     few_records,
     identified,
+    listed,
     long_first_step,
     notes_of,
 )
@@ -35,6 +36,7 @@ from privinf.glm.margins import (
     averaged,
     averaged_logs,
     is_well_determined,
+    places_of,
 )
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.posterior_draws import (
@@ -220,6 +222,22 @@ class GLMInference(Inference):
 @dataclass(frozen=True, eq=False)
 class GLMPredictions(Predictions):
     """Predicted means of new rows through the link of the family."""
+
+    def warnings_about(self, subject: str, jointly: bool) -> list[tuple[type[Warning], str]]:
+        """Return warnings as every result does; those about marginal effects do not name the constant."""
+        warnings = super().warnings_about(subject, jointly)
+        if subject != "get_margeff()":
+            return warnings
+        return [(category, self._of_effects(text)) for category, text in warnings]
+
+    def _of_effects(self, text: str) -> str:
+        """Return a warning without the constant, which has no effect, among the columns that it lists."""
+        constant = None if self.constant is None else self.settings["names"][self.constant]
+        for note in self.context.ranked:
+            effects = [name for name in note.columns if name != constant]
+            if effects and note.states(text):
+                return text.replace(listed(note.columns), listed(effects))
+        return text
 
     inference: GLMInference
 
@@ -440,6 +458,7 @@ class GLMResults(Results):
     def _average(self, second: Floats, constant: int) -> Average:
         """Return the mean derivative: as it was released, or of the Hessian where that suffices."""
         settings = self._settings
+            places=places_of(self._context.options, self.family, at, method),
         if "margins" in settings:
             mean, sd, ratio = (*settings["margins"], 1.0)[:3]
             return Average(mean=mean, variance=sd**2, covariance=np.zeros(len(second)), ratio=ratio)

@@ -333,8 +333,7 @@ class FittedResult(Cautious):
     # ---- what the class of a method adds beside its components
 
     def _warn_if_weak(self, subject: str, jointly: bool = True) -> None:
-        inference = self._inference
-        for category, text in inference.joint_warnings if jointly else inference.interval_warnings:
+        for category, text in self._inference.warnings_about(subject, jointly):
             warn(f"{subject}: {text}", category)
 
     def _summary_columns(self) -> tuple[SummaryColumn, ...]:

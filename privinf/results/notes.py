@@ -100,6 +100,10 @@ class Note:
 
 
 def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
+    def states(self, text: str) -> bool:
+        """Return whether the note has the text of a warning."""
+        return self.text in (text, sentence(text)) or text.startswith(self.text)
+
     """Return notes as they are; a text without a rank is a detail."""
     return tuple(note if isinstance(note, Note) else Note(note) for note in notes)
 

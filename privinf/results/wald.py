@@ -349,6 +349,10 @@ class Inference:
         below = self.weakness < least
         constant = "".join(WEAK_CONSTANT.format(name) for name in self.weakness.index[~below])
         text = WEAK_COEFFICIENTS.format(", ".join(self.weakness.index[below]), least, constant)
+    def warnings_about(self, subject: str, jointly: bool) -> list[tuple[type[Warning], str]]:
+        """Return the warnings of the member `subject`, whose inference may be about several coefficients."""
+        return self.joint_warnings if jointly else self.interval_warnings
+
         return [(WeakIdentificationWarning, text)]
 
     @property
