@@ -18,7 +18,7 @@ from lottery_lot import covers_without_privacy
 import privinf.glm.results
 import privinf.glm.running
 from privinf.glm.posterior_draws import prior_influence
-from privinf.results.summary import weak_for
+from privinf.results.summary import flags_of
 
 Values = list[float | None]
 
@@ -34,7 +34,7 @@ class ObservedFit:
     weak : list of int
         Whether the coefficient is flagged: ``weakly_identified`` lists it, or the fit has no interval.
     named : list of int
-        Whether the summary's row "Weak for" names the coefficient, or names all.
+        Whether the summary's rows "Weak for" and "See notes for" name the coefficient, or name all.
     plain : list
         Whether an HC0 interval without privacy on the same rows covers the target.
     reach : list
@@ -116,9 +116,9 @@ def flagged_coefficients(result: Any, names: tuple[str, ...]) -> list[int]:
 
 
 def named_coefficients(result: Any, names: tuple[str, ...]) -> list[int]:
-    """Return which coefficients the head of the summary calls weak; all where it names the whole fit."""
-    text = weak_for(result, {})
-    named = set(text.split(", ")) if text else set()
+    """Return which coefficients the head of the summary flags; all where it names the whole fit."""
+    flags = flags_of(result)
+    named = {name for text in (flags.weak, flags.doubted) if text for name in text.split(", ")}
     return [int(name in named or not named <= set(names)) for name in names]
 
 

@@ -87,6 +87,11 @@ class CompleteRows:
         return {"missing": "drop", "complete": {"rows": self.rows, "sd": self.sd, "of": self.of}}
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the number was counted without noise."""
+        return self.sd == 0.0
+
+    @property
     def interval(self) -> tuple[int, int]:
         """95% interval for the number of complete rows."""
         half = NORMAL_95 * self.sd

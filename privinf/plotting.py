@@ -96,7 +96,7 @@ def coefficients(
     name_rows(ax, [f"{name} (weak)" if name in weak else name for name in names])
     quiet(ax, grid="x")
     ax.set_xlabel(f"coefficient, {100 * (1 - alpha):g}% interval")
-    ax.set_title(f"{result.model.name or 'Private fit'}: {result.model.endog_names}", loc="left", pad=20)
+    ax.set_title(result.model.title, loc="left", pad=20)
     stamp(ax, result.privacy)
     legend(ax, columns=3)
     return ax

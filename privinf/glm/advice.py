@@ -25,6 +25,7 @@ from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.results.effects import LEAST_STRENGTH
 from privinf.results.notes import Note, must_read, ranked, sentence
+from privinf.results.wald import NO_CONVERGENCE
 from privinf.schema import Design, Schema
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain
 from privinf.typing import Flags, Floats
@@ -141,9 +142,10 @@ DRAWN_NOTE = (
     "Intervals are quantiles of simulated draws from the distribution of the coefficients "
     "given the noisy score and Hessian; they are not symmetric around the estimate."
 )
-DIVERGED = (
-    "the fit did not converge: the last step moved linear predictors by {:.1f} (root mean square), or {:.1f} "
-    "standard errors, most likely because {}"
+DIVERGED = NO_CONVERGENCE + ", most likely because {}"
+LAST_STEP = (
+    "The last step moved linear predictors by {:.2f} (root mean square), and the coefficients by {:.1f} "
+    "standard errors (root mean square), which is too far for intervals."
 )
 SEPARATES = "columns separate the outcomes; leave {0} out, or merge levels"
 SMALL_BUDGET = (
@@ -243,8 +245,13 @@ def _costs(rows: GlmRows, one_step: OneStepFit, estimate: Estimate) -> list[str]
     return [COSTS.format(middle, length, cause)]
 
 
-def curved_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[Note, ...]:
-    """Return the notes of a logistic or Poisson fit."""
+def curved_notes(
+    rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws, *, has_intervals: bool = True
+) -> tuple[Note, ...]:
+    """Return the notes of a logistic or Poisson fit; one without intervals has none about these."""
+    if not has_intervals and not draws.weak:
+        length = math.sqrt(draws.length2)
+        return (Note(_step_text(length) if draws.converged else LAST_STEP.format(draws.shift, length)),)
     step_length = Note(_step_text(math.sqrt(draws.length2)))
     doubts = [
         note
@@ -319,7 +326,7 @@ def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorD
         rate = _rate(rows, step)
         text = SEPARATES if step.place.curvature < TELLING * max(rate * (1.0 - rate), 1e-12) else SMALL_BUDGET
     cause = text.format(_largest(rows, draws), rows.p, rows.total)
-    return DIVERGED.format(draws.shift, math.sqrt(draws.length2), cause)
+    return DIVERGED.format(cause)
 
 
 def _slopes(rows: GlmRows, flags: Flags) -> Flags:

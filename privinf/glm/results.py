@@ -62,7 +62,7 @@ from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, target_notes
 from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
 from privinf.results.rendering import ratios
-from privinf.results.wald import Inference
+from privinf.results.wald import NO_CONVERGENCE, Inference
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, MarginsMethod, Missing, Which
 from privinf.validation import check_choice, check_fraction
 
@@ -85,7 +85,7 @@ CHARGED = (
 )
 
 NOT_CONVERGED = (
-    "the fit did not converge: the last Newton step was {:.1f} standard errors long; use Newton(rounds=6), a "
+    f"{NO_CONVERGENCE}: the last Newton step was {{:.1f}} standard errors long; use Newton(rounds=6), a "
     "larger final_share=, more rows or budget, or tighter bounds{}"
 )
 WIDER_CLIP = " or a larger residual_clip="
@@ -155,6 +155,11 @@ class GLMInference(Inference):
         """Place of the constant."""
         return None if self.context.design is None else self.context.design.constant
 
+    @property
+    def no_scores(self) -> str:
+        """Why the fit has no score tests: a fit without standard errors ended without their equation."""
+        return self.estimate.weak_reason if self.estimate.cov is None else ""
+
     @cached_property
     def scaled_draws(self) -> Floats | None:
         """Draws of the coefficients of z, shape (draws, p); None where intervals are normal."""
@@ -218,11 +223,6 @@ class GLMInference(Inference):
         warnings += [(HeavyTailWarning, text) for text in self.settings.get("scarce", [])]
         return warnings + [(MisfitWarning, text) for text in self.settings.get("misfits", ())]
 
-
-@dataclass(frozen=True, eq=False)
-class GLMPredictions(Predictions):
-    """Predicted means of new rows through the link of the family."""
-
     def warnings_about(self, subject: str, jointly: bool) -> list[tuple[type[Warning], str]]:
         """Return warnings as every result does; those about marginal effects do not name the constant."""
         warnings = super().warnings_about(subject, jointly)
@@ -238,6 +238,11 @@ class GLMPredictions(Predictions):
             if effects and note.states(text):
                 return text.replace(listed(note.columns), listed(effects))
         return text
+
+
+@dataclass(frozen=True, eq=False)
+class GLMPredictions(Predictions):
+    """Predicted means of new rows through the link of the family."""
 
     inference: GLMInference
 
@@ -453,12 +458,12 @@ class GLMResults(Results):
             model=self.model.name,
             response=self.model.endog_names,
             report=self.privacy,
+            places=places_of(self._context.options, self.family, at, method),
         )
 
     def _average(self, second: Floats, constant: int) -> Average:
         """Return the mean derivative: as it was released, or of the Hessian where that suffices."""
         settings = self._settings
-            places=places_of(self._context.options, self.family, at, method),
         if "margins" in settings:
             mean, sd, ratio = (*settings["margins"], 1.0)[:3]
             return Average(mean=mean, variance=sd**2, covariance=np.zeros(len(second)), ratio=ratio)

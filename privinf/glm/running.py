@@ -527,11 +527,13 @@ def curved_results(
     if posterior.weak:  # in standard errors of the posterior
         share = np.diag(posterior.sampling) / np.var(posterior.draws, axis=0)
         outcome = replace(outcome, far=outcome.far * math.sqrt(min(float(share.max()), 1.0)))
-    context = description.context(rows, *curved_notes(rows, outcome, posterior))
-    context["settings"] |= extra_settings
     total = np.atleast_2d(np.cov(posterior.draws.T))
     reason = "" if posterior.converged or posterior.weak else nonconvergence_reason(rows, outcome, posterior)
-    if reason := reason or singular(total):
+    reason = reason or singular(total)
+    notes = curved_notes(rows, outcome, posterior, has_intervals=not reason)
+    context = description.context(rows, *notes)
+    context["settings"] |= extra_settings
+    if reason:
         bare = Estimate(
             params=back @ posterior.params,
             cov=None,

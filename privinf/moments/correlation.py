@@ -35,7 +35,7 @@ from privinf.moments.records import MomentSystem, NoisyRecordMoments
 from privinf.notebook import html_frame
 from privinf.releases import Release
 from privinf.results import Results
-from privinf.results.context import Context
+from privinf.results.context import MEANS, Context
 from privinf.results.export import PortableTable
 from privinf.results.notes import CLIPPED_PAIRS, IMPUTED_SAMPLE, Note, complete_text, imputes, sentence
 from privinf.schema.columns import all_columns
@@ -170,7 +170,7 @@ def means(moments: MeanMoments, release: Release) -> Results:
             report=release_report(release, reread=True),
             release=release,
             sampling_cov=(total - noise) * np.outer(scale, scale),
-            model="Means",
+            model=MEANS,
             method="noisy second moments",
             settings=completeness(release),
             notes=(Note(CLIPPED_MEANS, "header"),),
@@ -294,7 +294,7 @@ class PairCorrelations(PortableTable):
 
     @property
     def _head(self) -> str:
-        estimated = "" if self.complete is None else " (est.)"
+        estimated = "" if self.complete is None or self.complete.is_exact else " (est.)"
         return f"{self.title}: {self.nobs}{estimated} records, {self.law}"
 
     @property

@@ -235,8 +235,9 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
 
 
 def _numbered(results: Sequence[Any]) -> dict[str, Any]:
-    """Return results by the name of their response, numbered where several have it."""
-    responses = [str(getattr(getattr(result, "model", None), "endog_names", "fit")) for result in results]
+    """Return results by the name of their response, numbered where several have it; means are 'Means'."""
+    labels: list[Any] = [getattr(result, "model", None) for result in results]
+    responses = [str(getattr(label, "endog_names", "fit") or label.name) for label in labels]
     numbered: dict[str, Any] = {}
     for place, (response, result) in enumerate(zip(responses, results, strict=True)):
         several = responses.count(response) > 1

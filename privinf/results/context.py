@@ -24,6 +24,8 @@ from privinf.results.notes import (
     Note,
     clipped_texts,
     complete_notes,
+    complete_sample_notes,
+    earlier_complete_texts,
     imputes,
     must_read,
     ranked,
@@ -38,6 +40,10 @@ ROWS_ALONE = (
     "these rows are correlated, standard errors are too small. MomentOLS and ModulatedOLS "
     "of one table have cov_type='cluster'"
 )
+
+
+# Name of the model of means, which has no response: each coefficient is the mean of a column.
+MEANS = "Means"
 
 
 @lru_cache(maxsize=256)
@@ -108,14 +114,26 @@ class Context:
         if imputes({} if self.release is None else self.release.noise_model, self.settings):
             object.__setattr__(self, "settings", {**self.settings, "missing": IMPUTING})
             notes = with_imputation(notes)
-        texts = [note.text for note in notes]
-        notes = (*(note for note in complete_notes(self.settings) if note.text not in texts), *notes)
-        object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "notes", self._with_complete_rows(notes))
+
+    def _with_complete_rows(self, notes: tuple[Note, ...]) -> tuple[Note, ...]:
+        """Return notes after those on complete rows, of which files of earlier versions have others."""
+        is_means = self.model == MEANS
+        complete = complete_sample_notes(self.complete) if is_means else complete_notes(self.settings)
+        others = {*earlier_complete_texts(self.settings), *(note.text for note in complete)}
+        return (*complete, *(note for note in notes if note.text not in others))
 
     @property
     def ranked(self) -> tuple[Note, ...]:
         """The notes with their ranks."""
         return ranked(self.notes)
+
+    @property
+    def response(self) -> str:
+        """Name of the response; empty for means, which have none, and "y" where there is no design."""
+        if self.model == MEANS:
+            return ""
+        return "y" if self.design is None else self.design.response
 
     @property
     def imputed(self) -> bool:
@@ -134,7 +152,9 @@ class Context:
     def records(self, nobs: int) -> str:
         """Return the number of records as text, marked where it is the estimate for complete rows."""
         complete = self.complete
-        return f"{nobs:,}" if complete is None else f"about {nobs:,} of {complete.of:,}"
+        if complete is None:
+            return f"{nobs:,}"
+        return f"{'' if complete.is_exact else 'about '}{nobs:,} of {complete.of:,}"
 
     def warned(self, estimate: Estimate) -> Context:
         """Return the context with notes on effects of bounds, or of released bounds, and warn of them."""

@@ -39,12 +39,18 @@ class ModelLabels:
     ----------
     name : str
     endog_names : str
+        Name of the response; empty for means, which have none.
     exog_names : list of str
     """
 
     name: str
     endog_names: str
     exog_names: list[str]
+
+    @property
+    def title(self) -> str:
+        """Model and response, as the head of a page or of a plot."""
+        return ": ".join(filter(None, (self.name or "Private fit", self.endog_names)))
 
 
 @error_boundaries
@@ -126,7 +132,8 @@ class FittedResult(Cautious):
 
         A strength is the slope of the coefficient's score in standard deviations of the noise of this slope.
         The posterior of a logistic or Poisson fit has the influence of the prior instead, 1 where the release
-        says nothing. It is nan, and all coefficients are listed, where only a joint check exists.
+        says nothing. It is nan, and all coefficients are listed, where only a joint check exists, or where
+        the fit has no standard errors, for example because it did not converge.
 
         The constant is listed, whatever its strength, if it contains the slope of a listed column.
         """
@@ -140,9 +147,7 @@ class FittedResult(Cautious):
     @property
     def model(self) -> ModelLabels:
         """Names of model, response and coefficients."""
-        design = self._context.design
-        response = "y" if design is None else design.response
-        return ModelLabels(self._context.model, response, list(self.names))
+        return ModelLabels(self._context.model, self._context.response, list(self.names))
 
     @property
     def method(self) -> str:

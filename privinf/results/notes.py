@@ -40,6 +40,8 @@ COMPLETE_ROWS = (
     "About {:,} of {:,} rows are complete (95% interval {:,} to {:,}); the estimates describe the complete "
     "rows, and this number of observations is an estimate."
 )
+# The same of a fit without noise, which counts them.
+COUNTED_ROWS = "{:,} of {:,} rows are complete, and the estimates describe these rows."
 COMPLETE_TARGET = (
     "The estimates hold for all rows if the model is right and, given the columns, whether a row is complete "
     "does not depend on the response."
@@ -77,8 +79,8 @@ class Note:
         Kind of the caution that says the same (`privinf.results.export`), such as "ChangedTarget"; empty
         where there is none.
     columns : tuple of str
-        Coefficients that the note calls weak; the summary names them at its head. Empty for a note on the
-        fit as a whole.
+        Coefficients whose intervals the note doubts; the summary names them at its head. Empty for a note on
+        the fit as a whole.
 
     Notes
     -----
@@ -98,18 +100,18 @@ class Note:
     def __str__(self) -> str:
         return self.text
 
-
-def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     def states(self, text: str) -> bool:
         """Return whether the note has the text of a warning."""
         return self.text in (text, sentence(text)) or text.startswith(self.text)
 
+
+def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     """Return notes as they are; a text without a rank is a detail."""
     return tuple(note if isinstance(note, Note) else Note(note) for note in notes)
 
 
 def must_read(*texts: str, columns: tuple[str, ...] = ()) -> tuple[Note, ...]:
-    """Return notes that a reader must know before using the numbers; `columns` are those that are weak."""
+    """Return notes that a reader must know before using the numbers; `columns` are those that they doubt."""
     return tuple(Note(text, "must-read", columns=columns) for text in texts)
 
 
@@ -155,10 +157,19 @@ def complete_notes(settings: Mapping[str, Any]) -> tuple[Note, ...]:
     return Note(complete_text(complete), "must-read", CHANGED_TARGET), Note(COMPLETE_TARGET, "table")
 
 
+def earlier_complete_texts(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return what files of earlier versions have in place of the notes on complete rows."""
+    complete = CompleteRows.from_settings(settings)
+    if complete is None:
+        return frozenset()
+    return frozenset({COMPLETE_ROWS.format(complete.rows, complete.of, *complete.interval), COMPLETE_TARGET})
+
+
 def counted_records(result: Any) -> str:
     """Return the number of records of a fit, marked where it is the estimate for complete rows."""
     complete = getattr(getattr(result, "_context", None), "complete", None)
-    return f"{int(result.nobs):d}" if complete is None else f"{int(result.nobs):d} (est.)"
+    is_known = complete is None or complete.is_exact
+    return f"{int(result.nobs):d}" if is_known else f"{int(result.nobs):d} (est.)"
 
 
 def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
@@ -169,7 +180,9 @@ def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
 
 
 def complete_text(complete: CompleteRows) -> str:
-    """Return the sentence on how many rows are complete."""
+    """Return the sentence on how many rows are complete: an interval, or without noise the number."""
+    if complete.is_exact:
+        return COUNTED_ROWS.format(complete.rows, complete.of)
     return COMPLETE_ROWS.format(complete.rows, complete.of, *complete.interval)
 
 

@@ -18,7 +18,15 @@ from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefin
 from privinf.results.export import Export
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import clipped_fact
-from privinf.results.summary import ERRORS_NOTE, UNPROTECTED, SummaryOptions, number, privacy_facts, summarize
+from privinf.results.summary import (
+    ERRORS_NOTE,
+    UNPROTECTED,
+    SummaryOptions,
+    flags_of,
+    number,
+    privacy_facts,
+    summarize,
+)
 from privinf.typing import Floats
 from privinf.version import __version__
 
@@ -102,7 +110,7 @@ def page_of(result: FittedResult, alpha: float = 0.05) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page has them as cautions
         summary = summarize(result, SummaryOptions(alpha=alpha, notes="all"))
-        title = f"{result.model.name or 'Private fit'}: {result.model.endog_names}"
+        title = result.model.title
         parts = [
             f"<h1>{_text(title)}</h1>",
             f'<p class="lead">{_text(_lead(result))}</p>',
@@ -170,11 +178,13 @@ def _coefficients(result: FittedResult, alpha: float) -> str:
     method: Any = "score" if jointly and result.score_sets_are_quick(alpha) else "wald"
     tidy = Export(result).tidy(alpha, method)
     shares = _value_or_none(lambda: result.noise_share.to_numpy())
+    doubted = flags_of(result).columns
+    converged = result._inference.converged
     rows = []
     for place, line in enumerate(tidy.itertuples()):
         figures = (line.estimate, line.std_error, line.std_error_sampling, line.statistic)
         cells = [
-            _text(f"{line.term} (weak)" if line.weak else line.term),
+            _text(f"{line.term}{_mark(bool(line.weak) and converged, line.term in doubted)}"),
             *(_figure(value) for value in figures),
         ]
         cells += [_figure(line.p_value, 3), _bar(math.nan if shares is None else shares[place])]
@@ -187,6 +197,11 @@ def _coefficients(result: FittedResult, alpha: float) -> str:
         '<span class="noise">privacy noise</span>.</p>'
     )
     return _table((*HEADS, *ends), rows) + key
+
+
+def _mark(is_weak: bool, is_doubted: bool) -> str:
+    """Return the mark of a coefficient that is weakly identified, or that a note doubts."""
+    return " (weak)" if is_weak else " (see notes)" if is_doubted else ""
 
 
 def _bar(share: float) -> str:

@@ -12,6 +12,7 @@ from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, N
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.rendering import latex
+from privinf.results.summary import flags_of
 from privinf.typing import PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
@@ -21,6 +22,8 @@ STAR_NOTE = "* p < 0.05, ** p < 0.01, *** p < 0.001."
 MOST_DIGITS = 15  # a double has no more
 ERRORS = "Standard errors include the privacy noise."
 INTERVALS = "{:g}% intervals include the privacy noise."
+NO_INTERVALS = "Standard errors and intervals are not available{}."
+DOUBTED = "The summary has notes on: {}."
 UNBOUNDED = "not available"
 
 
@@ -88,11 +91,19 @@ def paper_table(
     note = [privacy_note(result.privacy, result._context.records(result.nobs))]
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
-    note.append(ERRORS if cells == "se" and has_errors else INTERVALS.format(100 * (1 - alpha)))
+    if cells == "se" and has_errors:
+        note.append(ERRORS)
+    elif all(cell == UNBOUNDED for cell in errors):
+        reason = result.estimate.weak_reason.removeprefix("no intervals: ")
+        note.append(NO_INTERVALS.format(f": {reason}" if reason else ""))
+    else:
+        note.append(INTERVALS.format(100 * (1 - alpha)))
     note += [STAR_NOTE] if starred else []
     note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
     weak = result._inference.weakness.dropna()
     note += [f"Weakly identified: {', '.join(weak.index)}."] if len(weak) else []
+    doubted = flags_of(result).doubted
+    note += [DOUBTED.format(doubted)] if doubted else []
     return PaperTable(
         header=("", "Coefficient", head),
         rows=list(zip(result.names, estimates, errors, strict=True)),

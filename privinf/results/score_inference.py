@@ -239,6 +239,10 @@ class ScoreTests:
         """The estimating equation and the design of its coefficients."""
         context = self.inference.context
         if context.system is None or context.design is None:
+            if reason := self.inference.no_scores:
+                raise NotAvailableError(
+                    f"score tests and score intervals are not available for this fit: {reason}"
+                )
             stored = MODELS.get(context.model)
             never_kept = stored is not None and stored.system is None
             raise NotAvailableError(

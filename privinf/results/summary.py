@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.entries import SIMULATION
+from privinf.completeness import CompleteRows
 from privinf.errors import (
     ArgumentError,
     ConvergenceError,
@@ -56,12 +58,16 @@ UNPROTECTED = "{} is NOT protected"
 OBSERVATIONS = "No. Observations:"
 ESTIMATED_OBSERVATIONS = "Observations (est.):"  # where incomplete rows were dropped
 NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
-# A row at the head of fits that are flagged: the coefficients, where a check is of single ones.
+# A row at the head of weakly identified fits: the coefficients, where a check is of single ones.
 WEAK_LABEL = "Weak for:"
+# The same of coefficients, or of a fit, that a note doubts for another reason.
+DOUBTED_LABEL = "See notes for:"
+NO_CONVERGENCE = ("Convergence:", "NOT CONVERGED (see notes)")
 NO_ERRORS = ("Standard errors:", "none (see notes)")
 ALL = "all coefficients"
 ALL_WEAK = "intervals of all coefficients (see notes)"
 MAINLY_WEAK = "intervals of all coefficients, mainly {} (see notes)"
+MAINLY_DOUBTED = "all coefficients, mainly {}"
 # Warnings about normal intervals that flag a fit.
 WEAK_WARNINGS = (WeakIdentificationWarning, SteepDirectionWarning, HeavyTailWarning, MisfitWarning)
 # A row at the head of fits in which the place of a row was used.
@@ -86,7 +92,9 @@ SCORE_NOTE = (
 NO_SCORE_INTERVALS = (
     "Score intervals are not available; call result.conf_int(method='score') to see the reason in its error."
 )
+NO_INFERENCE = "For the same reason, this fit has no intervals, and no score tests or score intervals."
 SMALLEST_FIXED = 1e-4  # columns with a smaller entry have a format for each cell
+SEE_NOTES = "see the notes"
 EQUAL_VARIANCE = "assume equal variances"
 EQUAL_VARIANCE_NOTE = "Intervals and tests, including the score test, assume equal error variances{}"
 ROBUST_INSTRUMENTS = "; two-stage least squares on a release has no robust covariance."
@@ -176,13 +184,13 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
     explained = (
         [note for note in ranked_notes if note.rank != "detail"] if options.slim else [*notes, *ranked_notes]
     )
-    weak = weak_for(result, dict(zip(result.names, names, strict=True)))
+    flags = flags_of(result, dict(zip(result.names, names, strict=True)))
     summary = PrivateSummary(
         title=options.title_of(result),
-        top=_model_facts(result, options, weak),
+        top=_model_facts(result, options, flags),
         header=header,
         rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
-        tests=([], []) if options.slim else _test_facts(result, weak),
+        tests=([], []) if options.slim else _test_facts(result, flags),
         privacy=privacy_facts(result.privacy),
         notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
         printed=options.notes,
@@ -192,32 +200,72 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
     return summary
 
 
-def weak_for(result: FittedResult, labels: Mapping[str, str]) -> str:
-    """Return the coefficients whose intervals are flagged; empty where none is.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """Coefficients whose intervals are flagged, by reason; the texts are empty where none is.
+
+    Attributes
+    ----------
+    weak : str
+        Coefficients that are weakly identified.
+    doubted : str
+        Coefficients that a note doubts for another reason, such as a misfit.
+    columns : tuple of str
+        Names of the coefficients that such a note is about.
+    """
+
+    weak: str = ""
+    doubted: str = ""
+    columns: tuple[str, ...] = ()
+
+
+def flags_of(result: FittedResult, labels: Mapping[str, str] = MappingProxyType({})) -> Flags:
+    """Return the coefficients whose intervals are flagged.
 
     Weakly identified coefficients are named, and so are those that notes of a fit name. Other flags are of
     the fit as a whole and apply to all coefficients. `labels` has other names for coefficients.
     """
     inference = result._inference
     if not inference.has_intervals:
-        return ALL
+        return Flags(weak=ALL if inference.converged else "")
     weakness = inference.weakness.dropna()
     weak_texts = [text for _, text in inference.weak_intervals] if len(weakness) else []
-    texts = [text for category, text in inference.interval_warnings if issubclass(category, WEAK_WARNINGS)]
+    weak: list[str] = []
+    doubts: list[str] = []
+    for category, text in inference.interval_warnings:
+        if issubclass(category, WEAK_WARNINGS):
+            (weak if issubclass(category, WeakIdentificationWarning) else doubts).append(text)
+    named = [note for note in result._context.ranked if note.columns]
+    doubtful = [note for note in named if any(note.states(text) for text in doubts)]
+    hiding = [note for note in named if note not in doubtful]
+    hidden = [*weakness.index, *(name for note in hiding for name in note.columns)]
+    doubted = tuple(dict.fromkeys(name for note in doubtful for name in note.columns))
+    weak_jointly = [
+        text for text in weak if text not in weak_texts and not any(note.states(text) for note in hiding)
+    ]
+    doubted_jointly = [text for text in doubts if not any(note.states(text) for note in doubtful)]
+    several = len(result.names) > 1
+    return Flags(
+        weak=_flag(weak, weak_jointly, _listed(hidden, labels), (ALL_WEAK, MAINLY_WEAK if several else "")),
+        doubted=_flag(
+            doubts, doubted_jointly, _listed(doubted, labels), (ALL, MAINLY_DOUBTED if several else "")
+        ),
+        columns=doubted,
+    )
+
+
+def _listed(names: Iterable[str], labels: Mapping[str, str]) -> str:
+    return ", ".join(labels.get(name, name) for name in dict.fromkeys(names))
+
+
+def _flag(texts: Sequence[str], jointly: Sequence[str], names: str, of_all: tuple[str, str]) -> str:
+    """Return the coefficients of some warnings: those with names, or all if a warning is of the whole fit."""
     if not texts:
         return ""
-    named = [note for note in result._context.ranked if note.columns]
-    columns = dict.fromkeys(weakness.index)
-    columns |= dict.fromkeys(name for note in named for name in note.columns)
-    names = ", ".join(labels.get(name, name) for name in columns)
-    jointly = not all(
-        text in weak_texts
-        or any(note.text in (text, sentence(text)) or text.startswith(note.text) for note in named)
-        for text in texts
-    )
     if names and not jointly:
         return names
-    return MAINLY_WEAK.format(names) if names and len(result.names) > 1 else ALL_WEAK
+    everything, mainly = of_all
+    return mainly.format(names) if names and mainly else everything
 
 
 def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
@@ -322,14 +370,16 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
 
 def _score_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
     reason = result.estimate.weak_reason.removeprefix("no intervals: ")
-    notes = list(must_read(f"No standard errors: {reason}."))
+    converged = result._inference.converged
+    notes = list(must_read(f"No standard errors: {reason}." if converged else sentence(reason)))
     if not result.score_sets_are_quick(alpha):
         return ["coef"], [[number(coef)] for coef in result.params], [*notes, Note(SLOW_SETS, "table")]
     try:
         interval = result.conf_int(alpha, method="score").to_numpy()
     except NotAvailableError:
         rows = [[number(coef)] for coef in result.params]
-        return ["coef"], rows, [*notes, Note(NO_SCORE_INTERVALS, "table")]
+        text = NO_INFERENCE if result._inference.no_scores else NO_SCORE_INTERVALS
+        return ["coef"], rows, [*notes, Note(text, "table")]
     except (NotPositiveDefiniteError, ConvergenceError) as reason:
         rows = [[number(coef)] for coef in result.params]
         return ["coef"], rows, [*notes, Note(f"No score intervals: {reason}.", "table")]
@@ -346,14 +396,18 @@ def _interval_header(alpha: float) -> tuple[str, str]:
     return f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"
 
 
-def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tuple[list[Fact], list[Fact]]:
+def _model_facts(
+    result: FittedResult, options: SummaryOptions, flags: Flags
+) -> tuple[list[Fact], list[Fact]]:
     name = result.model.endog_names if options.yname is None else options.yname
     alarms = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
     alarms += [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
-    if weak:
-        alarms += [NO_ERRORS if _strong_without_errors(result) else (WEAK_LABEL, weak)]
+    if flags.weak:
+        alarms += [NO_ERRORS if _strong_without_errors(result) else (WEAK_LABEL, flags.weak)]
+    alarms += [(DOUBTED_LABEL, flags.doubted)] if flags.doubted else []
+    alarms += [] if result._inference.converged else [NO_CONVERGENCE]
     model_facts = [
-        ("Dep. Variable:", name),
+        *([("Dep. Variable:", name)] if name else []),
         ("Model:", result.model.name),
         *alarms,
         *([("Method:", result.method)] if result.method else []),
@@ -364,22 +418,23 @@ def _model_facts(result: FittedResult, options: SummaryOptions, weak: str) -> tu
         ),
     ]
     target = _target_facts(result)
+    label = observations_label(result._context.complete)
     if options.slim:
-        fit_facts = [(_observations(result), f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
-        return model_facts[: 2 + len(alarms)], [*fit_facts, *target]
+        fit_facts = [(label, f"{result.nobs:d}"), ("Covariance Type:", result.cov_type)]
+        return model_facts[: 1 + bool(name) + len(alarms)], [*fit_facts, *target]
     fit_facts = [
-        (_observations(result), f"{result.nobs:d}"),
+        (label, f"{result.nobs:d}"),
         ("Df Residuals:", f"{result.df_resid:d}"),
-        *([] if result._fit_statistics.no_moments else _moment_facts(result)),
+        *(_moment_facts(result) if result.model.endog_names and _has_moments(result) else []),
         ("Covariance Type:", result.cov_type),
         *target,
     ]
     return model_facts, fit_facts
 
 
-def _observations(result: FittedResult) -> str:
-    """Return the label of the number of rows, which is an estimate where incomplete rows were dropped."""
-    return OBSERVATIONS if result._context.complete is None else ESTIMATED_OBSERVATIONS
+def observations_label(complete: CompleteRows | None) -> str:
+    """Return the label of the number of rows: an estimate if noise hides how many were dropped."""
+    return OBSERVATIONS if complete is None or complete.is_exact else ESTIMATED_OBSERVATIONS
 
 
 def _is_shown(result: FittedResult, name: str, value: object) -> bool:
@@ -417,8 +472,13 @@ def _moment_facts(result: FittedResult) -> list[Fact]:
     return [*measures, *(fact for fact in further if fact[1] != UNKNOWN)]
 
 
+def _has_moments(result: FittedResult) -> bool:
+    """Return whether the model has R-squared and a residual variance."""
+    return result._fit_statistics.no_moments is None
+
+
 def _shows_f(result: FittedResult) -> bool:
-    return result._fit_statistics.no_moments is None and math.isfinite(result.estimate.df_resid)
+    return _has_moments(result) and math.isfinite(result.estimate.df_resid)
 
 
 def _strong_without_errors(result: FittedResult) -> bool:
@@ -431,7 +491,7 @@ def _strong_without_errors(result: FittedResult) -> bool:
         return False
 
 
-def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]]:
+def _test_facts(result: FittedResult, flags: Flags) -> tuple[list[Fact], list[Fact]]:
     identification_facts: list[Fact] = []
     score_facts: list[Fact] = []
     try:
@@ -440,7 +500,7 @@ def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]
         identification_facts.append(("Weak below:", f"{strength.threshold:.3g}"))
     except NotAvailableError:
         pass
-    identification_facts.append(("Wald intervals:", _verdict(result, weak)))
+    identification_facts.append(("Wald intervals:", _verdict(result, flags)))
     try:
         test = result.score_test()
         score_facts.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
@@ -452,14 +512,16 @@ def _test_facts(result: FittedResult, weak: str) -> tuple[list[Fact], list[Fact]
     return identification_facts, score_facts
 
 
-def _verdict(result: FittedResult, weak: str) -> str:
+def _verdict(result: FittedResult, flags: Flags) -> str:
     """Return whether Wald intervals are flagged, or their assumptions."""
     if result._inference.single is not None:
         return REPLACED_BY_SCORES
     if result.estimate.cov is None:
         return "not available"
-    if weak:
+    if flags.weak:
         return "flagged as weak"
+    if flags.doubted:
+        return SEE_NOTES
     if result._context.rows_alone(result.cov_type):
         return "assume independent rows"
     if sampling_kind(result.cov_type) == "homoskedastic":
@@ -474,9 +536,7 @@ def _verdict(result: FittedResult, weak: str) -> str:
         return "for complete rows"
     if "clipped_at" in result._context.settings:
         return "for clipped residuals"
-    return (
-        "see the notes" if any(note.rank == "must-read" for note in result._context.ranked) else "not flagged"
-    )
+    return SEE_NOTES if any(note.rank == "must-read" for note in result._context.ranked) else "not flagged"
 
 
 def _warnings(result: FittedResult) -> list[Note]:

@@ -46,6 +46,8 @@ WEAK_COEFFICIENTS = (
 )
 # The same of a constant whose own score has a larger slope (`coefficient_tests.with_constant`).
 WEAK_CONSTANT = ", and {}, which contains their slopes"
+# The reason of a fit without standard errors whose iterations did not converge begins so, in files too.
+NO_CONVERGENCE = "the fit did not converge"
 WEAK_JOINTLY = (
     "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal inference about several "
     "coefficients may be wrong far more often than its level allows; use score_test() for restrictions, and "
@@ -179,6 +181,16 @@ class Inference:
     def has_intervals(self) -> bool:
         """Whether `interval` returns intervals."""
         return self.estimate.cov is not None or self.single is not None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the iterations of the fit converged; only a fit without standard errors may not have."""
+        return not self.estimate.weak_reason.startswith(NO_CONVERGENCE)
+
+    @property
+    def no_scores(self) -> str:
+        """Why the fit itself has no score tests; empty where it has them, or they were not stored."""
+        return ""
 
     @cached_property
     def weakness(self) -> pd.Series[float]:
@@ -337,6 +349,10 @@ class Inference:
         """The same against normal inference about several coefficients, such as contrasts and draws."""
         return [*self.weak_joint_inference, *self.other_warnings]
 
+    def warnings_about(self, subject: str, jointly: bool) -> list[tuple[type[Warning], str]]:
+        """Return the warnings of the member `subject`, whose inference may be about several coefficients."""
+        return self.joint_warnings if jointly else self.interval_warnings
+
     @property
     def weak_intervals(self) -> list[tuple[type[Warning], str]]:
         """Warning of weakly identified coefficients."""
@@ -349,10 +365,6 @@ class Inference:
         below = self.weakness < least
         constant = "".join(WEAK_CONSTANT.format(name) for name in self.weakness.index[~below])
         text = WEAK_COEFFICIENTS.format(", ".join(self.weakness.index[below]), least, constant)
-    def warnings_about(self, subject: str, jointly: bool) -> list[tuple[type[Warning], str]]:
-        """Return the warnings of the member `subject`, whose inference may be about several coefficients."""
-        return self.joint_warnings if jointly else self.interval_warnings
-
         return [(WeakIdentificationWarning, text)]
 
     @property

@@ -37,11 +37,10 @@ from privinf.results.notes import (
 )
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import (
-    ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
-    OBSERVATIONS,
     large_delta,
     number,
+    observations_label,
     privacy_facts,
 )
 from privinf.schema import Factor, Schema
@@ -457,7 +456,7 @@ class StatResult(PortableTest):
         return (*complete_sample_notes(self.complete), *ranked(self.ranked_notes))
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
+        label = observations_label(self.complete)
         source = [(label, f"{self.nobs:d}"), ("Noise distribution:", self.release.noise)]
         if self.release.missing != "raise":
             source.append((MISSING_LABEL, IMPUTED_VALUE if self.complete is None else DROPPED_VALUE))

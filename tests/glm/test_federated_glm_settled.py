@@ -107,7 +107,8 @@ def test_what_needs_a_covariance_says_why_it_is_not_there(tmp_path):
     assert np.isfinite(fit.params).all()
     np.testing.assert_allclose(fit.predict(X[:3]), expit(X[:3].to_numpy() @ fit.params.to_numpy()))
     text = " ".join(fit.summary().as_text().split())
-    assert "the fit did not converge" in text
+    assert "The fit did not converge" in text
+    assert "NOT CONVERGED (see notes)" in text
     assert "std err" not in text
     fit.save(tmp_path / "far.privinf")
     again = pi.load_results(tmp_path / "far.privinf")

@@ -2,11 +2,14 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
+from support.tree import ROOT
 
 import privinf as pi
+from privinf.glm.results import GlmSettings
 from privinf.models import FederatedGLMResults, GLMResults
 
 RNG = np.random.default_rng(11)
@@ -60,3 +63,18 @@ def test_federated_glm_keeps_its_name(tmp_path):
     assert type(pickle.loads(pickle.dumps(result))) is FederatedGLMResults
     result.save(tmp_path / "fit", records=False)
     assert type(FederatedGLMResults.load(tmp_path / "fit")) is FederatedGLMResults
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+def test_fits_store_only_settings_that_something_reads():
+    source = "".join(path.read_text() for path in (ROOT / "privinf").rglob("*.py"))
+    read = set(re.findall(r'\["(\w+)"\](?! =)|get\("(\w+)"|"(\w+)" (?:not )?in ', source))
+    keys = {key for found in read for key in found if key}
+    noisy = {"epsilon": 8.0, "delta": 1e-6, "rng": 0}
+    fits = [make() for make in FITS.values()]
+    fits += [ols(**noisy), pi.Logit(LABELS, X, bounds=BOUNDS).fit(**noisy)]
+    fits.append(pi.Poisson(COUNTS, X, bounds=BOUNDS, y_bounds=(0, 8)).fit(**noisy))
+    for fit in fits:
+        stored = set(fit._settings)
+        assert stored <= GlmSettings.__annotations__.keys()
+        assert stored <= keys
