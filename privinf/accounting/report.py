@@ -31,6 +31,9 @@ OF_RECORDS = (
     "totals are per record: a person or other unit with several records can lose more "
     "privacy than the totals state"
 )
+# Scope of the releases of another ledger, whose scopes are never disjoint from those of this one. No scope of
+# a ledger has an empty name.
+_ELSEWHERE = ""
 # Names of the first column of `PrivacyReport.to_frame`.
 COLUMN_NAMES: dict[ReportSubject, str] = {
     "fit": "this fit",
@@ -360,7 +363,11 @@ class PrivacyReport:
             raise ArgumentError(f"the report has no release of a party {shown(name)}; its parties: {parties}")
         recorded = tuple(entry for entry in self.recorded if entry.party == name)
         return PrivacyReport(
-            entries=entries, recorded=recorded, default_delta=self.default_delta, subject="party"
+            entries=entries,
+            recorded=recorded,
+            default_delta=self.default_delta,
+            subject="party",
+            elsewhere=sum(entry.party == name for entry in self._charged_elsewhere()),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -397,7 +404,9 @@ class PrivacyReport:
         return {
             "entries": [entry.to_dict() for entry in everything.values()],
             "fit": fit,
-            "recorded": None if set(fit) == set(recorded) else recorded,
+            "recorded": None
+            if (fit == recorded if self.elsewhere else set(fit) == set(recorded))
+            else recorded,
             "budget": None if self.budget is None else self.budget.to_dict(),
             "default_delta": self.default_delta,
             **({} if self.fit is None else {"number": self.fit}),
@@ -453,7 +462,23 @@ class PrivacyReport:
         return _report_html(self)
 
     def _total(self) -> Total | ParallelTotal:
-        return total_of((entry.scope, entry.loss) for entry in self.entries)
+        """Return the total; scopes compose in parallel only within one ledger."""
+        elsewhere = {entry.id for entry in self._charged_elsewhere()}
+        if not elsewhere and self.budget is None and self.recorded == self.entries:
+            elsewhere = {entry.id for entry in self.entries if entry.party}  # each party can have its ledger
+        names = dict.fromkeys(entry.party for entry in self.entries)
+        parties = {party: str(k) for k, party in enumerate(names)}
+        return total_of(
+            (
+                (_ELSEWHERE, parties[entry.party], *entry.scope) if entry.id in elsewhere else entry.scope,
+                entry.loss,
+            )
+            for entry in self.entries
+        )
+
+    def _charged_elsewhere(self) -> tuple[LedgerEntry, ...]:
+        """Return the entries that were charged to another ledger."""
+        return self.recorded[max(len(self.recorded) - self.elsewhere, 0) :]
 
     def _figures(self) -> tuple[float, float, float, float]:
         total = self._total()
@@ -483,6 +508,50 @@ class PrivacyReport:
             entry.secure,
             "/".join(entry.scope),
         )
+
+
+def joint_report(reports: Sequence[PrivacyReport]) -> PrivacyReport:
+    """Return the report on the releases of several reports together, each release once.
+
+    Scopes compose in parallel only within one ledger, because partitions of two ledgers may have the same
+    name and other groups of the same people. Reports are of one ledger if they have a recorded release in
+    common.
+
+    Parameters
+    ----------
+    reports : sequence of PrivacyReport
+        One or more reports.
+
+    Returns
+    -------
+    PrivacyReport
+        The report, at the largest of their deltas. With several ledgers each is a scope of its own.
+
+    Raises
+    ------
+    ArgumentError
+        The neighboring relations of the releases cannot be added.
+    """
+    ledgers: list[set[str]] = []
+    foreign = [{entry.id for entry in report._charged_elsewhere()} for report in reports]
+    for report, others in zip(reports, foreign, strict=True):
+        own = {entry.id for entry in (*report.recorded, *report.entries)} - others
+        common = [ids for ids in ledgers if ids & own]
+        ledgers = [ids for ids in ledgers if not ids & own] + [own.union(*common)]
+    for others in foreign:  # their ledger may be known from another report
+        ledgers.append(others.difference(*ledgers))
+    ledgers = [ids for ids in ledgers if ids]
+    number = {identity: k for k, ids in enumerate(ledgers, 1) for identity in ids}
+    entries = {entry.id: entry for report in reports for entry in report.entries}
+    if len(ledgers) > 1:
+        entries = {
+            identity: entry.filed(identity, (f"ledger {number[identity]}", *entry.scope))
+            if entry.scope
+            else entry
+            for identity, entry in entries.items()
+        }
+    delta = max(report.default_delta for report in reports)
+    return PrivacyReport.from_entries(entries.values(), delta=delta, subject="release")
 
 
 def _joined(values: Iterable[str]) -> str:

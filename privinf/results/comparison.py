@@ -12,6 +12,7 @@ import pandas as pd
 from statsmodels.iolib.summary2 import Summary
 
 from privinf.accounting import PrivacyReport
+from privinf.accounting.report import joint_report
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.results.export import caution_kinds
@@ -74,15 +75,12 @@ class Comparison:
         """Privacy report on all private fits together; None without one.
 
         A release that several fits use is counted once. The total is that of a person whose data are in every
-        fit. If fits are in disjoint scopes of a ledger, only the most expensive of these scopes counts.
-        ArgumentError if the neighboring relations of the fits cannot be added.
+        fit. If fits are in disjoint scopes of one ledger, only the most expensive of these scopes counts;
+        the costs of several ledgers add up. ArgumentError if the neighboring relations of the fits cannot be
+        added.
         """
         reports = [report for report in map(_report, self.results.values()) if report is not None]
-        if not reports:
-            return None
-        entries = {entry.id: entry for report in reports for entry in report.entries}
-        delta = max(report.default_delta for report in reports)
-        return PrivacyReport.from_entries(entries.values(), delta=delta, subject="release")
+        return joint_report(reports) if reports else None
 
     def summary(self, float_format: str = "%.4f") -> Summary:
         """Return coefficients with standard errors in parentheses, nobs and epsilon, one column per fit.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 
 from privinf.accounting import (
@@ -23,6 +24,7 @@ from privinf.accounting import (
     gaussian_mu,
     plan,
 )
+from privinf.accounting.report import joint_report
 from privinf.errors import ArgumentError, NotAvailableError
 
 LOSSES = (GaussianLoss(0.3), PureLoss(0.8), GaussianLoss(0.2))
@@ -230,3 +232,64 @@ def test_importing_the_package_does_not_load_the_oracle():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def in_year(ledger, year, make_entry, mu):
+    lines = ledger.scope(year, disjoint="year").spend(make_entry(GaussianLoss(mu)))
+    return PrivacyReport.from_entries(lines, ledger)
+
+
+def test_only_scopes_of_one_ledger_compose_in_parallel(make_entry):
+    one, other = Ledger(), Ledger()
+    first = in_year(one, "2020", make_entry, 0.3)
+    second = in_year(one, "2021", make_entry, 0.4)
+    foreign = in_year(other, "2021", make_entry, 0.4)
+    assert joint_report([first, second]).mu == pytest.approx(0.4)
+    assert joint_report([second, first, second]).mu == pytest.approx(0.4)
+    for reports in ([first, foreign], [foreign, first], [first, second, foreign]):
+        most = max(report.mu for report in reports if report is not foreign)
+        assert joint_report(reports).mu == pytest.approx(np.hypot(most, 0.4))
+    saved = [PrivacyReport.from_dict(report.to_dict()) for report in (first, second, foreign)]
+    assert joint_report(saved).mu == pytest.approx(np.hypot(0.4, 0.4))
+
+
+def test_releases_of_another_ledger_are_no_disjoint_part(make_entry):
+    one, other = Ledger(), Ledger()
+    (earlier,) = other.scope("2020", disjoint="year").spend(make_entry(GaussianLoss(0.4)))
+    lines = one.scope("2021", disjoint="year").spend(
+        make_entry(GaussianLoss(0.2)), make_entry(GaussianLoss(0.2))
+    )
+    report = PrivacyReport.from_entries((earlier, *lines), one)
+    together = np.sqrt(0.4**2 + 2 * 0.2**2)
+    for read in (report, PrivacyReport.from_dict(report.to_dict())):
+        assert read.mu == pytest.approx(together)
+        assert read.cumulative.mu == pytest.approx(together)
+        assert joint_report([read]).mu == pytest.approx(together)
+    # The other ledger is known from another report, and its scopes are disjoint there.
+    known = in_year(other, "2022", make_entry, 0.3)
+    assert joint_report([report, known]).mu == pytest.approx(together)
+    assert joint_report([known, report]).mu == pytest.approx(together)
+
+
+def test_parties_with_ledgers_of_their_own_are_no_disjoint_parts(make_entry):
+    """Each party has a ledger, in which it names groups of the same people as it likes."""
+    lines = []
+    for name, year in (("clinic", "2020"), ("registry", "2021")):
+        lines += Ledger().scope(year, disjoint="year").spend(make_entry(GaussianLoss(0.3), party=name))
+    together = PrivacyReport.from_entries(lines)
+    assert together.mu == pytest.approx(np.hypot(0.3, 0.3))
+    assert joint_report([together, together]).mu == pytest.approx(np.hypot(0.3, 0.3))
+    own = Ledger()
+    own.spend(make_entry(GaussianLoss(0.3)))
+    for report in (PrivacyReport.from_entries(lines, own), PrivacyReport.from_entries(lines, own).cumulative):
+        assert report.mu == pytest.approx(0.3 * np.sqrt(len(report.entries)))
+
+
+def test_the_report_of_a_party_knows_which_releases_were_charged_elsewhere(make_entry):
+    one, other = Ledger(), Ledger()
+    lines = one.scope("2020", disjoint="year").spend(make_entry(GaussianLoss(0.3), party="clinic"))
+    lines += other.scope("2021", disjoint="year").spend(make_entry(GaussianLoss(0.3), party="clinic"))
+    report = PrivacyReport.from_entries(lines, one)
+    assert report.party("clinic").elsewhere == 1
+    assert report.party("clinic").mu == pytest.approx(report.mu) == pytest.approx(np.hypot(0.3, 0.3))
+    assert report.parties.loc["clinic", "mu"] == pytest.approx(report.mu)
