@@ -52,6 +52,11 @@ ALLOW_DESIGNS = (
     "list the digests of allowed designs in SitePolicy(designs=[...]), or allow a number "
     "of new designs with SitePolicy(new_designs=...)"
 )
+# Of releases without secure noise, where the policy does not allow simulation.
+NO_SIMULATION = (
+    "the site's policy does not allow releases without noise or with seeded noise, which are for simulations "
+    "only (SitePolicy(simulation=True))"
+)
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
 
@@ -276,10 +281,7 @@ class SitePolicy:
             )
         for entry in entries:
             if not entry.secure and not self.simulation:
-                raise NotAvailableError(
-                    "the site's policy does not allow releases without noise or with seeded noise, which "
-                    "are for simulations only (SitePolicy(simulation=True))"
-                )
+                raise NotAvailableError(NO_SIMULATION)
             if entry.relation != "replace-one" and not (self.zero_out and entry.relation == "zero-out"):
                 raise NotAvailableError(
                     'the site\'s policy requires relation="replace-one", but the query has '

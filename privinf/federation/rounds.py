@@ -29,6 +29,7 @@ from privinf.errors import (
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike
 from privinf.federation.planned import Args
+from privinf.federation.policy import NO_SIMULATION
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
@@ -75,6 +76,8 @@ class Rounds:
         The public columns and bounds, the same at every site.
     rosters : dict of str to str or None
         Digest of the public keys that each site has pinned; None without any.
+    no_simulation : frozenset of str
+        Sites whose policy allows only secure noise.
 
     Raises
     ------
@@ -106,6 +109,9 @@ class Rounds:
         if empty := [name for name, rows in self.rows.items() if rows < 1]:
             raise AlignmentError(f"site {empty[0]!r} has no rows")
         self.rosters: dict[str, str | None] = {reply.site: reply.facts.get("roster") for reply in replies}
+        self.no_simulation = frozenset(
+            reply.site for reply in replies if reply.facts.get("simulation") is False
+        )
         self.imputed: Missing = imputed_at(replies)
         self.design = _described(replies[0], design)
         self._digest = self.design.digest
@@ -137,6 +143,12 @@ class Rounds:
         largest = max(self.rows[name] for name in names)
         sensitivity = SITE_OPS[op].record_sensitivity(plain, len(self.design.names), largest)
         return SITE_OPS[op], sensitivity, names
+
+    def allow_simulation(self, names: Iterable[str]) -> None:
+        """Raise NotAvailableError, before any charge, if a site's policy allows only secure noise."""
+        for name in names:
+            if name in self.no_simulation and name in self.rows:
+                raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
 
     def _available(self, sites: Sequence[str] | None) -> list[str]:
         """Return the names of the sites of a query, by default of all; ArgumentError unless all answer."""

@@ -440,6 +440,7 @@ class Site:
             "schema": None if schema is None else schema.to_dict(),
             "unavailable": list(self._designs.unavailable),
             "trusted_server": self.policy.trusted_server,
+            "simulation": self.policy.simulation,
             "roster": None if self._pairs is None else self._pairs.roster.digest,
             **imputing(self._missing),
         }

@@ -284,6 +284,8 @@ class TrustedServer:
         PrivinfError
             A site refuses or does not answer. Then no site has reserved or charged anything.
         """
+        if not self.secure:
+            self._rounds.allow_simulation(self.sites)
         self._reservation.begin(losses, name, position)
 
     def give_back(self, position: int) -> None:
@@ -765,7 +767,12 @@ class TrustedServer:
     def _spend(
         self, entries: tuple[LedgerEntry, ...], sites: Sequence[str], session: str
     ) -> tuple[LedgerEntry, ...]:
-        """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded."""
+        """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded.
+
+        NotAvailableError, with nothing recorded, if the noise is one that a site's policy forbids.
+        """
+        if not all(entry.secure for entry in entries):
+            self._rounds.allow_simulation(sites)
         if len(sites) == len(self._rounds.rows):
             return self.ledger.spend(*entries)
         return spend_at_sites(self.ledger, entries, sites, session)

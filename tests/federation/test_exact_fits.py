@@ -137,6 +137,30 @@ def test_without_noise_it_is_the_pooled_fit(federation, name, trust):
     assert "NOT PRIVATE" in str(found.summary())
 
 
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("OLS", {"epsilon": np.inf}),
+        ("OLS", {"mu": 1.0, "rng": 0}),
+        ("MomentOLS", {"mu": 1.0, "rng": 0}),
+        ("DebiasedLasso", {"epsilon": np.inf, "sparsity": 2, "targets": ["u"]}),
+    ],
+)
+def test_a_fit_without_secure_noise_is_refused_before_its_ledger_is_charged(tmp_path, model, trust, options):
+    sites = sites_of(SitePolicy(trusted_server=True, secure_sums=True))
+    ledger = pi.Ledger()
+    fitted = getattr(pi, model).from_formula(
+        f"y ~ {RIGHT}", InProcessFederation(sites), schema=SCHEMA, trust=trust, ledger=ledger
+    )
+    for folder in ({}, {"checkpoint": tmp_path / "fit"}) if model == "OLS" else ({},):
+        with pytest.raises(NotAvailableError, match=r"site '\w+': .*policy does not allow releases without"):
+            fitted.fit(**options, **folder)
+    assert len(ledger) == 0
+    assert [len(site.ledger) for site in sites.values()] == [0, 0, 0]
+    assert [len(site.journal.reservations) for site in sites.values()] == [0, 0, 0]
+
+
 @pytest.mark.audit
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 def test_only_where_the_policy_allows_simulation(trust, tmp_path):

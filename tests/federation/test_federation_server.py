@@ -11,7 +11,7 @@ from support.instrument import RecordingNoise
 from support.leaks import find_raw_values
 
 import privinf as pi
-from privinf.accounting import Budget, Ledger, compose
+from privinf.accounting import Budget, GaussianLoss, Ledger, compose
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -312,12 +312,32 @@ def test_a_site_over_its_limit_is_named():
 
 
 def test_seeded_noise_needs_simulation_at_every_site():
+    """A server is refused before its own ledger is charged, and before a site has reserved anything."""
     strict = federation_of(SitePolicy(trusted_server=True))
+    server = server_of(strict)
     with pytest.raises(NotAvailableError, match=r"site 'north'.*seeded"):
-        server_of(strict).vector_sum("clipped_score", SCORE, mu=0.6, label="score")
-    assert TrustedServer(strict).vector_sum("clipped_score", SCORE, mu=0.6, label="s").scale > 0.0
+        server.vector_sum("clipped_score", SCORE, mu=0.6, label="score")
+    with pytest.raises(NotAvailableError, match=r"site 'north'.*seeded"):
+        server.top_k("clipped_score", SCORE, 1, mu=0.6, label="score")
+    with pytest.raises(NotAvailableError, match=r"site 'north'.*seeded"):
+        server.reserve([GaussianLoss(0.6)], "fit", 1)
+    exact = TrustedServer(strict)
+    assert exact.vector_sum("clipped_score", SCORE, mu=0.6, label="s").scale > 0.0
     with pytest.raises(NotAvailableError, match="without noise"):
-        TrustedServer(strict).vector_sum("clipped_score", SCORE, mu=math.inf, label="score")
+        exact.vector_sum("clipped_score", SCORE, mu=math.inf, label="score")
+    assert (len(server.ledger), len(exact.ledger)) == (0, 1)
+    assert [site.ledger.remaining() for site in strict._sites.values()] == [None, None]
+    assert [len(site.journal.reservations) for site in strict._sites.values()] == [0, 0]
+
+
+def test_only_the_sites_of_a_release_must_allow_its_noise():
+    policies = {"north": SitePolicy(trusted_server=True), "south": OPEN}
+    sites = {name: Site(rows_of(50, 0), design_of(), policy=policy) for name, policy in policies.items()}
+    server = server_of(InProcessFederation(sites))
+    server.vector_sum("clipped_score", SCORE, mu=0.6, label="score", sites=["south"])
+    with pytest.raises(NotAvailableError, match=r"site 'north'.*seeded"):
+        server.vector_sum("clipped_score", SCORE, mu=0.6, label="score")
+    assert len(server.ledger) == 1
 
 
 def test_drop_outs():
