@@ -308,6 +308,15 @@ def check_count(value: object, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can encode a text: a half of a character (a lone surrogate) has no code."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, copy: bool = True) -> Floats:
     """Return `value` as a float64 array of `ndim` dimensions, finite unless stated otherwise.
 

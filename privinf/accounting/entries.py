@@ -17,12 +17,14 @@ from privinf.accounting.losses import INTACT_FILE, Loss, json_number, loss_from_
 from privinf.accounting.scopes import Scope, check_scope
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
+from privinf.storage.checksummed import MOST_DIGITS
 from privinf.typing import Relation, TrustModel
-from privinf.validation import check_choice, check_number, error_text, shown
+from privinf.validation import check_choice, check_number, error_text, is_unicode, shown
 
 NO_NOISE = "NO NOISE: NOT PRIVATE"
 SIMULATION = "SIMULATION NOISE: NOT PRIVATE"
 
+_NOISE_END = 10 ** (MOST_DIGITS - 1)  # an integer with its sign can be read back from a file
 # Words in the name of a noise term that speak of a draw, a seed or a value of the data.
 _FORBIDDEN = frozenset(
     {
@@ -164,8 +166,8 @@ class LedgerEntry:
     def __post_init__(self) -> None:
         for name in ("mechanism", "label", "unit", "source", "id"):
             _check_text(getattr(self, name), f"{name}=")
-        if not isinstance(self.party, str):
-            raise ArgumentError("party= must be a string")
+        if not isinstance(self.party, str) or not is_unicode(self.party):
+            raise ArgumentError("party= must be a string of Unicode characters")
         check_relation(self.relation)
         check_choice(self.trust, TrustModel, "trust")
         if not isinstance(self.loss, Loss):
@@ -348,11 +350,13 @@ def check_units(first: str, entries: Iterable[LedgerEntry]) -> None:
 def _check_text(value: Any, name: str) -> None:
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError(f"{name} must be a non-empty string")
+    if not is_unicode(value):
+        raise ArgumentError(f"{name} must contain only Unicode characters, because it is stored in files")
 
 
 def _check_time(value: str) -> None:
     try:
-        aware = datetime.fromisoformat(value).tzinfo is not None
+        aware = datetime.fromisoformat(value).tzinfo is not None and value.isascii()
     except (TypeError, ValueError):
         aware = False
     if not aware:
@@ -377,6 +381,10 @@ def _check_noise(noise: Mapping[str, Any]) -> dict[str, Any]:
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, bool, int, float)) or plain != plain:
             raise ArgumentError(f"noise[{name!r}] must be a number, a string or a boolean")
+        if isinstance(plain, str) and not is_unicode(plain):
+            raise ArgumentError(f"noise[{name!r}] must contain only Unicode characters")
+        if isinstance(plain, int) and abs(plain) >= _NOISE_END:
+            raise ArgumentError(f"noise[{name!r}] must be smaller than 1e{MOST_DIGITS - 1}")
         if name == "scale" and isinstance(plain, (str, bool)):
             raise ArgumentError("noise['scale'] must be a number")
         checked[name] = plain

@@ -14,7 +14,15 @@ from uuid import uuid4
 from privinf.accounting.budget import Budget
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, refuse_lost, tag_after
-from privinf.accounting.ledger import FORMAT, Ledger, MemoryAccount, RereadAccount, check_budget, enlist
+from privinf.accounting.ledger import (
+    FORMAT,
+    Ledger,
+    MemoryAccount,
+    RereadAccount,
+    check_budget,
+    check_unit_name,
+    enlist,
+)
 from privinf.accounting.purposes import PURPOSES, Purpose, read_purposes, stored_purposes
 from privinf.accounting.scopes import Part, Scope
 from privinf.error_boundary import error_boundaries
@@ -89,8 +97,7 @@ class LedgerFile(Ledger):
         anchor: str | PathLike[str] | None = None,
     ) -> None:
         check_budget(budget)
-        if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name=, the privacy unit that the limit protects, must be a non-empty string")
+        check_unit_name(name)
         place = own_path(path)
         account = FileAccount(place, budget, name, Anchor.for_journal(place, anchor))
         enlist(account)

@@ -376,6 +376,7 @@ class OpenJournal:
         assert self._file is not None
         first = self.lines[0] if self.lines else line
         content, tag = encoded(str(first["secret"]), self.head.tag, line)
+        parse_json(content[content.index(b" ") + 1 :], "a new line of the ledger")  # else unreadable later
         before, after = self.head, Head(len(self._tags) + 1, tag)
         try:
             _write(self._file, content)

@@ -18,20 +18,23 @@ from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry, check_joined, check_units
 from privinf.accounting.losses import INTACT_FILE, Loss
 from privinf.accounting.purposes import (
+    LONGEST_NAME,
     PURPOSES,
+    PURPOSES_SEAL,
     LedgerFit,
     Purpose,
     fits_of,
     purpose_of,
     read_purposes,
+    running_fit,
     stored_purposes,
 )
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, cost_of, scope_component, total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.notebook import html_table
-from privinf.storage.checksummed import checksummed_json, parse_json, reads, verified_record
-from privinf.validation import error_text
+from privinf.storage.checksummed import checksum, checksummed_json, parse_json, reads, verified_record
+from privinf.validation import error_text, is_unicode
 from privinf.wire import Formats, readable
 
 FORMAT = Formats.LEDGER
@@ -80,8 +83,7 @@ class Ledger:
 
     def __init__(self, budget: Budget | None = None, name: str = "person") -> None:
         check_budget(budget)
-        if not isinstance(name, str) or not name.strip():
-            raise ArgumentError("name=, the privacy unit that the limit protects, must be a non-empty string")
+        check_unit_name(name)
         self._account: Account = enlist(MemoryAccount(budget, name, str(uuid4())))
         self._scope: Scope = ()
         self._fit_name = ""
@@ -225,8 +227,8 @@ class Ledger:
         Parameters
         ----------
         name : str
-            Name of the fit for people who read the ledger, such as "table 2". It is public. It has no
-            effect on the cost, the noise or the scope of a release.
+            Name of the fit for people who read the ledger, such as "table 2", of at most 200 characters.
+            It is public. It has no effect on the cost, the noise or the scope of a release.
 
         Returns
         -------
@@ -236,20 +238,25 @@ class Ledger:
         Raises
         ------
         ArgumentError
-            If `name` is empty.
+            If `name` is empty or too long.
 
         Examples
         --------
         >>> import privinf as pi
         >>> from privinf.mechanisms import noisy_scalar
         >>> ledger = pi.Ledger(pi.Budget(mu=1.0))
-        >>> released = noisy_scalar(3.0, 0.001, mu=0.4, rng=0, ledger=ledger.named("pilot"))
+        >>> released = noisy_scalar(3.0, 0.001, mu=0.4, rng=0, ledger=ledger.named("table 2"))
         >>> [fit.name for fit in ledger.fits], ledger.count_more()
-        (['pilot'], 5)
+        (['table 2'], 5)
         """
         if not isinstance(name, str) or not name.strip():
             raise ArgumentError("name= of a fit in a ledger must be a non-empty string")
-        return ledger_of(self._account, self._scope, " ".join(name.split()))
+        if not is_unicode(name):
+            raise ArgumentError("name= of a fit in a ledger must contain only Unicode characters")
+        line = " ".join(name.split())
+        if len(line) > LONGEST_NAME:
+            raise ArgumentError(f"name= of a fit in a ledger must have at most {LONGEST_NAME} characters")
+        return ledger_of(self._account, self._scope, line)
 
     @property
     def fits(self) -> tuple[LedgerFit, ...]:
@@ -303,9 +310,9 @@ class Ledger:
         str
             For `from_json`.
         """
-        text = checksummed_json(self._account.to_dict(), indent=1)
-        purposes = json.dumps({PURPOSES: self._account.stored_purposes()}, indent=1, allow_nan=False)
-        return f"{text[:-2]},{purposes[1:]}"  # after the fields that the checksum covers
+        purposes = {PURPOSES: self._account.stored_purposes()}
+        beside = purposes | {PURPOSES_SEAL: checksum(purposes)}
+        return checksummed_json(self._account.to_dict(), beside=beside, indent=1)
 
     @classmethod
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
@@ -332,8 +339,13 @@ class Ledger:
         Raises
         ------
         StorageError
-            If the text is not a ledger, is a ledger of another version, or states a total that its entries do
-            not have.
+            If the text is not a ledger, is a ledger of another version, states a total that its entries do
+            not have, or describes its fits in another way than when it was written.
+
+        Notes
+        -----
+        A text without the keys that describe the fits is read, as texts of earlier versions are. `fits` then
+        groups the entries by their labels.
 
         Examples
         --------
@@ -387,6 +399,15 @@ def check_budget(budget: object) -> None:
     """Raise ArgumentError unless the argument is a Budget or None."""
     if not (budget is None or isinstance(budget, Budget)):
         raise ArgumentError(f"budget= must be a Budget or None, got {type(budget).__name__}")
+
+
+def check_unit_name(name: object) -> None:
+    """Raise ArgumentError unless a ledger can have this name: that of its privacy unit."""
+    if not isinstance(name, str) or not name.strip() or not is_unicode(name):
+        raise ArgumentError(
+            "name=, the privacy unit that the limit protects, must be a non-empty string of Unicode "
+            "characters"
+        )
 
 
 def check_ledger(ledger: Ledger | None) -> Ledger:
@@ -729,7 +750,7 @@ if hasattr(os, "register_at_fork"):
 def read_account(text: str) -> MemoryAccount:
     """Return the account that JSON text holds, beside any that is alive (StorageError if it holds none)."""
     content = parse_json(text, "the text of a ledger")
-    stored = content.pop(PURPOSES, ()) if isinstance(content, dict) else ()
+    stored = _described_fits(content) if isinstance(content, dict) else ()
     record = verified_record(content, "a ledger", _FIELDS)
     if (record.get("format"), record.get("version")) != (FORMAT, _VERSION):
         raise StorageError(
@@ -749,6 +770,22 @@ def read_account(text: str) -> MemoryAccount:
     except (ArgumentError, KeyError, TypeError, ValueError) as error:
         reason = error_text(error).removesuffix(INTACT_FILE)
     raise StorageError(f"the text is not a valid ledger, and cannot be opened: {reason}; use an intact copy")
+
+
+def _described_fits(content: dict[str, Any]) -> Any:
+    """Take the fits out of the text of a ledger, which are not under its checksum but under their own.
+
+    Raises StorageError if they were changed, or removed without their checksum.
+    """
+    stored = content.pop(PURPOSES, ())
+    seal = content.pop(PURPOSES_SEAL, None)
+    if seal is not None and seal != checksum({PURPOSES: stored}):
+        raise StorageError(
+            "the descriptions of the fits in the text of a ledger were changed or removed; use the original "
+            f"text. To read its entries without the descriptions, delete the keys {PURPOSES!r} and "
+            f"{PURPOSES_SEAL!r}"
+        )
+    return stored
 
 
 def enlist(account: Account) -> Account:
@@ -781,6 +818,20 @@ def named_labels(entries: Iterable[LedgerEntry]) -> str:
 def account_of(ledger: Ledger) -> tuple[Account, Scope]:
     """Return the account of a ledger, and the scope under which the ledger files its entries."""
     return ledger._account, ledger._scope
+
+
+def charged_since(ledger: Ledger, before: int) -> tuple[LedgerEntry, ...]:
+    """Return the entries of the running fit after the first `before` entries of a ledger.
+
+    Other threads, and other processes with the same file, can charge the ledger during the fit. Their entries
+    have other purposes. Without a running fit (`charged_for`) all entries are returned.
+    """
+    entries = ledger.entries[before:]
+    current = running_fit()
+    if current is None:
+        return entries
+    purposes = ledger._account.purposes()
+    return tuple(entry for entry in entries if entry.id in purposes and purposes[entry.id].fit == current.fit)
 
 
 def ledger_of(account: Account, scope: Scope = (), fit_name: str = "") -> Ledger:

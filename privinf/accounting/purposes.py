@@ -22,7 +22,9 @@ from privinf.errors import StorageError
 from privinf.wire import readable
 
 PURPOSES = "purposes"  # field of a stored ledger, and of the private part of a journal's line
+PURPOSES_SEAL = "purposes_sha256"  # field of a stored ledger: checksum of its purposes
 LONGEST_SUBJECT = 200  # characters of a subject that are kept: a formula of many columns is longer
+LONGEST_NAME = 200  # characters of a name: every line of the fit is stored with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,11 @@ def charged_for(subject: str) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+def running_fit() -> Purpose | None:
+    """Return the purpose of the fit that runs in this thread; None outside of `charged_for`."""
+    return _CURRENT.get()
+
+
 def purpose_of(entries: Sequence[LedgerEntry], name: str) -> Purpose:
     """Return the purpose of a charge: that of the running fit, else the labels of its own lines."""
     current = _CURRENT.get()
@@ -72,8 +79,8 @@ def purpose_of(entries: Sequence[LedgerEntry], name: str) -> Purpose:
 
 
 def shortened(subject: str) -> str:
-    """Return a subject on one line, cut where it is too long."""
-    line = " ".join(subject.split())
+    """Return a subject on one line, cut where it is too long; "?" replaces what is not a character."""
+    line = " ".join(subject.encode(errors="replace").decode().split())
     return line if len(line) <= LONGEST_SUBJECT else f"{line[: LONGEST_SUBJECT - 3]}..."
 
 

@@ -17,6 +17,7 @@ from privinf.accounting.budget import Budget
 from privinf.accounting.composition import ParallelTotal, Total, compose, upper_bound
 from privinf.accounting.losses import Loss
 from privinf.errors import ArgumentError, BudgetExceededError
+from privinf.validation import is_unicode
 
 Scope = tuple[str, ...]
 # A reservation: whose it is, and its name.
@@ -28,10 +29,10 @@ MAX_WORLDS = 64  # totals that are compared; more are replaced by one upper boun
 def scope_component(name: str, disjoint: str | None = None) -> str:
     """Return the path component of a scope; raises ArgumentError for an empty name or one with ``=``."""
     for text in (name,) if disjoint is None else (name, disjoint):
-        if not isinstance(text, str) or not text.strip() or "=" in text:
+        if not isinstance(text, str) or not text.strip() or "=" in text or not is_unicode(text):
             raise ArgumentError(
                 "name= of Ledger.scope() (the name of a part of the ledger) and disjoint= (the name of a "
-                "division into disjoint parts) must be non-empty strings without '='"
+                "division into disjoint parts) must be non-empty strings of Unicode characters without '='"
             )
     return name if disjoint is None else f"{disjoint}={name}"
 

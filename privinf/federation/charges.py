@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 
 from privinf.accounting import Ledger, LedgerEntry, PrivacyReport
+from privinf.accounting.ledger import charged_since
 from privinf.errors import (
     AlignmentError,
     BudgetExceededError,
@@ -66,7 +67,7 @@ def stating_charges(
         yield
         return
     except CAUSED_BY_OTHERS as problem:
-        entries = ledger.entries[before:]
+        entries = charged_since(ledger, before)
         states_charges = CHARGES_STAND_START in str(problem)
         if states_charges or (not entries and not isinstance(problem, SiteConnectionError)):
             raise

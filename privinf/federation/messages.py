@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.typing import Floats
-from privinf.validation import check_count, shown_name
+from privinf.validation import check_count, is_unicode, shown_name
 
 Message = tuple[str, dict[str, NDArray[Any]]]
 
@@ -38,6 +38,7 @@ class Changed(TypedDict, total=False):
 # Keys are sorted: equal content has one text, and one digest.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _REPLIED = {"sums": np.dtype(np.float64), "masked": np.dtype(np.uint64)}
+LAST_POSITION = 1 << 53  # in a session: larger integers are not exact in all readers of JSON
 MOST_SITE_ROWS = 1 << 48  # rows that a site may state: no sum over more would be exact
 LONGEST_ERROR = 2_000  # characters of a site's error that are passed on
 DAMAGED = (
@@ -108,8 +109,11 @@ class Query:
             raise ArgumentError(
                 "op= must be a non-empty string, the name of the statistic that the query requests"
             )
-        if not all(isinstance(text, str) for text in (self.design, self.session, self.reservation)):
-            raise ArgumentError("design=, session= and reservation= of a query must be strings")
+        texts = (self.design, self.session, self.reservation)
+        if not all(isinstance(text, str) and is_unicode(text) for text in texts):
+            raise ArgumentError(
+                "design=, session= and reservation= of a query must be strings of Unicode characters"
+            )
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
             raise ArgumentError("args and masking of a query must be mappings")
         lines = self.charges
@@ -118,7 +122,8 @@ class Query:
                 "charges of a query must be a list of mappings, one for each entry in the site's ledger"
             )
         check_count(self.version, "version", least=0)
-        check_count(self.sequence, "sequence", least=0)
+        if check_count(self.sequence, "sequence", least=0) > LAST_POSITION:
+            raise ArgumentError(f"sequence= of a query must be at most {LAST_POSITION}")
         object.__setattr__(self, "args", MappingProxyType(plain_args(self.args)))
         object.__setattr__(self, "charges", tuple(dict(charge) for charge in self.charges))
         masking = json.loads(_json(dict(self.masking))) if self.masking else {}

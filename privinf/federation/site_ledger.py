@@ -13,7 +13,7 @@ import numpy as np
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
 from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, verified_lines
-from privinf.accounting.ledger import MemoryAccount, check_budget, enlist, ledger_of
+from privinf.accounting.ledger import MemoryAccount, check_budget, check_unit_name, enlist, ledger_of
 from privinf.accounting.purposes import PURPOSES, Purpose, stored_purposes
 from privinf.accounting.scopes import Part
 from privinf.error_boundary import error_boundaries
@@ -95,6 +95,7 @@ class SiteLedger(Ledger):
         clock: Clock = time.time,
     ) -> None:
         check_budget(budget)
+        check_unit_name(name)
         place = own_path(path)
         self.journal = FileJournal(
             path=place, anchor=Anchor.for_journal(place, anchor), budget=budget, name=name, clock=clock

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
+from privinf.accounting.ledger import charged_since
 from privinf.accounting.purposes import charged_for
 from privinf.completeness import CompleteRows
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
@@ -162,7 +163,7 @@ class FitRun:
         if isinstance(server, CheckpointedServer):
             entries: Sequence[LedgerEntry] = server.entries
         else:
-            entries = self.ledger.entries[self.first_line :]
+            entries = charged_since(self.ledger, self.first_line)
         options = {"Family": self.rows.family, "Sites": str(len(self.rows.rows)), "Trust": self.trust}
         if self.request.relation != "replace-one":
             options["Neighbors"] = self.request.relation

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from privinf.accounting import ConcentratedLoss, GaussianLoss, Ledger, PrivacyReport, rho_to_epsilon
+from privinf.accounting.ledger import charged_since
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation import SecureServer, TrustedServer
 from privinf.fitting.model import SITES_NOISE
@@ -113,7 +114,7 @@ def _joint_fit(
     with server.reserving([price]):
         joint = _fitted(sums, rows, plan, target, vectors)
         extras = _extras(sums, joint, requested, full_plan.rho)
-    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
     return linear_results(rows, plan, sums, joint, report, extras, target, vectors)
 
 
@@ -222,7 +223,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
             fitted = _logistic_fit(sums, rows, plan, shares, blocks)
         except TooRareResponse as rare:
             fitted = rare
-    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
     if isinstance(fitted, TooRareResponse):
         return rate_results(rows, plan, sums, fitted, report)
     return logistic_results(rows, plan, sums, fitted, report)
@@ -323,7 +324,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([joint_loss(site_plan)]):
         fits = fit_sites(server, units, site_plan, chosen)
-    report = PrivacyReport.from_entries(ledger.entries[before:], ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
     return results_by_site(fits, units, chosen, rows, report, level)
 

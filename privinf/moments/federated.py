@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, split_mu
+from privinf.accounting.ledger import charged_since
 from privinf.errors import AlignmentError, ArgumentError, SchemaError, SensitivityError
 from privinf.federation import NoisySum, SecureServer, TrustedServer
 from privinf.federation.charges import stating_charges
@@ -300,7 +301,7 @@ class _MomentRounds:
         if isinstance(self.server, CheckpointedServer):
             self.entries = tuple(self.server.entries)
         else:
-            self.entries += self.server.ledger.entries[before:]
+            self.entries += charged_since(self.server.ledger, before)
         return release
 
 

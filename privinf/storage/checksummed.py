@@ -47,9 +47,14 @@ MOST_BYTES = 1 << 28  # of a text that is read
 PARQUET_KEY = Formats.PARQUET_KEY
 
 
-def checksummed_json(record: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Return a record as JSON text with its checksum, on a line of its own where there are lines."""
-    return json.dumps({SEAL: checksum(record), **record}, indent=indent, allow_nan=False)
+def checksummed_json(
+    record: Mapping[str, Any], *, beside: Mapping[str, Any] | None = None, indent: int | None = None
+) -> str:
+    """Return a record as JSON text with its checksum, on a line of its own where there are lines.
+
+    `beside` has fields that follow the record and are not under the checksum.
+    """
+    return json.dumps({SEAL: checksum(record), **record, **(beside or {})}, indent=indent, allow_nan=False)
 
 
 def verified_record(record: object, subject: str, fields: Iterable[str]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from privinf.accounting.journal import encoded, verified_lines
 from privinf.accounting.ledger import FORMAT
 from privinf.accounting.purposes import LONGEST_SUBJECT, charged_for
 from privinf.errors import ArgumentError, StorageError
+from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.storage.checksummed import SEAL, checksum
 
 LIMIT = Budget(mu=1.0)
@@ -83,6 +86,7 @@ def test_fits_survive_storage_and_are_under_no_checksum(tmp_path, make_entry, ki
     assert titles(loaded) == before
     record = json.loads(text)
     purposes = record.pop("purposes")
+    assert record.pop("purposes_sha256") == checksum({"purposes": purposes})
     assert [purpose["name"] for purpose in purposes] == ["first", ""]
     assert record.pop(SEAL) == checksum(record)
 
@@ -91,7 +95,7 @@ def test_ledgers_without_fits_load_and_are_listed_by_label(make_entry):
     ledger = Ledger(LIMIT)
     ledger.spend(make_entry(GaussianLoss(0.2)), make_entry(GaussianLoss(0.2)))
     record = json.loads(ledger.to_json())
-    del record["purposes"], ledger
+    del record["purposes"], record["purposes_sha256"], ledger
     old = Ledger.from_json(json.dumps(record))
     (fit,) = old.fits
     assert (fit.name, len(fit.entries)) == ("", 2)
@@ -103,8 +107,64 @@ def test_ledgers_without_fits_load_and_are_listed_by_label(make_entry):
 )
 def test_damaged_fits_are_refused(damage):
     record = json.loads(Ledger(LIMIT).to_json()) | damage
+    with pytest.raises(StorageError, match="descriptions of the fits"):
+        Ledger.from_json(json.dumps(record))
+    del record["purposes_sha256"]  # as a text of an earlier version
     with pytest.raises(StorageError, match="description of the fits"):
         Ledger.from_json(json.dumps(record))
+
+
+def described(make_entry):
+    """Return the text of a ledger whose fits are described."""
+    ledger = Ledger(LIMIT)
+    with charged_for("OLS: y ~ x"):
+        ledger.named("table 2").spend(make_entry(GaussianLoss(0.2)))
+    return ledger.to_json()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("table 2", "table 3"), ("OLS: y ~ x", "OLS: y ~ z"), ('"purposes": [', '"purposes": [], "other": [')],
+)
+def test_changed_descriptions_of_fits_are_noticed(make_entry, before, after):
+    text = described(make_entry)
+    assert text.count(before) == 1
+    with pytest.raises(StorageError):
+        Ledger.from_json(text.replace(before, after))
+
+
+def test_removed_descriptions_of_fits_are_noticed_or_the_entries_listed_by_label(make_entry):
+    record = json.loads(described(make_entry))
+    del record["purposes"]
+    with pytest.raises(StorageError, match="delete the keys 'purposes' and 'purposes_sha256'"):
+        Ledger.from_json(json.dumps(record))
+    del record["purposes_sha256"]
+    (fit,) = Ledger.from_json(json.dumps(record)).fits
+    assert (fit.name, fit.subject) == ("", fit.entries[0].label)
+
+
+def test_a_text_of_a_ledger_is_one_record(make_entry):
+    text = described(make_entry)
+    assert json.dumps(json.loads(text), indent=1) == text
+    assert list(json.loads(text))[-2:] == ["purposes", "purposes_sha256"]
+
+
+def test_a_file_notices_changed_descriptions_and_lists_lines_without_one_by_label(tmp_path, make_entry):
+    path = tmp_path / "study.ledger"
+    with charged_for("OLS: y ~ x"):
+        LedgerFile(path, LIMIT).named("table 2").spend(make_entry(GaussianLoss(0.2)))
+    text = path.read_text()
+    path.write_text(text.replace("table 2", "table 3"))
+    with pytest.raises(StorageError, match="is damaged"):
+        LedgerFile(path)
+    header, charge = text.splitlines()
+    tag, _, content = charge.partition(" ")
+    line = json.loads(content)
+    assert line.pop("private")["purposes"][0]["name"] == "table 2"
+    path.write_text(f"{header}\n{tag} {json.dumps(line, sort_keys=True)}\n")
+    ledger = LedgerFile(path)
+    assert [(fit.name, fit.subject) for fit in ledger.fits] == [("", ledger.entries[0].label)]
+    assert float(ledger.remaining().limit) == pytest.approx(1.0 - 0.2**2)
 
 
 def test_the_rest_is_stated_in_fits_like_the_last(make_entry):
@@ -138,6 +198,68 @@ def test_a_copy_of_a_named_ledger_has_its_name(tmp_path, make_entry, kind):
     assert ledger.entries[0].scope == ("part",)
 
 
+def test_fits_in_threads_have_their_own_lines(rows, schema):
+    """Each thread starts without a fit, and a fit in one thread does not describe charges of another."""
+    ledger = Ledger()
+    formulas = [f"y ~ x + I(x**{power})" for power in (2, 3, 4)]
+    start = threading.Barrier(len(formulas))
+
+    def fit(formula):
+        model = pi.OLS.from_formula(formula, rows, schema=schema, ledger=ledger.named(formula[-2]))
+        start.wait(60.0)
+        return {entry.id for entry in model.fit(mu=0.3, rng=0).privacy.entries}
+
+    with charged_for("outer"), ThreadPoolExecutor(len(formulas)) as pool:
+        lines = dict(zip(formulas, pool.map(fit, formulas), strict=True))
+    assert {listed.subject: {entry.id for entry in listed.entries} for listed in ledger.fits} == {
+        f"OLS: {formula}": lines[formula] for formula in formulas
+    }
+    assert [listed.name for listed in ledger.fits] == [listed.subject[-2] for listed in ledger.fits]
+
+
+@pytest.mark.parametrize("model", ["OLS", "MomentOLS over sites", "DebiasedLasso", "Logit"])
+def test_reports_leave_out_charges_that_others_make_during_the_fit(
+    monkeypatch, rows, schema, make_entry, model
+):
+    ledger = Ledger()
+    spend = Ledger.spend
+    foreign = set()
+
+    def spend_with_others(handle, *entries):
+        other = threading.Thread(target=lambda: foreign.update(e.id for e in spend(ledger, make_entry())))
+        other.start()
+        other.join()
+        return spend(handle, *entries)
+
+    monkeypatch.setattr(Ledger, "spend", spend_with_others)
+    data, formula, options, words = rows, "y ~ x", {}, {"mu": 1.0, "rng": 0}
+    if model == "MomentOLS over sites":
+        policy = SitePolicy(trusted_server=True, simulation=True)
+        data = InProcessFederation({"north": Site(rows, schema, policy=policy)})
+        options = {"trust": "server"}
+        words |= {"cov_type": "HC0"}
+    elif model == "DebiasedLasso":
+        words = {"rho": 0.5, "rng": 0, "sparsity": 1}
+    elif model == "Logit":
+        data, formula = rows.assign(hit=(rows.y > 0.0) + 0.0), "hit ~ x"
+        schema = pi.Schema({"x": (-1, 1), "hit": (0, 1)})
+    named = getattr(pi, model.split()[0])
+    fit = named.from_formula(formula, data, schema=schema, ledger=ledger, **options).fit(**words)
+    own = {entry.id for entry in fit.privacy.entries}
+    assert foreign
+    assert own == {entry.id for entry in ledger.entries} - foreign
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_fit_that_reads_its_rows_in_threads_is_one_fit(tmp_path, rows, schema, kind):
+    path = tmp_path / f"rows.{kind}"
+    rows.to_csv(path, index=False) if kind == "csv" else rows.to_parquet(path, row_group_size=500)
+    ledger = Ledger()
+    for model in (pi.OLS, pi.MomentOLS):
+        model.from_formula("y ~ x", path, schema=schema, ledger=ledger).fit(mu=0.3, rng=0)
+    assert [subject for _, subject, _ in titles(ledger)] == ["OLS: y ~ x", "MomentOLS: y ~ x"]
+
+
 def test_a_name_is_a_text():
     ledger = Ledger()
     for name in ("", "  ", 3):
@@ -150,3 +272,52 @@ def test_a_name_is_a_text():
 def test_a_fit_that_is_given_a_name_is_told_where_names_go(rows, schema):
     with pytest.raises(pi.errors.NotAvailableError, match=r"ledger\.named"):
         pi.OLS.from_formula("y ~ x", rows, schema=schema).fit(mu=1.0, name="table 2")
+
+
+HALF = "\ud83d"  # half of a character, which JSON can write and UTF-8 cannot
+
+
+def unreadable_charges(make_entry):
+    """Return charges whose line could not be read back from a file."""
+    return [
+        lambda ledger: ledger.named(f"table {HALF}").spend(make_entry()),
+        lambda ledger: ledger.scope(f"part {HALF}").spend(make_entry()),
+        lambda ledger: ledger.spend(make_entry(label=f"mean of {HALF}")),
+        lambda ledger: ledger.spend(make_entry(party=HALF)),
+        lambda ledger: ledger.spend(make_entry(time=f"2026-01-31{HALF}12:00:00+00:00")),
+        lambda ledger: ledger.spend(make_entry(noise={"law": HALF})),
+        lambda ledger: ledger.spend(make_entry(noise={"grid": 10**300})),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_charge_that_no_file_can_hold_is_refused(tmp_path, make_entry, number):
+    path = tmp_path / "study.ledger"
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.1)))
+    with pytest.raises(ArgumentError):
+        unreadable_charges(make_entry)[number](ledger)
+    assert len(LedgerFile(path)) == 1
+
+
+def test_a_line_that_cannot_be_read_back_is_not_written(tmp_path, make_entry):
+    path = tmp_path / "study.ledger"
+    ledger = LedgerFile(path, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.1)))
+    account = ledger._account
+    for line in ({"charge": [], "note": HALF}, {"charge": [], "note": 10**300}):
+        with account._opened(making=True) as (chain, _), pytest.raises(StorageError, match="a new line"):
+            chain.append(line)
+    assert len(LedgerFile(path)) == 1
+    with pytest.raises(ArgumentError, match="Unicode"):
+        Ledger(LIMIT, HALF)
+
+
+def test_a_name_is_short_and_a_subject_has_only_characters(tmp_path, make_entry):
+    ledger = LedgerFile(tmp_path / "study.ledger", LIMIT)
+    with pytest.raises(ArgumentError, match="at most 200 characters"):
+        ledger.named("x" * 201)
+    with charged_for(f"OLS: y ~ {HALF}\n\x1b[2J"):
+        ledger.named("größe 表 2").spend(make_entry(GaussianLoss(0.1)))
+    (fit,) = LedgerFile(tmp_path / "study.ledger").fits
+    assert (fit.name, fit.subject) == ("größe 表 2", "OLS: y ~ ? \x1b[2J")

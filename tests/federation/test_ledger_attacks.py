@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from privinf.accounting import Budget, GaussianLoss, LedgerEntry, journal
 from privinf.accounting.journal import Head
 from privinf.errors import FileMissingError, StorageError
-from privinf.federation import Query, Site, SiteLedger
+from privinf.federation import InProcessFederation, Query, Site, SiteLedger, SitePolicy, TrustedServer
 from privinf.federation.askers import ClientEnvelope
 from privinf.federation.site_ledger import FileJournal
 from privinf.schema import Design
@@ -266,3 +268,36 @@ def test_mutant_neither_asker_nor_site_compares_heads(quietly, monkeypatch):
     monkeypatch.setattr(ClientEnvelope, "_check", lambda *words: None)
     monkeypatch.setattr(FileJournal, "knows", lambda journal, head: True)
     assert any("rollback" in told for told in ledger_attacks.attack(60)[1])
+
+
+HOSTILE = {
+    "session": lambda header: header | {"session": "\ud83d"},
+    "reservation": lambda header: header | {"reservation": "\ud83d"},
+    "position": lambda header: header | {"sequence": 10**300},
+    "label": lambda header: header | {"charges": [header["charges"][0] | {"label": "\ud83d"}]},
+    "noise": lambda header: (
+        header
+        | {
+            "charges": [
+                header["charges"][0] | {"noise": header["charges"][0]["noise"] | {"sites": 10**300}},
+            ]
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("part", HOSTILE)
+def test_no_query_makes_the_ledger_of_a_site_unreadable(place, part):
+    design = Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-1, 1))
+    rows = np.zeros(20), np.zeros((20, 1))
+    with opened(place, Budget(mu=9.0)) as ledger:
+        site = Site(rows, design, policy=SitePolicy(trusted_server=True), ledger=ledger)
+        server = TrustedServer(InProcessFederation({"north": site}))
+        query = server.planned("squared_residuals", {"residual_clip": 1.0}, mu=1.0, label="sums").query
+        text, arrays = query.pack()
+        hostile = json.dumps(HOSTILE[part](json.loads(text)))
+        with suppress(StorageError):  # no query of this package
+            assert site.handle(Query.unpack(hostile, arrays), "north").error
+        assert site.handle(query, "north").error == ""
+    with opened(place) as ledger:
+        assert len(ledger) == 1
