@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import click
 
@@ -25,7 +25,7 @@ from privinf.federation.site_ledger import read_site_ledger
 from privinf.schema.declared import Numeric
 from privinf.secret_files import faults_of, folder_faults_of
 from privinf.storage.checksummed import read_text
-from privinf.typing import SecretKind
+from privinf.typing import Missing, SecretKind
 from privinf.wire import Requests
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -41,7 +41,9 @@ SITE_WORDS = (
     "socket",
     "federation",
     "group",
+    "missing",
 )
+DEFAULTS = {"missing": "raise"}  # of keys that files of earlier versions do not have
 WIDE = 1e6  # a range of bounds so wide that it is worth a warning
 SOON = 30.0  # days: a certificate that ends sooner is worth a warning
 LARGE_EPSILON = 10.0  # a ledger that allows a larger epsilon is worth a warning
@@ -129,11 +131,13 @@ def status_command(folder: Path, as_json: bool) -> None:
 
 def read_site(folder: Path) -> dict[str, str]:
     """Return the settings of site.toml (ArgumentError for a missing or unknown key)."""
-    content = read_toml(folder / "site.toml")
+    content = DEFAULTS | read_toml(folder / "site.toml")
     if set(content) != set(SITE_WORDS) or not all(isinstance(text, str) for text in content.values()):
         raise ArgumentError(
             f"{folder / 'site.toml'} must have the keys {', '.join(SITE_WORDS)}; each value must be a string"
         )
+    if content["missing"] not in get_args(Missing):
+        raise ArgumentError(f"{folder / 'site.toml'}: missing must be one of {', '.join(get_args(Missing))}")
     return content
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import tomli_w
@@ -40,11 +40,23 @@ from privinf.cli.inputs import read_schema_file
 from privinf.cli.ledgers import anchor_option
 from privinf.cli.outputs import DELTA_HELP, FILE, json_option, say
 from privinf.cli.schemas import suggest_command
-from privinf.cli.sites import opened_ledger, read_policy, serve_command, site_group, site_rows
+from privinf.cli.sites import (
+    missing_option,
+    opened_ledger,
+    opened_site,
+    read_policy,
+    serve_command,
+    site_group,
+    site_rows,
+)
 from privinf.errors import ArgumentError
-from privinf.federation import IdentityKey, Roster, Site, SiteLedger
+from privinf.federation import IdentityKey, Roster, SiteLedger
 from privinf.secret_files import check_secret
 from privinf.storage.checksummed import checksummed_json, save_text
+from privinf.typing import Missing
+
+# Default of --missing for a site with a folder.
+AS_STORED = "Default: the value in the site's site.toml"
 
 
 @click.command("init")
@@ -62,6 +74,7 @@ from privinf.storage.checksummed import checksummed_json, save_text
     type=FILE,
     help="Schema file that all sites share. Default: a template to fill in.",
 )
+@missing_option("raise")
 @click.option(
     "--epsilon",
     type=float,
@@ -121,6 +134,7 @@ def init_command(
     name: str,
     data: Path,
     schema_file: Path | None,
+    missing: Missing,
     epsilon: float,
     delta: float,
     trust: str,
@@ -176,7 +190,7 @@ def init_command(
         save_text(new_folder / f"{name}.bundle.json", checksummed_json(bundle, indent=1) + "\n")
         words = {"name": name, "data": str(data.absolute()), "schema": schema.name, "policy": "policy.json"}
         words |= {"ledger": f"{name}.ledger", "key": f"{name}.key", "node_key": "node.key", "socket": socket}
-        words |= {"federation": "federation.json", "group": ""}
+        words |= {"federation": "federation.json", "group": "", "missing": missing}
         save_text(new_folder / "site.toml", tomli_w.dumps(words))
         os.rename(new_folder, folder)
         new_folder = folder
@@ -203,9 +217,10 @@ def init_command(
 
 @click.command("up")
 @click.argument("folder", type=FOLDER)
+@missing_option(None, f"{AS_STORED}.")
 @click.option("--quiet", is_flag=True, help="Print only errors and warnings.")
 @click.pass_context
-def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
+def up_command(ctx: click.Context, folder: Path, missing: Missing | None, quiet: bool) -> None:
     """Check a site's files, then answer queries until the site is stopped (SIGTERM).
 
     First put federation.json, made by 'privinf federation init', into the site's folder. The file lists the
@@ -244,6 +259,7 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
             group=site["group"] or None,
             quiet=quiet,
             schema_file=folder / site["schema"],
+            missing=missing or cast("Missing", site["missing"]),
             formula=None,
             policy_file=folder / site["policy"],
             key_file=folder / site["key"],
@@ -255,6 +271,7 @@ def up_command(ctx: click.Context, folder: Path, quiet: bool) -> None:
 @click.argument("folder", type=FOLDER, required=False)
 @click.option("--data", type=click.Path(path_type=Path), help="File of the site's rows after the change.")
 @click.option("--schema", "schema_file", type=FILE, help="File of the site's schema after the change.")
+@missing_option(None, f"{AS_STORED}, or raise without a folder.")
 @click.option("--policy", "policy_file", type=FILE, help="File of the site's policy after the change.")
 @click.option(
     "--ledger",
@@ -268,6 +285,7 @@ def rebase_command(
     folder: Path | None,
     data: Path | None,
     schema_file: Path | None,
+    missing: Missing | None,
     policy_file: Path | None,
     ledger_file: Path | None,
     anchor: Path | None,
@@ -276,9 +294,10 @@ def rebase_command(
     """Record in a site's ledger that its rows, schema or policy were changed on purpose.
 
     The first start of a site records its rows, schema and policy in the ledger. Later starts with other
-    rows, such as a shortened file or reordered rows, or with another schema or policy, are refused until
-    this command is run. Stop the site before this command. All charges are kept, because the people may be
-    the same. Queries that were charged before the change are not answered from the new rows.
+    rows, such as a shortened file or reordered rows, with another --missing, or with another schema or
+    policy, are refused until this command is run. Stop the site before this command. All charges are kept,
+    because the people may be the same. Queries that were charged before the change are not answered from the
+    new rows.
 
     For a site that was not made by 'privinf site init', pass --data, --schema, --policy and --ledger instead
     of a folder.
@@ -287,8 +306,10 @@ def rebase_command(
     Example: privinf site rebase north
     """  # noqa: D301
     parts = [data, schema_file, policy_file, ledger_file]
+    rule: Missing = missing or "raise"
     if folder is not None:
         site = read_site(folder)
+        rule = missing or cast("Missing", site["missing"])
         site_paths = [folder / site[word] for word in ("data", "schema", "policy", "ledger")]
         parts = [own_path if path is None else path for path, own_path in zip(parts, site_paths, strict=True)]
     rows_file, schema_path, policy_path, ledger_path = parts
@@ -296,10 +317,10 @@ def rebase_command(
         raise ArgumentError("pass the site's folder, or all of --data, --schema, --policy and --ledger")
     schema = read_schema_file(schema_path)
     policy = read_policy(policy_path)
-    rows = site_rows(rows_file, schema)
+    rows = site_rows(rows_file, schema, rule)
     with opened_ledger(ledger_path, anchor) as ledger:
         before = ledger.journal.pin
-        Site(rows, schema, policy=policy, ledger=ledger, rebase=True)
+        opened_site(rows=rows, schema=schema, policy=policy, ledger=ledger, rebase=True)
         now = ledger.journal.pin
         changed = ledger.journal.latest_change
     assert now is not None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import signal
+import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, get_args
 
 import click
 
 from privinf.cli.inputs import read_schema_file
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, json_option, overwrite_option, say
-from privinf.errors import ArgumentError, FileMissingError, StorageError
+from privinf.cli.outputs import FILE, NEW_FILE, Command, check_free, json_option, overwrite_option, say
+from privinf.errors import ArgumentError, FileMissingError, StorageError, UnavailableColumnsWarning
 from privinf.federation import IdentityKey, Roster, Site, SiteDaemon, SiteLedger, SitePolicy
 from privinf.federation.secure.masking import PairKeys
 from privinf.mechanisms.blocks import table_rows
@@ -21,6 +23,7 @@ from privinf.mechanisms.catalogue import SITE_OPS, look_up
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design, Schema
 from privinf.storage.checksummed import parse_json, read_text, save_text
+from privinf.typing import Missing
 
 # Settings of a policy that are true or false.
 FLAGS = tuple(field.name for field in fields(SitePolicy) if field.default is False)
@@ -28,9 +31,10 @@ TERMS = tuple(field.name for field in fields(SitePolicy))  # all settings of a p
 
 
 class SiteFiles(TypedDict):
-    """Files and formula of a site, without its rows and its ledger."""
+    """Files, formula and rule for missing values of a site, without its rows and its ledger."""
 
     schema_file: Path
+    missing: Missing
     formula: str | None
     policy_file: Path
     key_file: Path | None
@@ -176,6 +180,22 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     say({"columns": list(design.names), "digests": digests}, as_json, *digests)
 
 
+def missing_option(default: Missing | None, otherwise: str = "") -> Callable[[Command], Command]:
+    """Return the option --missing of the commands that start a site; `otherwise` names its default."""
+    return click.option(
+        "--missing",
+        type=click.Choice(get_args(Missing)),
+        default=default,
+        show_default=default is not None,
+        help=(
+            "Rule for missing values in the site's rows: do not offer columns that have missing values "
+            "(raise), drop the rows that lack a value of the model, whose number stays private (drop), or "
+            "replace missing values by the midpoint of the public bounds (impute-public). Use the same rule "
+            f"at all sites.{otherwise and ' '}{otherwise}"
+        ),
+    )
+
+
 @site_group.command("serve")
 @click.option("--name", required=True, help="Name of the site.")
 @click.option(
@@ -192,6 +212,7 @@ def design_command(formula: str, schema_file: Path, as_json: bool) -> None:
     help="Schema file (.toml or .json), such as "
     '{"columns": {"age": {"low": 18, "high": 90}, "sex": {"levels": ["f", "m"]}}}.',
 )
+@missing_option("raise")
 @click.option(
     "--formula",
     help=(
@@ -285,9 +306,7 @@ def serve_command(
     content = _content(name, data, files)
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(ledger_file, anchor))
-        site = Site(**content, ledger=ledger)
-        for column, reason in site.defects.items():
-            click.echo(f"Warning: the column {column} cannot be used: {reason}", err=True)
+        site = opened_site(**content, ledger=ledger)
         daemon = stack.enter_context(SiteDaemon(site, name, path, group=group, allow_uids=allowed or None))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: daemon.stop())
@@ -305,14 +324,24 @@ def _content(name: str, data: Path, files: SiteFiles) -> dict[str, Any]:
     schema = read_schema_file(files["schema_file"])
     formula = files["formula"]
     design = schema if formula is None else Design.from_formula(formula, schema)
-    rows = site_rows(data, schema)
+    rows = site_rows(data, schema, files["missing"])
     return {"rows": rows, "schema": design, "policy": policy, "key": key, "roster": roster}
 
 
-def site_rows(data: Path, schema: Schema) -> Rows:
+def site_rows(data: Path, schema: Schema, missing: Missing) -> Rows:
     """Return the declared columns of a site's file (AlignmentError if it has no rows)."""
     names = [*schema.columns, *([] if schema.unit is None else [schema.unit])]
-    return table_rows(data, names, schema).opened(names, schema)
+    return table_rows(data, names, schema, missing).opened(names, schema)
+
+
+def opened_site(**content: Any) -> Site:
+    """Return a site, and print for the holder why columns cannot be used."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnavailableColumnsWarning)
+        site = Site(**content)
+    for column, reason in site.defects.items():
+        click.echo(f"Warning: the column {column} cannot be used: {reason}", err=True)
+    return site
 
 
 def read_policy(path: Path) -> SitePolicy:

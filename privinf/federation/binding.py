@@ -132,5 +132,8 @@ class Pin:
         """Return the changes in words, for the holder; numbers of rows are public."""
         count = f"rows (previously {self.rows} rows, now {rows})"
         if rows == self.rows:
-            count = f"rows ({rows} rows as before, but with other values or in another order)"
+            count = (
+                f"rows ({rows} rows as before, but with other values, in another order, or with another "
+                "rule for missing values)"
+            )
         return " and ".join(count if name == "rows" else name for name in changed)

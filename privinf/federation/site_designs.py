@@ -136,8 +136,8 @@ class SiteDesigns:
             )
         if missing := self._opened.lacks(design):
             raise SchemaError(
-                f"{columns_phrase(missing)} cannot be used at this site; the person who runs "
-                "the site can read the reasons in Site.defects"
+                f"{columns_phrase(missing)} cannot be used at this site; the person who runs the site can "
+                "read the reasons in Site.defects, or in what 'privinf site up' or 'serve' prints"
             )
         design = _own_bounds(design, self.schema)
         _tried(design, self.schema)

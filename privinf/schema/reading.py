@@ -22,9 +22,9 @@ from privinf.validation import blanks_alone, check_choice, columns_phrase
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
 MISSING_VALUES = (
-    "column {!r} has missing values; pass missing='impute-public' (on the command line: --missing "
-    "impute-public), or missing='drop' where it is available, or remove the rows in which it is missing. The "
-    "number of remaining rows then counts as public"
+    "column {!r} has missing values; pass missing='impute-public', or missing='drop' where it is available "
+    "(on the command line: --missing), or remove the rows in which it is missing. The number of remaining "
+    "rows then counts as public"
 )
 INFINITE = (
     "column {!r} has infinite values; replace these values first, or remove their rows. The number of "

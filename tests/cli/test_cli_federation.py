@@ -158,6 +158,57 @@ class Ended:
     returncode = 0
 
 
+def with_gaps(name):
+    """Return the rows of a site of which some lack a dose."""
+    rows = table(name)
+    return rows.assign(dose=rows["dose"].where(np.random.default_rng(9).random(ROWS) > 0.2))
+
+
+def test_a_fit_over_sites_whose_rows_have_gaps(folder):
+    """Sites by the command line, each with rows that lack values, to a fit of the complete rows."""
+    for name in NAMES:
+        with_gaps(name).to_csv(f"{name}.csv", index=False)
+    made_federation("--missing", "drop")
+    assert read_site(Path("north"))["missing"] == "drop"
+    assert run("site", "doctor", "north").output.strip() == "no problems found"
+    with sites_up():
+        plan(out="complete")
+        fitted = run("federation", "fit", "hospitals/fit.toml")
+        assert fitted.exit_code == 0, fitted.output
+        assert "of 1,800 rows are complete" in " ".join(fitted.output.split())
+        assert list(pi.load_results("hospitals/complete.npz").params.index) == ["Intercept", "age", "dose"]
+        before = run("site", "status", "north", "--json").output
+        Path("hospitals/fit.toml").write_text(
+            'model = "DebiasedLasso"\nformula = "ill ~ age + dose"\nrho = 0.1\nout = "lasso"\n'
+            "[options]\nsparsity = 1\n"
+        )
+        refused(run("federation", "fit", "hospitals/fit.toml"), "missing='drop' is not available")
+        assert run("site", "status", "north", "--json").output == before
+
+
+def test_the_rule_for_missing_values_of_a_site_with_a_folder(folder, monkeypatch):
+    with_gaps("north").to_csv("north.csv", index=False)
+    made_federation()
+    served = []
+    monkeypatch.setattr(SiteDaemon, "serve", lambda daemon: served.append(daemon._server.site.description()))
+    first = run("site", "up", "north")
+    assert (first.exit_code, "--missing" in first.stderr) == (0, True)
+    settings = Path("north/site.toml")
+    text = settings.read_text()
+    settings.write_text(text.replace('missing = "raise"', 'missing = "drop"'))
+    refused(run("site", "up", "north"), "another rule for missing values", "privinf site rebase")
+    assert run("site", "rebase", "north").exit_code == 0
+    assert run("site", "up", "north").exit_code == 0
+    refused(run("site", "up", "north", "--missing", "raise"), "privinf site rebase")
+    settings.write_text(text.replace('missing = "raise"\n', ""))  # as an earlier version wrote it
+    assert run("site", "up", "north", "--missing", "drop").exit_code == 0
+    assert [facts.get("missing") for facts in served] == [None, "drop", "drop"]
+    assert [facts["unavailable"] for facts in served] == [["dose"], [], []]
+    settings.write_text(text.replace('missing = "raise"', 'missing = "guess"'))
+    for command in ("up", "doctor", "status", "rebase"):
+        refused(run("site", command, "north"), "missing must be one of raise, impute-public, drop")
+
+
 @pytest.mark.audit
 def test_an_impostor_and_a_ledger_that_was_put_back_are_named_by_the_next_fit(folder):
     made_federation()

@@ -267,6 +267,40 @@ def test_serve_refuses_in_one_line(folder, monkeypatch, changes, told):
     assert (folder / "rows.csv").read_text().startswith("u,g,y")
 
 
+GAPS = "y,u,g\n0,,r\n1,1,\n-1,0.5,s\n2,1,r\n"
+
+
+@pytest.mark.parametrize("rule", ["raise", "drop", "impute-public"])
+def test_a_site_is_served_by_its_rule_for_missing_values(folder, monkeypatch, rule):
+    served = []
+    monkeypatch.setattr(SiteDaemon, "serve", lambda daemon: served.append(daemon._server.site))
+    (folder / "gaps.csv").write_text(GAPS)
+    result = run(*words(data="gaps.csv", missing=None if rule == "raise" else rule))
+    assert result.exit_code == 0, result.output
+    facts = served[0].description()
+    assert facts.get("missing", "raise") == rule
+    assert facts["unavailable"] == (["u", "g"] if rule == "raise" else [])
+    assert ("column 'u' has missing values" in result.stderr) == (rule == "raise")
+    assert "--missing" in result.stderr or rule != "raise"
+
+
+def test_another_rule_for_missing_values_is_recorded_first(folder, monkeypatch):
+    monkeypatch.setattr(SiteDaemon, "serve", lambda daemon: None)
+    (folder / "gaps.csv").write_text(GAPS)
+    assert run(*words(data="gaps.csv")).exit_code == 0
+    refused = run(*words(data="gaps.csv", missing="drop"))
+    assert refused.exit_code == 2
+    told = " ".join(refused.output.split())
+    assert "another rule for missing values" in told
+    assert "privinf site rebase" in told
+    parts = [word for name in ("--schema", "--policy", "--ledger") for word in (name, CALL[name])]
+    done = run("rebase", "--data", "gaps.csv", *parts, "--missing", "drop")
+    assert (done.exit_code, "rebased (rows), 4 rows" in done.stdout, done.stderr) == (0, True, "")
+    assert run(*words(data="gaps.csv", missing="drop")).exit_code == 0
+    assert "column 'u' has missing values" in run("rebase", "--data", "gaps.csv", *parts).stderr
+    assert run(*words(data="gaps.csv", missing="guess")).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -111,9 +111,7 @@ def test_a_csv_cut_in_mid_number_is_refused(table, tmp_path, served):
     served(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-6])  # the last number has lost digits, and no row is missing
-    with pytest.raises(
-        StorageError, match=f"{ROWS} rows as before, but with other values or in another order"
-    ):
+    with pytest.raises(StorageError, match=f"{ROWS} rows as before, but with other values, in another order"):
         served(path)
     path.write_bytes(whole[: whole.rindex(b"\n", 0, len(whole) // 2) + 10])
     with pytest.raises(StorageError, match=r"near line \d+ \(the line has too few fields\)"):
