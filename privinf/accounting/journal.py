@@ -30,7 +30,6 @@ from privinf.storage.checksummed import (
     checksummed_json,
     parse_json,
     read_bytes,
-    read_text,
     verified_record,
     written_whole,
 )
@@ -44,6 +43,10 @@ ANCHOR_FIELDS = ("format", "version", "id", "path", "count", "tag")  # of a witn
 CLOCK_STEP = 200_000_000
 WAIT = 0.002  # seconds between two checks of a lock
 SECOND_NAME = "received a second name (a hard link)"
+LOST_ENTRIES = (
+    "the ledger {} has lost entries that were charged, because the file was cut or replaced by an older "
+    "copy; restore the latest copy"
+)
 IN_USE = (
     "the ledger {} is in use by another process, or already open in this one; close it "
     "there and try again. Only one process at a time may run a site"
@@ -103,8 +106,16 @@ class Anchor:
         """Return the journal's id and its head as they were remembered, None if there is no anchor."""
         if not os.path.lexists(self.path):
             return None
-        record = parse_json(read_text(self.path, "an anchor", secret="ledger"), str(self.path))
-        content = verified_record(record, "an anchor", ANCHOR_FIELDS)
+        text = read_bytes(self.path, "an anchor", secret="ledger")
+        content: dict[str, Any] | None = None
+        with suppress(StorageError):
+            content = verified_record(parse_json(text, "an anchor"), "an anchor", ANCHOR_FIELDS)
+        if content is None:
+            raise StorageError(
+                f"the file {self.path}, which records the last entry of the ledger {self.journal}, is "
+                "damaged; restore its latest copy. If you know that the ledger itself is the latest copy, "
+                f"delete this file and run 'privinf ledger anchor {self.journal}'"
+            )
         identity = content["id"]
         count = content["count"]
         tag = content["tag"]
@@ -352,10 +363,7 @@ class OpenJournal:
             )
         ahead = len(tags) - head.count
         if ahead < 0 or (head.count and tags[head.count - 1] != head.tag):
-            raise StorageError(
-                f"the ledger {self.path} has lost entries that were charged, because the file was cut "
-                "or replaced by an older copy; restore the latest copy"
-            )
+            raise StorageError(LOST_ENTRIES.format(self.path))
         if ahead > 1 or (torn and ahead):
             raise StorageError(
                 f"the file {self.anchor.path}, which records the last entry of a ledger, is older than "
@@ -515,13 +523,28 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
         has_header = lines and (lines[0].get("format"), lines[0].get("version")) == (kind, CHAINED_VERSION)
         if has_header and isinstance(lines[0].get("id"), str):
             return lines, tags
-    old = f'"{kind}"'.encode() in content[:400] and b'"version": 1' in content[:400]
-    if old:
-        raise StorageError(
+    raise _unreadable(lines, content, path, kind)
+
+
+def _unreadable(lines: list[dict[str, Any]], content: bytes, path: Path, kind: str) -> StorageError:
+    """Return the error about a file that is no ledger of this kind; `lines` are those that could be read."""
+    formats = {line.get("format") for line in lines[:1]}
+    if Formats.SITE_LEDGER in formats - {kind}:
+        return StorageError(
+            f"{path} is the ledger of a site; pass a ledger that was created without --site, with 'privinf "
+            "ledger create'"
+        )
+    if Formats.LEDGER in formats - {kind}:
+        return StorageError(
+            f"{path} is not the ledger of a site; pass a ledger that was created with 'privinf ledger create "
+            "--site'"
+        )
+    if f'"{kind}"'.encode() in content[:400] and b'"version": 1' in content[:400]:
+        return StorageError(
             f"the ledger {path} has version 1, which this version of privinf does not read; create a new "
             "ledger with 'privinf ledger create', and lower its limit by what the old releases spent"
         )
-    raise StorageError(
+    return StorageError(
         f"the ledger {path} is damaged, or is not a ledger as 'privinf ledger create"
         f"{' --site' * (kind != Formats.LEDGER)}' makes it; restore its latest copy, or pass another file"
     )

@@ -20,6 +20,7 @@ from privinf.cli.outputs import (
     NO_LEDGER,
     advice_text,
     check_free,
+    check_outputs,
     ledger_line,
     overwrite_option,
 )
@@ -31,6 +32,7 @@ from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
 from privinf.storage.checksummed import save_text
 from privinf.typing import CovWord, Family, Missing, TrustModel
+from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
     from privinf.results import Results
@@ -204,9 +206,9 @@ def fit_command(**options: Unpack[FitOptions]) -> None:
     Example of a fit to the releases of two parties:
       privinf fit "glucose ~ age + bmi" clinic_a.npz clinic_b.npz --summary out.html
     """  # noqa: D301
-    for path in (options["out"], options["json_file"], options["summary"]):
-        if path is not None:
-            check_free(path, options["overwrite"])
+    check_fraction(options["alpha"], "--alpha")
+    files = {"--out": options["out"], "--json": options["json_file"], "--summary": options["summary"]}
+    check_outputs(files, options["overwrite"])
     if options["summary"] is not None and options["summary"].suffix.lower() not in SUMMARIES:
         raise ArgumentError(
             f"--summary {options['summary']} must be a file name that ends in one of {', '.join(SUMMARIES)}"
@@ -490,9 +492,7 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
       privinf study "wage ~ age + sex" --schema schema.toml --n 5000 --epsilon 1 --delta 1e-6 \\
           --trust central --guesses guesses.toml --coefficient age --width 0.05
     """  # noqa: D301
-    for path in (options["json_file"], options["plot_file"]):
-        if path is not None:
-            check_free(path, options["overwrite"])
+    check_outputs({"--json": options["json_file"], "--plot": options["plot_file"]}, options["overwrite"])
     if options["plot_file"] is not None and options["plot_file"].suffix.lower() not in PICTURES:
         raise ArgumentError(
             f"--plot {options['plot_file']} must be a file name that ends in one of {', '.join(PICTURES)}"

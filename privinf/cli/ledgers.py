@@ -92,7 +92,7 @@ def create_command(
     \b
     Example: privinf ledger create study.ledger --epsilon 2 --delta 1e-6
     """  # noqa: D301
-    check_free(path, overwrite=False)
+    check_free(path, overwrite=None)
     if epsilon is not None and delta is None:
         raise ArgumentError(
             "--epsilon needs --delta, because Gaussian noise gives no guarantee with delta 0; "

@@ -52,8 +52,11 @@ def say(facts: Mapping[str, Any], as_json: bool, *lines: str) -> None:
         click.echo(line)
 
 
-def check_free(path: Path, overwrite: bool) -> None:
-    """Raise ArgumentError, before any work, if `path` exists or cannot be written."""
+def check_free(path: Path, overwrite: bool | None) -> None:
+    """Raise ArgumentError, before any work, if `path` exists or cannot be written.
+
+    `overwrite` is None where existing files are never replaced.
+    """
     if not path.parent.is_dir():
         raise ArgumentError(
             f"the folder {str(path.parent)!r} does not exist; create it, or choose another folder for "
@@ -64,9 +67,25 @@ def check_free(path: Path, overwrite: bool) -> None:
             f"the folder {path.parent} is not writable; choose another folder for {path.name}"
         )
     if path.exists() and not overwrite:
-        raise ArgumentError(
-            f"the file {path} already exists; choose another name, or replace it with --overwrite"
-        )
+        replaced = "" if overwrite is None else ", or replace it with --overwrite"
+        raise ArgumentError(f"the file {path} already exists; choose another name{replaced}")
+
+
+def check_outputs(files: Mapping[str, Path | None], overwrite: bool) -> None:
+    """Raise ArgumentError, before any work, if a file exists or cannot be written, or two options name it."""
+    options: dict[Path, str] = {}
+    for option, path in files.items():
+        if path is None:
+            continue
+        check_free(path, overwrite)
+        if (other := options.setdefault(path.resolve(), option)) != option:
+            raise ArgumentError(f"{other} and {option} name the same file, {path}; choose two names")
+
+
+def check_release_name(path: Path) -> None:
+    """Raise ArgumentError, before any work, unless other commands read a file of this name as a release."""
+    if path.suffix.lower() != ".npz":
+        raise ArgumentError(f"--out {path} must be a file name that ends in .npz, such as {path.stem}.npz")
 
 
 def report_line(report: PrivacyReport) -> str:

@@ -16,7 +16,15 @@ import privinf as pi
 from privinf.accounting import PrivacyReport
 from privinf.accounting.purposes import charged_for
 from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
-from privinf.cli.outputs import FILE, NEW_FILE, check_free, ledger_line, overwrite_option, report_line
+from privinf.cli.outputs import (
+    FILE,
+    NEW_FILE,
+    check_free,
+    check_release_name,
+    ledger_line,
+    overwrite_option,
+    report_line,
+)
 from privinf.cli.pending import StagedLedger, digest_of_arguments, finish, save_charged
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.mechanisms.blocks import TableRows, open_table
@@ -156,6 +164,7 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
             )
         return
     check_free(options["out"], options["overwrite"])
+    check_release_name(options["out"])
     release, privacy = _of_party(options, ledger) if options["plan_file"] else _of_table(options, ledger)
     with charged_for(f"privinf release: {options['party'] or options['formula'] or 'second moments'}"):
         save_charged(release, options["out"], ledger.real, path, digest)
@@ -291,6 +300,7 @@ def join_command(files: tuple[Path, ...], plan_file: Path | None, out: Path, ove
     Example: privinf join clinic_a.npz clinic_b.npz clinic_c.npz --plan plan.json --out joined.npz
     """  # noqa: D301
     check_free(out, overwrite)
+    check_release_name(out)
     joined = joined_files(files)
     if plan_file is not None:
         _check_plan(joined, MixingPlan.load(plan_file))

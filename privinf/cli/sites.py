@@ -77,7 +77,7 @@ def _own_key(path: Path) -> IdentityKey:
     """Return the key in a file, which is made if it is not there."""
     if path.exists():
         return IdentityKey.load(path)
-    check_free(path, overwrite=False)
+    check_free(path, overwrite=None)
     key = IdentityKey()
     key.save(path)
     click.echo(f"new key: {path}", err=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Budget, Ledger, LedgerEntry
-from privinf.accounting.journal import PRIVATE, Anchor, Head, OpenJournal, verified_lines
+from privinf.accounting.journal import LOST_ENTRIES, PRIVATE, Anchor, Head, OpenJournal, verified_lines
 from privinf.accounting.ledger import MemoryAccount, check_budget, check_unit_name, enlist, ledger_of
 from privinf.accounting.purposes import PURPOSES, Purpose, stored_purposes
 from privinf.accounting.scopes import Part
@@ -339,7 +339,8 @@ def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
     Raises
     ------
     StorageError
-        It is damaged, or no site's ledger of version 2.
+        It is damaged, or no site's ledger of version 2; or its anchor, if that is in its usual place, records
+        entries that the file does not have.
     """
     lines = _lines_of(path)
     journal = Journal(ledger_of(_account_of(lines[0], path)), clock)
@@ -362,8 +363,24 @@ def read_pins(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a site's ledger, which has at least the entries that its anchor records."""
+    anchored = _anchored(path)  # read first, because a running site writes the line before the anchor
     content = read_bytes(path, "a site's ledger", most=None, secret="ledger")
-    return verified_lines(content[: content.rfind(b"\n") + 1], path, FORMAT)[0]
+    lines, tags = verified_lines(content[: content.rfind(b"\n") + 1], path, FORMAT)
+    if anchored is not None:
+        identity, head = anchored
+        if identity == lines[0]["id"] and head.count and tags[head.count - 1 : head.count] != [head.tag]:
+            raise StorageError(LOST_ENTRIES.format(path))
+    return lines
+
+
+def _anchored(path: Path) -> tuple[str, Head] | None:
+    """Return what the anchor in its usual place records; None without one."""
+    try:
+        anchor = Anchor.for_journal(own_path(path))
+    except StorageError:  # no home folder
+        return None
+    return anchor.read()
 
 
 def _account_of(header: dict[str, Any], path: Path) -> JournalAccount:

@@ -22,6 +22,7 @@ high = 90
 levels = ["f", "m"]
 """
 SPEND = ("--epsilon", "2", "--delta", "1e-6")
+FIT = ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--ledger", "l.json")
 
 
 @pytest.fixture
@@ -213,7 +214,16 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
             ),
             "--party can be used only with --plan",
         ),
-        (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "already exists"),
+        (("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6"), "exists; choose another name"),
+        ((*FIT, "--alpha", "2"), "--alpha=2.0 must lie in (0, 1)"),
+        ((*FIT, "--alpha", "nan"), "--alpha=nan must lie in (0, 1)"),
+        ((*FIT, "--json", "r.html", "--summary", "./r.html"), "--json and --summary name the same file"),
+        ((*FIT, "--name", "x" * 201), "at most 200 characters"),
+        ((*FIT, "--name", "table \udcff"), "only Unicode characters"),  # as bytes that are no UTF-8 arrive
+        (
+            ("release", *FIT[3:], "--data", "rows.csv", "--out", "r.txt"),
+            "must be a file name that ends in .npz",
+        ),
         (("ledger", "create", "k.json", "--epsilon", "1"), "needs --delta"),
         (("schema", "suggest", "rows.csv", "--out", "n.toml", "--delta", "1e-6"), "pass --epsilon too"),
         (("schema", "suggest", "rows.csv", "--out", "n.toml", "--clip", "0"), "pass --epsilon too"),
@@ -229,6 +239,12 @@ def test_what_is_wrong_is_said_before_anything_is_spent(words, said, desk):
     desk.refused(desk.run(*words), said)
     assert desk.files() - {"l.json.lock"} == before - {"l.json.lock"}
     assert len(pi.LedgerFile("l.json")) == 0
+
+
+def test_a_command_without_overwrite_does_not_advise_it(desk):
+    done = desk.run("ledger", "create", "l.json", "--epsilon", "1", "--delta", "1e-6")
+    desk.refused(done, "already exists")
+    assert "--overwrite" not in done.output
 
 
 def test_options_come_from_a_file_and_what_is_typed_wins(desk):

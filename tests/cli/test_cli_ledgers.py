@@ -104,3 +104,45 @@ def test_a_sites_ledger_is_shown_by_fit(run):
         assert subjects == ["checks of the holder", "fit by analyst kim"]
     fits = json.loads(run("show", "a.ledger", "--json"))["fits"]
     assert [fit["subject"] for fit in fits] == subjects
+
+
+def test_a_ledger_of_the_other_kind_is_named(run, tmp_path):
+    run("create", "one.ledger", "--mu", "2")
+    run("create", "--site", "site.ledger", "--mu", "2")
+    with pytest.raises(StorageError, match=r"site.ledger is the ledger of a site; pass a ledger that was"):
+        LedgerFile(tmp_path / "site.ledger")
+    assert "one.ledger is not the ledger of a site" in run("free", "one.ledger", "--all", code=2)
+
+
+def test_a_damaged_anchor_is_named_with_its_remedy(run, tmp_path):
+    run("create", "a.ledger", "--mu", "2")
+    ledger = LedgerFile(tmp_path / "a.ledger")
+    ledger.spend(entry())
+    anchor = ledger._account.anchor.path
+    whole = anchor.read_bytes()
+    for content in (b"", b"\xff", whole[:-9], whole.replace(b'"count": 2', b'"count": 1')):
+        anchor.write_bytes(content)
+        told = run("show", "a.ledger", code=2)
+        assert "is damaged; restore its latest copy" in told
+        assert told == run("anchor", "a.ledger", code=2)
+    anchor.unlink()
+    assert "may be an old copy" in run("show", "a.ledger", code=2)
+    run("anchor", "a.ledger")
+    assert "1 release(s)" in run("show", "a.ledger")
+
+
+def test_a_sites_ledger_that_was_cut_is_not_shown(run, tmp_path):
+    run("create", "--site", "a.ledger", "--mu", "2")
+    path = tmp_path / "a.ledger"
+    with SiteLedger(path) as ledger:
+        ledger.spend(entry())
+        older = path.read_bytes()
+        ledger.spend(entry())
+    whole = path.read_bytes()
+    for cut in (older, whole[:-1], older + b"torn"):
+        path.write_bytes(cut)
+        assert "has lost entries that were charged" in run("show", "a.ledger", code=2)
+    path.write_bytes(whole + b"torn")  # a line that is being written
+    assert "2 release(s)" in run("show", "a.ledger")
+    path.rename("b.ledger")
+    assert "2 release(s)" in run("show", "b.ledger")
