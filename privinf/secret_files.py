@@ -202,7 +202,7 @@ def _file_faults(status: os.stat_result, path: Path, subject: str, kind: SecretK
     if not stat.S_ISREG(status.st_mode):
         yield FileFault(
             f"{path} is not a regular file, but {subject} must be one",
-            f"remove it with {_command(f'rm {name}')} (rm -r for a folder), or pass another path",
+            "pass the path of a file",
             of_permissions=False,
         )
         return

@@ -33,6 +33,7 @@ from privinf.storage.checksummed import (
     verified_record,
     written_whole,
 )
+from privinf.validation import is_unicode
 from privinf.wire import Formats
 
 CHAINED_VERSION = 2  # of journals whose lines are chained by a secret
@@ -83,8 +84,14 @@ class Anchor:
         Raises
         ------
         StorageError
-            The account has no home, or the anchor would be next to the journal.
+            The account has no home, or the anchor would be next to the journal. Or the path of the journal is
+            not Unicode, so the anchor could not record it.
         """
+        if not is_unicode(str(journal)):
+            raise StorageError(
+                f"the path {str(journal)!r} of a ledger must contain only Unicode characters, because a "
+                "second file records it; rename the file or the folder"
+            )
         if path is not None:
             place = own_path(path)
             if place.parent == journal.parent:
@@ -261,6 +268,7 @@ class OpenJournal:
     def _open_file(self, header: Mapping[str, Any] | None) -> None:
         """Open the file; make it where there is none, and a header."""
         if not self.path.parent.is_dir():
+            refuse_lost(self.path, self.anchor)
             raise StorageError(
                 f"{self.path.parent} is not a folder; create it before you create a ledger there"
             )
@@ -313,10 +321,13 @@ class OpenJournal:
             self._append(first)
             _sync_folder(self.path.parent)
         except (OSError, StorageError) as problem:
-            if self.anchor.path.exists() and (self.anchor.read() or ("", Head(0, "")))[1].count == 0:
+            if (self.anchor.read() or ("", Head(0, "")))[1].count == 0:  # nothing was ever charged
                 self.path.unlink(missing_ok=True)
             reason = str(problem) if isinstance(problem, StorageError) else problem.strerror
-            raise StorageError(f"the ledger {self.path} cannot be created ({reason})") from None
+            raise StorageError(
+                f"the ledger {self.path}, or the file {self.anchor.path} that records its last entry, "
+                f"cannot be created ({reason})"
+            ) from None
         self.lines = [first]
 
     def _load(self, header: Mapping[str, Any] | None) -> None:

@@ -17,6 +17,7 @@ from support.disks import small_files
 from privinf.accounting import Budget, GaussianLoss, Ledger
 from privinf.accounting.files import LedgerFile
 from privinf.errors import ArgumentError, BudgetExceededError, StorageError
+from privinf.federation import SiteLedger
 from privinf.mechanisms.gaussian import Spending
 
 LIMIT = Budget(mu=1.0)
@@ -284,3 +285,39 @@ def test_of_processes_started_together_one_is_refused(path):
     ended = [(racer.communicate(timeout=600)[1], racer.returncode) for racer in racers]
     assert sorted(ended) == [("", 0), ("", 2), ("", 2)]
     assert len(LedgerFile(path)) == 1
+
+
+def test_a_renamed_folder_is_named_and_may_come_back(path, make_entry, tmp_path):
+    place = tmp_path / "study" / "clinic.ledger"
+    place.parent.mkdir(mode=0o700)
+    ledger = LedgerFile(place, LIMIT)
+    ledger.spend(make_entry(GaussianLoss(0.1)))
+    place.parent.rename(tmp_path / "moved")
+    for use in (lambda: ledger.spend(make_entry()), lambda: len(ledger), lambda: LedgerFile(place, LIMIT)):
+        with pytest.raises(StorageError, match="was removed; restore its latest copy"):
+            use()
+    with pytest.raises(StorageError, match="privinf ledger anchor"):
+        LedgerFile(tmp_path / "moved" / "clinic.ledger")
+    (tmp_path / "moved").rename(place.parent)
+    ledger.spend(make_entry(GaussianLoss(0.1)))
+    assert len(LedgerFile(place)) == 2
+
+
+@pytest.mark.parametrize("use", [LedgerFile.create, LedgerFile, SiteLedger])
+def test_a_path_that_no_anchor_can_record_is_refused(tmp_path, use):
+    for half in (b"\xff", b"\xed\xa0\xbd"):
+        with pytest.raises(StorageError, match="must contain only Unicode characters"):
+            use(tmp_path / os.fsdecode(half), LIMIT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_ledger_and_nobody_is_told_to_remove_it(tmp_path):
+    with pytest.raises(StorageError, match="is not a regular file") as caught:
+        LedgerFile(tmp_path, LIMIT)
+    assert "rm " not in str(caught.value)
+
+
+def test_an_anchor_that_cannot_be_made_is_named(path):
+    with pytest.raises(StorageError, match=r"or the file /dev/null/anchor that records .* cannot be created"):
+        LedgerFile.create(path, LIMIT, anchor="/dev/null/anchor")
+    assert not path.exists()
