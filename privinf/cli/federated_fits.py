@@ -139,9 +139,9 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
             "name of a site's statistic (the key 'statistic')"
         )
     model = _choice(content["model"], FEDERATED_MODELS, path, "'model'") if "model" in content else STATISTIC
-    for name, kinds in (("formula", str), ("out", str)):
-        if not isinstance(content.get(name), kinds):
-            raise ArgumentError(f"{path}: set {name} to a string")
+    for name in ("formula", "out", *(content.keys() & {STATISTIC, "schema", "checkpoint"})):
+        if not isinstance(content.get(name), str) or not content[name].strip():
+            raise ArgumentError(f"{path}: set {name} to a non-empty string")
     named = content.get("schema")
     schema_path = schema if named is None else path.parent / named
     if schema_path is None:

@@ -418,6 +418,13 @@ def test_other_plans(tmp_path):
             f'model = "DebiasedLasso"\n{FIT}epsilon = 1.0\ncheckpoint = "x"\n',
             "the key 'checkpoint' is available only for",
         ),
+        (
+            f'model = "MomentOLS"\n{FIT}epsilon = 1.0\ncheckpoint = 5\n',
+            "set checkpoint to a non-empty",
+        ),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nschema = 5\n', "set schema to a non-empty string"),
+        (f"statistic = 5\n{FIT}mu = 1.0\n", "set statistic to a non-empty string"),
+        ('model = "MomentOLS"\nformula = "y ~ x"\nout = ""\nmu = 1.0\n', "set out to a non-empty string"),
         ("model = ", "not a valid TOML file"),
     ],
 )
