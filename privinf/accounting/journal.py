@@ -538,7 +538,10 @@ def verified_lines(content: bytes, path: Path, kind: str) -> tuple[list[dict[str
 
 
 def _unreadable(lines: list[dict[str, Any]], content: bytes, path: Path, kind: str) -> StorageError:
-    """Return the error about a file that is no ledger of this kind; `lines` are those that could be read."""
+    """Return the error about a file that is not a ledger of this kind.
+
+    `lines` are the lines that could be read.
+    """
     formats = {line.get("format") for line in lines[:1]}
     if Formats.SITE_LEDGER in formats - {kind}:
         return StorageError(
