@@ -412,7 +412,7 @@ class Aim:
         low, high = math.log(smallest), math.log(largest)
         current = min(max(math.log(start), low), high)
         value = excess(current)
-        while True:
+        while value != 0.0:
             following_point = min(max(current + math.copysign(max(abs(value), 0.25), value), low), high)
             if following_point == current:
                 return math.exp(current) if value <= 0.0 else None
@@ -421,6 +421,7 @@ class Aim:
                 return math.exp(brentq(excess, current, following_point, xtol=0.01, rtol=0.01))
             current = following_point
             value = following
+        return math.exp(current)
 
     def people(self) -> int | None:
         """Return the n that does."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,7 @@ from privinf.cli import main
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.planning import study as study_module
 from privinf.planning.people import population
+from privinf.planning.study import Aim
 
 SCHEMA = pi.Schema(
     {
@@ -219,6 +222,21 @@ def test_standard_errors_that_vary_cost_power():
     by_hand = np.mean(norm.cdf(2.8016 / np.array([0.5, 1.5]) - 1.95996))
     assert cell.power(np.array([2.8016]), 0.05, [0]) == pytest.approx([by_hand], abs=1e-4)
     assert by_hand < 0.76  # and .8 at their mean
+
+
+@pytest.mark.parametrize(("width", "n"), [(0.5, 16.0), (0.25, 64.0), (0.01, None), (1.0, 4.0)])
+def test_the_people_of_the_planned_width_are_the_planned_ones(width, n):
+    """The search also ends where the first width, or one at a limit, is exactly the target."""
+    calls = []
+
+    def width_of(people):
+        calls.append(people)
+        assert len(calls) < 50, "the search does not end"
+        return 2.0 / math.sqrt(round(people, 9))
+
+    aim = SimpleNamespace(case=None, target=width, width=width_of)
+    people = Aim.crossing(aim, lambda case, t: t, 16.0, 4.0, 100.0)
+    assert people == (None if n is None else pytest.approx(n, rel=0.02))
 
 
 @pytest.mark.audit
