@@ -19,13 +19,13 @@ from scipy.signal import lfilter
 
 import privinf as pi
 from privinf.accounting import calibrate_mu
+from privinf.inference.counts import ShareModel
 from privinf.mechanisms.distribution import NoisyCDF
 from privinf.mechanisms.statistics.prefixes import prefix_sensitivity, root
 from privinf.mechanisms.statistics.samples import SAMPLE_STATISTICS
 from privinf.stats.association import PairModel, TableModel
 from privinf.stats.groups import GroupModel, score_interval
 from privinf.stats.means import MeanModel
-from privinf.stats.proportions import ShareModel
 from privinf.stats.quantiles import CLIP_SHARE, FIRST_CELLS, core_clip
 from privinf.stats.ranks import RankModel, null_statistics
 

@@ -30,9 +30,11 @@ Benjamini and Yekutieli (2005), "False discovery rate-adjusted multiple confiden
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import gammaincc, gammaln, ndtr, ndtri, xlogy
 
@@ -180,12 +182,12 @@ def with_margins(cells: Floats, rows: Floats, columns: Floats, possible: Flags |
     target = np.concatenate([rows, columns])
     close = CLOSE * max(float(rows.sum()), 1.0)
     x = cells * marks
-    kept = np.zeros(cells.shape)
+    correction = np.zeros(cells.shape)
     for _ in range(MOST_STEPS):
         step = inverse @ (target - np.concatenate([x.sum(axis=1), x.sum(axis=0)]))
         x = x + (step[:r, None] + step[r:]) * marks
-        shown = np.maximum(x + kept, 0.0)
-        kept = x + kept - shown
+        shown = np.maximum(x + correction, 0.0)
+        correction = x + correction - shown
         x = shown
         error = max(np.abs(x.sum(axis=1) - rows).max(), np.abs(x.sum(axis=0) - columns).max())
         if error <= close:
@@ -314,3 +316,55 @@ def _noisy_tail(x: Floats, sd: Floats, scale: Floats, terms: int) -> Floats:
     shifted = (x[narrow, None] - scale[narrow, None] * points) / sd[narrow, None]
     tail[narrow] = ndtr(-shifted) @ (masses / masses.sum())
     return tail
+
+
+# ---- exact tests of a share
+
+
+@dataclass(frozen=True, slots=True)
+class ShareModel:
+    """A released count of n records, whose noise has sd `sd`; counts of any shape."""
+
+    count: Floats
+    n: int
+    sd: float
+    laplace: bool = False
+
+    def score(self, share: float) -> Floats:
+        """Return z of the share being `share`."""
+        return np.asarray(
+            (self.count - self.n * share) / math.sqrt(self.n * share * (1.0 - share) + self.sd**2)
+        )
+
+    def tail(self, share: float) -> float:
+        """Return P(count or more) if the share is `share`, exactly: a binomial number plus noise."""
+        n = self.n
+        x = float(self.count)
+        limit = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
+        k = np.arange(max(0, math.floor(n * share - limit)), min(n, math.ceil(n * share + limit)) + 1)
+        mass = stats.binom.pmf(k, n, share)
+        if self.sd == 0.0:
+            return float(mass @ (k >= x - 1e-9))
+        model = stats.laplace(scale=self.sd / math.sqrt(2.0)) if self.laplace else stats.norm(scale=self.sd)
+        return min(float(mass @ np.asarray(model.sf(x - k))), 1.0)
+
+    def below(self, share: float) -> float:
+        """Return P(count or less) if the share is `share`."""
+        return ShareModel(self.n - self.count, self.n, self.sd, self.laplace).tail(1.0 - share)
+
+    def exact_interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the shares that neither exact one-sided test rejects at half of 1 - level."""
+        half = (1.0 - level) / 2.0
+        ends = []
+        for test, first in ((self.tail, 0.0), (self.below, 1.0)):
+            ends.append(_root(test, half, first))
+        return ends[0], ends[1]
+
+
+def _root(tail: Callable[[float], float], level: float, first: float) -> float:
+    """Return the share at which a tail that rises from `first` on equals a level; otherwise an end."""
+    if tail(first) >= level:
+        return first
+    if tail(1.0 - first) < level:
+        return 1.0 - first
+    return float(brentq(lambda share: tail(share) - level, 0.0, 1.0))

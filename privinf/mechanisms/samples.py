@@ -56,7 +56,17 @@ GAUSSIAN_ONLY = (
     "missing='drop' always adds Gaussian noise: pass delta=, such as 1e-6, with epsilon=, and leave "
     "noise='laplace' out"
 )
-JOINT_COUNTS = "quantiles of groups and tables with margins"
+# What is refused with missing="drop", and why.
+NOT_OF_COMPLETE: dict[SampleKind, str] = {
+    "distributions": (
+        "quantiles of groups, because their release does not count the rows without a value (compute means "
+        "by group, or quantiles of all rows)"
+    ),
+    "margins": (
+        "released margins, because rows and columns would no longer add up to a public total (leave "
+        "margins=True out, and margins are sums of cells)"
+    ),
+}
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
 
 
@@ -64,12 +74,14 @@ PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='
 class ColumnBins:
     """Public bins of a column of numbers: a value at a cut, or below it, is in the bin before the cut.
 
-    `cuts` increase. `labels` name the bins, one more than cuts; none where they are numbered.
+    `cuts` increase. `labels` name the bins, one more than cuts; none where they are numbered. `edges` are the
+    ends of labeled bins, which contain their left one, and the outer bins every value beyond.
     """
 
     name: str
     cuts: tuple[float, ...]
     labels: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
 
     @property
     def levels(self) -> tuple[Any, ...]:
@@ -190,6 +202,41 @@ def joined_rows(samples: Sequence[object], names: Sequence[str], missing: Missin
     return Rows({"value": np.concatenate(parts).astype(np.float64), "group": group}, None, missing)
 
 
+def check_columns(rows: Rows, schema: Schema, names: Sequence[str]) -> None:
+    """Read columns once and keep nothing, so that a defect is found before anything is charged.
+
+    Rows in memory are checked by every release that opens them. This is for several releases of one call.
+
+    Parameters
+    ----------
+    rows : Rows
+    schema : Schema
+    names : sequence of str
+
+    Raises
+    ------
+    SchemaError, AlignmentError
+        A column does not match its declaration.
+    NotAvailableError
+        A stream, which can be read only once.
+
+    Notes
+    -----
+    **Privacy.** Reads every record; nothing is released.
+    """
+    passes = ColumnPasses(rows, names, schema, often=True, unit=schema.unit, dropping=True)
+    if passes.pushed is None:
+        for reader in passes.readers():
+            reader.open(names)
+        return
+    for name in names:
+        declared = schema[name]
+        levels = isinstance(declared, Factor) and declared.categorical
+        bins = () if levels else (ColumnBins(name=name, cuts=(range_of(schema, name)[0],)),)
+        totals = SampleTotals(schema, SampleQuery(kind="cells", by=(name,), bins=bins))
+        totals.entries(rows, totals.statistic.l2, exact=True)
+
+
 def release_sample(
     rows: Rows,
     schema: Schema,
@@ -265,7 +312,7 @@ def release_sample(
 def _complete_kind(kind: SampleKind) -> SampleKind:
     """Return the statistic of complete rows; NotAvailableError where there is none."""
     if kind not in COMPLETE_KINDS:
-        refuse_dropping("drop", JOINT_COUNTS)
+        refuse_dropping("drop", NOT_OF_COMPLETE[kind])
     return COMPLETE_KINDS[kind]
 
 

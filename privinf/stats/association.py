@@ -42,7 +42,7 @@ from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import CLIPPED_PAIRS, Note
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import quadratic_set, rank, score_interval
+from privinf.stats.groups import complete_share_intervals, rank, score_interval
 from privinf.stats.means import laplace_tail
 from privinf.typing import (
     Alternative,
@@ -343,19 +343,7 @@ def _share_intervals(model: TableModel, level: float) -> tuple[Floats, Floats]:
     X = model.X.ravel()
     if model.gaps is None:
         return score_interval(X, model.n, model.sd, level)
-    z2 = float(distributions.norm.isf((1.0 - level) / 2.0)) ** 2
-    N = float(model.complete)
-    cells = len(X)
-    unit = model.sd**2 / (cells + 1.0)
-    if z2 * unit * cells >= N**2:
-        return np.zeros(cells), np.ones(cells)
-    low, high = quadratic_set(
-        np.full(cells, N**2 + z2 * (N - unit * cells)),
-        -2.0 * X * N - z2 * (N - 2.0 * unit),
-        X**2 - z2 * unit * cells,
-        2.0,
-    )
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    return complete_share_intervals(X, 1, float(model.complete), model.sd, len(X) + 1, level)
 
 
 # ---- correlation

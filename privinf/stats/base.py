@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
+from privinf.inference.counts import joint_level
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
@@ -56,7 +57,7 @@ from privinf.typing import (
     SummaryNotes,
     Table,
 )
-from privinf.validation import check_choice, check_fraction
+from privinf.validation import check_choice, check_flag, check_fraction
 from privinf.wire import readable
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ TABLE_ESTIMATES = (
     "The estimates are those of this table: standard errors and intervals allow for the noise, not for "
     "sampling."
 )
+JOINT = "All {} intervals hold together at the level."
+NO_GROUPS = "levels= and simultaneous= are for groups: pass by=, or leave them out"
 NO_BOUNDS = (
     "{!r} has no public bounds. Pass bounds= (for groups, pass levels=), or pass names of columns instead of "
     "values, together with data= and schema="
@@ -130,6 +133,58 @@ class SampleRequest:
         return release_sample(
             self.rows, self.schema, query, options.spending(), noise=noise, ledger=options.ledger
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalOptions:
+    """Target and level of intervals, and whether they hold together."""
+
+    level: float
+    target: CountTarget = "population"
+    simultaneous: bool = False
+
+    @classmethod
+    def checked(cls, target: CountTarget, confidence_level: float, simultaneous: bool) -> Self:
+        """Return the options of a call; ArgumentError where one is invalid."""
+        return cls(
+            target=check_choice(target, CountTarget, "target"),
+            level=check_level(confidence_level),
+            simultaneous=check_flag(simultaneous, "simultaneous"),
+        )
+
+    @classmethod
+    def changed(
+        cls,
+        result: Any,
+        target: CountTarget | None,
+        confidence_level: float | None,
+        simultaneous: bool | None,
+    ) -> Self:
+        """Return the options of a result with these changes; None leaves an option as it was."""
+        return cls.checked(
+            result.target if target is None else target,
+            result.confidence_level if confidence_level is None else confidence_level,
+            result.simultaneous if simultaneous is None else simultaneous,
+        )
+
+    @property
+    def sampling(self) -> bool:
+        """Whether intervals allow for sampling, in addition to the noise."""
+        return self.target == "population"
+
+    def level_of_each(self, intervals: int) -> float:
+        """Return the level of each of several intervals."""
+        return joint_level(self.level, intervals) if self.simultaneous else self.level
+
+    def joint_notes(self, intervals: int) -> tuple[Note, ...]:
+        """Return the note of intervals that hold together; none where each holds by itself."""
+        return (Note(JOINT.format(intervals), "table"),) if self.simultaneous else ()
+
+
+def refuse_group_options(levels: object, simultaneous: bool) -> None:
+    """Raise ArgumentError for options of groups where there are none."""
+    if levels is not None or simultaneous:
+        raise ArgumentError(NO_GROUPS)
 
 
 def or_default(value: Any, default: str) -> Any:
@@ -213,8 +268,12 @@ def with_levels(request: SampleRequest, names: Sequence[str]) -> SampleRequest:
 
 
 def cell_names(release: SampleSums) -> tuple[str, ...]:
-    """Return the names of the cells of a release, the last column's levels running fastest."""
-    return tuple(", ".join(map(str, cell)) for cell in product(*release.levels))
+    """Return the names of the cells of a release, the last column's levels running fastest.
+
+    Cells of distributions are those of the groups, without the bins of the last column.
+    """
+    levels = release.levels[:-1] if release.query.kind == "distributions" else release.levels
+    return tuple(", ".join(map(str, cell)) for cell in product(*levels))
 
 
 def _schema_of(names: tuple[str, ...], declared: Mapping[str, Any], schema: Schema | None) -> Schema:

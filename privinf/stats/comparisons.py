@@ -9,12 +9,10 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from scipy import stats as distributions
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, SchemaError
-from privinf.inference.counts import joint_level
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.schema import Schema
@@ -35,7 +33,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_flag
+from privinf.validation import check_choice
 from privinf.wire import Labels
 
 MEANS = "Means of Groups"
@@ -109,32 +107,32 @@ class GroupsResult(base.StatResult):
 
     def means(
         self,
-        confidence_level: float = 0.95,
+        confidence_level: float | None = None,
         *,
-        target: CountTarget = "population",
-        simultaneous: bool = False,
+        target: CountTarget | None = None,
+        simultaneous: bool | None = None,
     ) -> base.StatResult:
         """Return the means of the groups with intervals, from the same release.
 
         Parameters
         ----------
-        confidence_level : float
-            Level of the intervals, between 0 and 1.
-        target : {"population", "table"}
-            Means of the population, with intervals for sampling and noise, or of this table, for the noise.
-        simultaneous : bool
-            Whether all intervals hold together at this level, instead of each by itself.
+        confidence_level : float, optional
+            Level of the intervals, between 0 and 1; default: as before.
+        target : {"population", "table"}, optional
+            Means of the population, with intervals for sampling and noise, or of this table, for the noise;
+            default: as before.
+        simultaneous : bool, optional
+            Whether all intervals hold together at this level; default: as before.
 
         Returns
         -------
         StatResult
             One row per group.
         """
-        level = base.check_level(confidence_level)
-        check_choice(target, CountTarget, "target")
-        check_flag(simultaneous, "simultaneous")
-        rows = _mean_rows(self.release, level, target, simultaneous=simultaneous)
-        return self._with_rows(MEANS, rows, level, target)
+        chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
+        return self._with_rows(
+            MEANS, _mean_rows(self.release, chosen), chosen.level, _mean_notes(self, chosen)
+        )
 
     def contrast(
         self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
@@ -162,11 +160,12 @@ class GroupsResult(base.StatResult):
         ends = np.where(c > 0.0, low, high), np.where(c > 0.0, high, low)
         estimate = float(c @ means)
         below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
+        sd = math.sqrt(float(((c * model.mean_sds()) ** 2).sum()))
         span = float(np.abs(c).sum())
         row = base.EstimateRow(
             name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, base.cell_names(self.release), strict=True) if x),
             estimate=unit * estimate,
-            bse=unit * (below + above) / 2.0 / float(distributions.norm.isf((1.0 - level) / 2.0)),
+            bse=unit * sd,
             low=unit * max(estimate - below, -span),
             high=unit * min(estimate + above, span),
         )
@@ -209,15 +208,14 @@ class GroupsResult(base.StatResult):
         title: str,
         rows: tuple[base.EstimateRow, ...],
         level: float,
-        target: CountTarget = "population",
+        notes: tuple[Note, ...] = (),
     ) -> base.StatResult:
-        notes = _group_notes(self.release, self.clip)
         return base.StatResult(
             title=title,
             release=self.release,
             rows=rows,
             confidence_level=level,
-            ranked_notes=(*base.target_notes(target), *notes),
+            ranked_notes=(*notes, *_group_notes(self.release, self.clip)),
             cautions=self.cautions,
         )
 
@@ -484,7 +482,7 @@ def anova_oneway(
     return GroupsResult(
         title="One-Way ANOVA (Welch)",
         release=release,
-        rows=_mean_rows(release, level),
+        rows=_mean_rows(release, base.IntervalOptions(level=level)),
         clip=chosen_clip,
         confidence_level=level,
         statistic=F,
@@ -568,23 +566,22 @@ def group_means(
     request: base.SampleRequest,
     query: SampleQuery,
     clip: ClipRule,
-    *,
-    level: float,
-    target: CountTarget,
-    simultaneous: bool,
+    intervals: base.IntervalOptions,
 ) -> GroupsResult:
     """Return the means of groups, from one release that can compare them too."""
     release, chosen_clip = _group_sums(request, query, clip)
-    return GroupsResult(
+    result = GroupsResult(
         title=MEANS,
         release=release,
-        rows=_mean_rows(release, level, target, simultaneous=simultaneous),
+        rows=_mean_rows(release, intervals),
         clip=chosen_clip,
-        confidence_level=level,
-        ranked_notes=(*base.target_notes(target), *_group_notes(release, chosen_clip)),
+        confidence_level=intervals.level,
         cautions=clip_cautions(release, chosen_clip),
-        target=target,
-        simultaneous=simultaneous,
+        target=intervals.target,
+        simultaneous=intervals.simultaneous,
+    )
+    return replace(
+        result, ranked_notes=(*_mean_notes(result, intervals), *_group_notes(release, chosen_clip))
     )
 
 
@@ -620,20 +617,23 @@ def _two_groups(
     )
     ends = result.confidence_interval(level)
     row = base.EstimateRow(f"{first} - {second}", unit * estimate, unit * sd, *ends)
-    object.__setattr__(result, "rows", (row, *_mean_rows(release, level)))
+    means = _mean_rows(release, base.IntervalOptions(level=level))
+    object.__setattr__(result, "rows", (row, *means))
     return result
 
 
-def _mean_rows(
-    release: SampleSums, level: float, target: CountTarget = "population", *, simultaneous: bool = False
-) -> tuple[base.EstimateRow, ...]:
+def _mean_notes(result: GroupsResult, intervals: base.IntervalOptions) -> tuple[Note, ...]:
+    """Return the notes on what the intervals of means are for."""
+    return *base.target_notes(intervals.target), *intervals.joint_notes(len(result.groups))
+
+
+def _mean_rows(release: SampleSums, intervals: base.IntervalOptions) -> tuple[base.EstimateRow, ...]:
     model = GroupModel.released(release)
     middle = release.middle[0]
     unit = release.half[0]
     names = base.cell_names(release)
-    sampling = target == "population"
-    low, high = model.mean_sets(joint_level(level, len(names)) if simultaneous else level, sampling=sampling)
-    sds = model.mean_sds(sampling=sampling)
+    low, high = model.mean_sets(intervals.level_of_each(len(names)), sampling=intervals.sampling)
+    sds = model.mean_sds(sampling=intervals.sampling)
     cells = np.column_stack(
         [middle + unit * model.means, unit * sds, middle + unit * low, middle + unit * high]
     )

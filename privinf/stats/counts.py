@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privinf.accounting import Ledger
+from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.counts import (
+    ShareModel,
     TableEstimate,
     count_intervals,
     estimate_table,
-    joint_level,
     laplace_share_intervals,
     noise_half,
     on_simplex,
@@ -32,8 +33,7 @@ from privinf.results.summary import number
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.association import independence
-from privinf.stats.groups import quadratic_set, score_interval
-from privinf.stats.quantiles import two_sided
+from privinf.stats.groups import complete_share_intervals, score_interval
 from privinf.typing import (
     ArrayLike,
     Calibration,
@@ -47,10 +47,11 @@ from privinf.typing import (
     NoiseChoice,
     Pair,
     RngLike,
+    ShareMethod,
     SourceName,
     Table,
 )
-from privinf.validation import check_array, check_choice, check_count, check_flag, check_number, is_zero
+from privinf.validation import check_array, check_count, check_flag, check_number, is_zero
 from privinf.wire import Labels
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 ALONE = 25  # most cells of a table whose margins are added up instead of released
 ALL = "All"  # name of a margin, as in pandas
+OTHER_ALL = "All levels"  # name of a margin where a level has that name
 OF_TABLE = (
     "The counts are those of this table: standard errors and intervals allow for the noise, not for sampling."
 )
@@ -69,7 +71,8 @@ SHOWN = (
     "The estimates are the nearest possible table: nothing is negative, and {}. Standard errors and "
     "intervals belong to the estimates before this projection, in .unprojected."
 )
-JOINT = "All {} intervals hold together at the level."
+EXACT = "The method is exact: it uses the distribution of a binomial count plus the noise."
+SCORE = "Score interval."
 IMPOSSIBLE = "{} cells cannot occur and are 0."
 SUPPRESSED = (
     "Of {cells} cells, {hidden} have unprojected estimates below {below:g} and are not shown. Together "
@@ -98,12 +101,14 @@ class CountModel:
         False for cells that cannot occur, in the same shape.
     n : int
         Number of records of which shares are taken: all, or the estimated number of complete ones.
+    sd : float
+        Sd of the noise of a released count of a cell.
     laplace : bool
         Whether the noise is Laplace noise: estimates are then not conditioned on the public total.
     total : int
         Public number of all records.
-    dropping_sd : float or None
-        Sd of the noise of a released count where rows with missing values were dropped; None elsewhere.
+    complete : CompleteRows or None
+        The estimated number of complete rows, where the others were dropped; None elsewhere.
     """
 
     shape: tuple[int, ...]
@@ -111,9 +116,10 @@ class CountModel:
     shown: Floats
     possible: Flags
     n: int
+    sd: float
     laplace: bool
     total: int
-    dropping_sd: float | None = None
+    complete: CompleteRows | None = None
 
     @classmethod
     def from_release(cls, release: SampleSums, zeros: Sequence[tuple[Any, ...]] = ()) -> CountModel:
@@ -126,7 +132,7 @@ class CountModel:
         n = release.nobs
         sd = float(release.scale[0])
         if release.complete is not None:
-            return cls._of_complete(release, shape, possible, release.complete.rows)
+            return cls._of_complete(release, shape, possible)
         numbers = release.sums[:, 0] if sd > 0.0 else np.rint(release.sums[:, 0])
         laplace = release.noise == "laplace"
         cells = numbers[:size].reshape(flat)
@@ -146,13 +152,18 @@ class CountModel:
         if laplace:
             estimate = _independent(cells * possible, sd, possible)
         return cls(
-            shape=shape, estimate=estimate, shown=shown, possible=possible, n=n, laplace=laplace, total=n
+            shape=shape,
+            estimate=estimate,
+            shown=shown,
+            possible=possible,
+            n=n,
+            sd=sd,
+            laplace=laplace,
+            total=n,
         )
 
     @classmethod
-    def _of_complete(
-        cls, release: SampleSums, shape: tuple[int, ...], possible: Flags, rows: int
-    ) -> CountModel:
+    def _of_complete(cls, release: SampleSums, shape: tuple[int, ...], possible: Flags) -> CountModel:
         """Return the model where rows without a value are one more cell, which is not shown.
 
         All cells are conditioned on the public total: a sum of c of P possible ones has noise of variance
@@ -184,21 +195,23 @@ class CountModel:
             rest = n - float(cells.sum())
             projected[every] = on_simplex(np.append(cells[possible], rest), float(n))
             shown = projected[:-1].reshape(possible.shape)
+        complete = CompleteRows.from_count(float(cells.sum()), sd * math.sqrt(1.0 - 1.0 / parts), n)
         return cls(
             shape=shape,
             estimate=estimate,
             shown=shown,
             possible=possible,
-            n=rows,
+            n=complete.rows,
+            sd=sd,
             laplace=False,
             total=n,
-            dropping_sd=sd,
+            complete=complete,
         )
 
     @property
     def shown_total(self) -> float:
         """The total of what is shown: the number of records, or the estimated one of complete records."""
-        return float(self.n) if self.dropping_sd is None else max(float(self.shown.sum()), 1.0)
+        return float(self.n) if self.complete is None else max(float(self.shown.sum()), 1.0)
 
     def terms(self, *, margins: bool) -> Integers:
         """Return of how many Laplace numbers the noise of each estimate is a sum."""
@@ -208,60 +221,58 @@ class CountModel:
 
     def numbers(self, *, margins: bool) -> tuple[Floats, Floats, Floats]:
         """Return what is shown, the unprojected estimates and their sds: cells, then rows and columns."""
-        one = self.estimate
-        shown, estimates, sds = [self.shown.ravel()], [one.cells.ravel()], [one.cell_sds.ravel()]
+        estimate = self.estimate
+        shown = [self.shown.ravel()]
+        estimates = [estimate.cells.ravel()]
+        sds = [estimate.cell_sds.ravel()]
         if margins:
             shown += [self.shown.sum(axis=1), self.shown.sum(axis=0)]
-            estimates += [one.rows, one.columns]
-            sds += [one.row_sds, one.column_sds]
+            estimates += [estimate.rows, estimate.columns]
+            sds += [estimate.row_sds, estimate.column_sds]
         return np.concatenate(shown), np.concatenate(estimates), np.concatenate(sds)
 
-    def intervals(self, target: CountTarget, levels: Floats, *, margins: bool) -> tuple[Floats, Floats]:
-        """Return the ends of intervals of counts or shares, each at its level; a level of nan gives nan."""
+    def intervals(
+        self, target: CountTarget, levels: Floats, *, margins: bool, method: ShareMethod = "score"
+    ) -> tuple[Floats, Floats]:
+        """Return the ends of intervals of counts or shares, each at its level; a level of nan gives nan.
+
+        `method` is that of shares.
+        """
         _, x, sds = self.numbers(margins=margins)
         terms = self.terms(margins=margins)
         low = np.full(len(x), np.nan)
         high = np.full(len(x), np.nan)
         for level in np.unique(levels[~np.isnan(levels)]):
             at = levels == level
-            if self.dropping_sd is not None and target == "population":
-                low[at], high[at] = self._complete_shares(x[at], terms[at], float(level))
-                continue
-            parts = x[at], sds[at], terms[at] if self.laplace else None
-            low[at], high[at] = _ends(*parts, n=self.total, target=target, level=float(level))
+            laplace_terms = terms[at] if self.laplace else None
+            if target == "table":
+                half = noise_half(sds[at], float(level), laplace_terms)
+                low[at], high[at] = count_intervals(x[at], half, self.total)
+            elif self.complete is not None:
+                parts = int(self.possible.sum()) + 1
+                low[at], high[at] = complete_share_intervals(
+                    x[at], terms[at], float(self.n), self.sd, parts, float(level)
+                )
+            elif method == "exact":
+                low[at], high[at] = self._exact_shares(x[at], sds[at], float(level))
+            elif laplace_terms is None:
+                low[at], high[at] = score_interval(x[at], self.total, sds[at], float(level))
+            else:
+                low[at], high[at] = laplace_share_intervals(
+                    x[at], self.total, sds[at], float(level), laplace_terms
+                )
         empty = np.flatnonzero(~self.possible.ravel() & ~np.isnan(levels[: self.possible.size]))
         low[empty] = high[empty] = 0.0
         return low, high
 
-    def _complete_shares(self, x: Floats, cells: Integers, level: float) -> tuple[Floats, Floats]:
-        """Return the ends of shares p among complete records: x - p N has mean 0, and noise of both.
-
-        `x` are sums of this many `cells`; N is the number of complete records.
-        """
-        z2 = two_sided(level) ** 2
-        N = float(self.n)
-        s2 = (self.dropping_sd or 0.0) ** 2
-        parts = float(self.possible.sum()) + 1.0
-        of_rows = s2 * (1.0 - 1.0 / parts)
-        if z2 * of_rows >= N**2:
-            return np.zeros(len(x)), np.ones(len(x))
-        low, high = quadratic_set(
-            np.full(len(x), N**2 + z2 * (N - of_rows)),
-            -2.0 * x * N - z2 * (N - 2.0 * s2 * cells / parts),
-            x**2 - z2 * s2 * cells * (1.0 - cells / parts),
-            2.0,
-        )
-        return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-
-
-def _ends(
-    x: Floats, sds: Floats, terms: Integers | None, *, n: int, target: CountTarget, level: float
-) -> tuple[Floats, Floats]:
-    if target == "table":
-        return count_intervals(x, noise_half(sds, level, terms), n)
-    if terms is not None:
-        return laplace_share_intervals(x, n, sds, level, terms)
-    return score_interval(x, n, sds, level)
+    def _exact_shares(self, x: Floats, sds: Floats, level: float) -> tuple[Floats, Floats]:
+        """Return the ends of shares by the exact tests of each count, whose noise has its own sd."""
+        ends = [
+            ShareModel(count, self.total, float(sd), self.laplace).exact_interval(level)
+            for count, sd in zip(x, sds, strict=True)
+        ]
+        low, high = np.array(ends).T
+        return low, high
 
 
 def _possible(release: SampleSums, zeros: Sequence[tuple[Any, ...]]) -> Flags:
@@ -324,6 +335,8 @@ class CountsResult(base.StatResult):
         Threshold of `suppress`, if cells were suppressed.
     unprojected : tuple of float
         The estimates before the projection on possible tables, one a row.
+    method : {"score", "exact"}
+        Method of the intervals of shares.
 
     Notes
     -----
@@ -335,6 +348,15 @@ class CountsResult(base.StatResult):
     structural_zeros: tuple[tuple[Any, ...], ...] = ()
     below: float | None = None
     unprojected: tuple[float, ...] = ()
+    method: ShareMethod = "score"
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        complete = self.release.complete
+        if complete is None or not self.structural_zeros:
+            return complete
+        return CountModel.from_release(self.release, self.structural_zeros).complete
 
     def _shown_number(self, value: float) -> str:
         """Return a count or a share as the summary prints it."""
@@ -363,17 +385,8 @@ class CountsResult(base.StatResult):
         CountsResult
             The same estimates, at no further cost.
         """
-        return _counted(
-            self.release,
-            title=self.title,
-            target=self.target if target is None else check_choice(target, CountTarget, "target"),
-            level=self.confidence_level if confidence_level is None else base.check_level(confidence_level),
-            simultaneous=check_flag(
-                self.simultaneous if simultaneous is None else simultaneous, "simultaneous"
-            ),
-            zeros=self.structural_zeros,
-            below=self.below,
-        )
+        chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
+        return self._again(chosen, self.below)
 
     def suppress(self, below: float) -> CountsResult:
         """Return the result without the cells whose unprojected counts are below a public threshold.
@@ -399,14 +412,18 @@ class CountsResult(base.StatResult):
         -----
         **Privacy.** Suppression does not protect anybody: the noise does, and levels are public.
         """
+        same = base.IntervalOptions.changed(self, None, None, None)
+        return self._again(same, check_number(below, "below"))
+
+    def _again(self, intervals: base.IntervalOptions, below: float | None) -> CountsResult:
+        """Return the counts of the same release with other intervals, or without cells below a threshold."""
         return _counted(
             self.release,
             title=self.title,
-            target=self.target,
-            level=self.confidence_level,
-            simultaneous=self.simultaneous,
+            intervals=intervals,
             zeros=self.structural_zeros,
-            below=check_number(below, "below"),
+            below=below,
+            method=self.method,
         )
 
     def independence(self, confidence_level: float = 0.95) -> base.StatResult:
@@ -439,9 +456,10 @@ class CountsResult(base.StatResult):
         Returns
         -------
         Series or DataFrame
-            Of a crosstab a frame like that of `pandas.crosstab`, with margins named "All". Otherwise a series
-            with one level, or one interval of a histogram, per row; of several factors its index has several
-            levels. Cells that are suppressed are nan.
+            Of a crosstab a frame like that of `pandas.crosstab`, with margins named "All", or "All levels" if
+            a level has that name. Otherwise a series with one level, or one interval of a histogram, per row;
+            of several factors its index has several levels. The last interval of a histogram ends at the next
+            number above its edge, which it contains. Cells that are suppressed are nan.
         """
         import pandas as pd
 
@@ -455,10 +473,11 @@ class CountsResult(base.StatResult):
         axes = [_index(self.release, place) for place in range(len(names))]
         if self.title == CROSSTAB:
             cells = pd.DataFrame(values.reshape(model.shape), axes[0], axes[1])
-            rows = pd.Series(unit * model.shown.sum(axis=1), axes[0], name=ALL)
-            columns = pd.Series(unit * model.shown.sum(axis=0), axes[1], name=ALL)
+            margin = _margin_name(self.release)
+            rows = pd.Series(unit * model.shown.sum(axis=1), axes[0], name=margin)
+            columns = unit * model.shown.sum(axis=0)
             frame = pd.concat([cells, rows], axis=1)
-            last = pd.DataFrame([[*columns, unit * model.shown_total]], [ALL], frame.columns)
+            last = pd.DataFrame([[*columns, unit * model.shown_total]], [margin], frame.columns)
             frame = pd.concat([frame, last])
             return frame.rename_axis(index=names[0], columns=names[1])
         index = axes[0] if len(axes) == 1 else pd.MultiIndex.from_product(axes, names=names)
@@ -478,9 +497,17 @@ def _index(release: SampleSums, place: int) -> Any:
     name = release.query.by[place]
     for bins in release.query.bins:
         if bins.name == name:
-            ends = [*bins.labels[0][1:-1].split(", ")[:1], *(b[1:-1].split(", ")[1] for b in bins.labels)]
-            return pd.IntervalIndex.from_breaks(list(map(float, ends)), closed="left", name=name)
+            breaks = [*bins.edges[:-1], math.nextafter(bins.edges[-1], math.inf)]
+            return pd.IntervalIndex.from_breaks(breaks, closed="left", name=name)
     return pd.Index(release.levels[place], name=name)
+
+
+def _margin_name(release: SampleSums) -> str:
+    """Return the name of the margins of a table, which no level has."""
+    name = ALL
+    while any(name == str(level) for levels in release.levels for level in levels):
+        name = OTHER_ALL if name == ALL else f"{name}, {OTHER_ALL}"
+    return name
 
 
 def _hidden(model: CountModel, below: float) -> Flags:
@@ -492,11 +519,10 @@ def _counted(
     release: SampleSums,
     *,
     title: str,
-    target: CountTarget,
-    level: float,
-    simultaneous: bool,
+    intervals: base.IntervalOptions,
     zeros: tuple[tuple[Any, ...], ...],
     below: float | None = None,
+    method: ShareMethod = "score",
 ) -> CountsResult:
     """Return the counts of a release with intervals."""
     model = CountModel.from_release(release, zeros)
@@ -505,55 +531,63 @@ def _counted(
     names = list(base.cell_names(release))
     size = len(names)
     if margins:
-        names += [f"{level_name}, {ALL}" for level_name in release.levels[0]]
-        names += [f"{ALL}, {level_name}" for level_name in release.levels[1]]
+        margin = _margin_name(release)
+        names += [f"{level_name}, {margin}" for level_name in release.levels[0]]
+        names += [f"{margin}, {level_name}" for level_name in release.levels[1]]
     visible = np.ones(len(names), dtype=bool)
-    single = joint_level(level, len(names)) if simultaneous else level
-    levels = np.full(len(names), single)
-    notes = [Note(OF_TABLE if target == "table" else OF_POPULATION, "must-read")]
+    levels = np.full(len(names), intervals.level_of_each(len(names)))
+    notes = [Note(OF_POPULATION if intervals.sampling else OF_TABLE, "must-read")]
+    if title == PROPORTIONS and intervals.sampling:
+        notes.append(Note(EXACT if method == "exact" else SCORE, "table"))
     if below is not None:
         visible[:size] = ~_hidden(model, below)
-        kept = int((visible[:size] & model.possible.ravel()).sum())
+        cells_shown = int((visible[:size] & model.possible.ravel()).sum())
         cells = int(model.possible.sum())
-        if not kept:
+        if not cells_shown:
             raise NotAvailableError("no cell reaches the threshold below=: pass a smaller threshold")
-        if not simultaneous:
-            levels[:size] = 1.0 - (1.0 - level) * kept / cells
-        rest = model.n - float(estimates[:size][visible[:size]].sum())
-        facts = {"cells": cells, "hidden": cells - kept, "below": below, "rest": rest, "level": levels[0]}
-        text = SUPPRESSED.format(**facts) if kept < cells else NONE_SUPPRESSED.format(below)
+        if not intervals.simultaneous:
+            levels[:size] = 1.0 - (1.0 - intervals.level) * cells_shown / cells
+        text = NONE_SUPPRESSED.format(below)
+        if cells_shown < cells:
+            text = SUPPRESSED.format(
+                cells=cells,
+                hidden=cells - cells_shown,
+                below=below,
+                rest=model.n - float(estimates[:size][visible[:size]].sum()),
+                level=levels[0],
+            )
         notes.append(Note(text, "must-read"))
     levels[~visible] = np.nan
-    low, high = model.intervals(target, levels, margins=margins)
+    low, high = model.intervals(intervals.target, levels, margins=margins, method=method)
     unit = 1.0
-    if target == "population":
+    if intervals.sampling:
         unit = 1.0 / model.n
         p = np.clip(estimates * unit, 0.0, 1.0)
         sds = np.sqrt(p * (1.0 - p) * model.n + sds**2)
     if float(release.scale[0]) > 0.0:
-        records = "records" if model.dropping_sd is None else "complete records"
+        records = "records" if model.complete is None else "complete records"
         total = (
             "cells, rows and columns add up" if margins else f"the cells add up to the number of {records}"
         )
         notes.append(Note(SHOWN.format(total), "table"))
-    if simultaneous:
-        notes.append(Note(JOINT.format(len(names)), "table"))
+    notes += intervals.joint_notes(len(names))
     if zeros:
         notes.append(Note(IMPOSSIBLE.format(int((~model.possible).sum())), "detail"))
-    shown_unit = 1.0 if target == "table" else 1.0 / model.shown_total
+    shown_unit = 1.0 / model.shown_total if intervals.sampling else 1.0
     cells_of = np.column_stack([shown_unit * shown, unit * sds, low, high])[visible]
     rows = zip(np.array(names, dtype=object)[visible], cells_of, strict=True)
     return CountsResult(
         title=title,
         release=release,
         rows=tuple(base.EstimateRow(name, *map(float, numbers)) for name, numbers in rows),
-        confidence_level=level,
+        confidence_level=intervals.level,
         ranked_notes=tuple(notes),
-        target=target,
-        simultaneous=simultaneous,
+        target=intervals.target,
+        simultaneous=intervals.simultaneous,
         structural_zeros=zeros,
         below=below,
         unprojected=tuple((unit * estimates[visible]).tolist()),
+        method=method,
     )
 
 
@@ -581,16 +615,16 @@ def _checked_zeros(
     """Return cells that cannot occur, as tuples of declared levels."""
     cells = []
     for cell in () if zeros is None else zeros:
-        one = tuple(cell) if isinstance(cell, (tuple, list)) else (cell,)
-        known = len(one) == len(levels) and all(
-            level in column for level, column in zip(one, levels, strict=True)
+        key = tuple(cell) if isinstance(cell, (tuple, list)) else (cell,)
+        known = len(key) == len(levels) and all(
+            level in column for level, column in zip(key, levels, strict=True)
         )
         if not known:
             raise ArgumentError(
                 "structural_zeros= must name cells of the table, each as a tuple with one declared level "
                 "per factor"
             )
-        cells.append(one)
+        cells.append(key)
     if len(set(cells)) >= math.prod(map(len, levels)):
         raise ArgumentError("structural_zeros= must leave at least one cell that can occur")
     return tuple(dict.fromkeys(cells))
@@ -619,12 +653,18 @@ def _release(
     return request.release(query), cells
 
 
-def level_counts(request: base.SampleRequest, names: tuple[str, ...], level: float) -> CountsResult:
-    """Return the shares of the levels of a factor, or of the cells of several."""
+def level_counts(
+    request: base.SampleRequest, names: tuple[str, ...], level: float, method: ShareMethod = "score"
+) -> CountsResult:
+    """Return the shares of the levels of a factor, or of the cells of several.
+
+    With Laplace noise the method is "exact".
+    """
     release, zeros = _release(request, names, None)
-    return _counted(
-        release, title=PROPORTIONS, target="population", level=level, simultaneous=False, zeros=zeros
-    )
+    if release.noise == "laplace":
+        method = "exact"
+    intervals = base.IntervalOptions(level=level)
+    return _counted(release, title=PROPORTIONS, intervals=intervals, zeros=zeros, method=method)
 
 
 def _pure(options: base.SampleOptions) -> bool:
@@ -667,7 +707,7 @@ def _bins(name: str, edges: Floats) -> ColumnBins:
     if math.isinf(edges[-1]):
         labels[-1] = f"{labels[-1][:-1]})"
     cuts = np.nextafter(edges[1:-1], -math.inf)
-    return ColumnBins(name=name, cuts=tuple(cuts.tolist()), labels=tuple(labels))
+    return ColumnBins(name=name, cuts=tuple(cuts.tolist()), labels=tuple(labels), edges=tuple(edges.tolist()))
 
 
 # ---- functions
@@ -797,20 +837,11 @@ def counts(
         source=source,
         ledger=ledger,
     )
-    level = base.check_level(confidence_level)
-    check_choice(target, CountTarget, "target")
-    check_flag(simultaneous, "simultaneous")
+    intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
     columns, declared = _columns_of(a, by, levels)
     request, names = base.request_levels(columns, declared, options)
     release, zeros = _release(request, names, structural_zeros)
-    return _counted(
-        release,
-        title=COUNTS,
-        target=target,
-        level=level,
-        simultaneous=simultaneous,
-        zeros=zeros,
-    )
+    return _counted(release, title=COUNTS, intervals=intervals, zeros=zeros)
 
 
 @error_boundary
@@ -945,9 +976,7 @@ def crosstab(
         source=source,
         ledger=ledger,
     )
-    level = base.check_level(confidence_level)
-    check_choice(target, CountTarget, "target")
-    check_flag(simultaneous, "simultaneous")
+    intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
     columns, declared = _columns_of(a, b, levels)
     request, names = base.request_levels(columns, declared, options)
     declared_levels = [request.schema[name].levels for name in names]  # type: ignore[union-attr]
@@ -955,14 +984,7 @@ def crosstab(
     alone = size <= ALONE or _pure(options) or options.missing == "drop"
     with_margin = not alone if margins is None else check_flag(margins, "margins")
     release, zeros = _release(request, names, structural_zeros, margins=with_margin)
-    return _counted(
-        release,
-        title=CROSSTAB,
-        target=target,
-        level=level,
-        simultaneous=simultaneous,
-        zeros=zeros,
-    )
+    return _counted(release, title=CROSSTAB, intervals=intervals, zeros=zeros)
 
 
 @error_boundary
@@ -1089,9 +1111,7 @@ def histogram(
         source=source,
         ledger=ledger,
     )
-    level = base.check_level(confidence_level)
-    check_choice(target, CountTarget, "target")
-    check_flag(simultaneous, "simultaneous")
+    intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
     if by is None and levels is not None:
         raise ArgumentError("levels= is for groups: pass by=, or leave it out")
     pair = base.public_pair(bounds)
@@ -1106,11 +1126,4 @@ def histogram(
     interval = request.schema.interval(name)
     chosen = _bins(name, _edges(bins, interval.low, interval.high, name))
     release, _ = _release(request, names, None, bins=chosen)
-    return _counted(
-        release,
-        title=HISTOGRAM,
-        target=target,
-        level=level,
-        simultaneous=simultaneous,
-        zeros=(),
-    )
+    return _counted(release, title=HISTOGRAM, intervals=intervals, zeros=())

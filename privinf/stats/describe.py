@@ -16,7 +16,7 @@ from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.gaussian import Spending
-from privinf.mechanisms.samples import SampleQuery
+from privinf.mechanisms.samples import SampleQuery, check_columns
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
@@ -230,9 +230,9 @@ def describe(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
-    record is read. Each numeric column has two Gaussian releases: 0.4 of its mu^2 is for the sums of values
-    and squares, and 0.6 for its distribution function at 1,024 cells of its bounds. A factor of texts has one
-    release, of the counts of its levels.
+    record is read. All columns are checked before the first release. Each numeric column has two Gaussian
+    releases: 0.4 of its mu^2 is for the sums of values and squares, and 0.6 for its distribution function at
+    1,024 cells of its bounds. A factor of texts has one release, of the counts of its levels.
 
     Examples
     --------
@@ -269,6 +269,7 @@ def describe(
     budget = Spending.from_options(request.options.spending(), ledger)
     budget.ledger.check(GaussianLoss(budget.mu))
     factors = [name for name in names if _is_factor(schema, name)]
+    check_columns(request.rows, request.schema, names)
     opened = {name: OpenedColumn.from_request(request, name) for name in names if name not in factors}
     part = 1.0 / len(names)
     entries: list[LedgerEntry] = []
@@ -279,8 +280,7 @@ def describe(
     with charged_for(f"describe: {', '.join(names)}"):
         for name in names:
             if name in factors:
-                one = spending(request, budget.mu * math.sqrt(part))
-                result = level_counts(one, (name,), level)
+                result = level_counts(spending(request, budget.mu * math.sqrt(part)), (name,), level)
                 entries += result.release.entries
                 counted += _level_rows(name, result)
                 complete |= {} if result.complete is None else {name: result.complete}

@@ -250,38 +250,46 @@ class GroupModel:
 
     def mean_sets(self, level: float, limit: float = 1.0, *, sampling: bool = True) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k); without `sampling` of this table's means."""
-        if not sampling:
-            return self._table_sets(level, limit)
-        (R, noise), k, a2 = self.squares(), self.counts, self.a**2
+        quantiles = self._mean_quantiles(level) if sampling else self._table_quantiles(level)
+        return self._mean_sets_at(quantiles, limit, sampling=sampling)
+
+    def _mean_quantiles(self, level: float) -> Floats:
+        """Return the quantiles of |S - m N| over its sd, sampling and noise together."""
+        (R, noise), a2 = self.squares(), self.a**2
         R = np.where(self.alone, np.inf, R)
         df = _degrees(R + a2, 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise)
-        t = distributions.t.isf((1.0 - level) / 2.0, df)
-        share = a2 * (1.0 - 1.0 / k)
+        t = np.asarray(distributions.t.isf((1.0 - level) / 2.0, df))
         if self.laplace:
             simulated = self.simulate()
+            share = a2 * (1.0 - 1.0 / self.counts)
             sd = np.sqrt(np.maximum(simulated.squares()[0] + a2 + share * self.means**2, 1e-12))
             drawn = np.abs(simulated.S - self.means * simulated.N) / sd
             t = np.maximum(t, np.quantile(drawn, level, axis=0, method="higher"))
-        t = np.minimum(t, LARGEST_QUANTILE)
-        return quadratic_set(
-            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), limit
-        )
+        return np.minimum(t, LARGEST_QUANTILE)
 
-    def _table_sets(self, level: float, limit: float) -> tuple[Floats, Floats]:
-        """Return the ends of this table's means m: S - m N has the noise of S less m times that of N.
+    def _table_quantiles(self, level: float) -> Floats:
+        """Return the quantile of |S - m N| over its sd, where it has the noise of S less m times that of N.
 
         Of Laplace numbers added up, none has a longer tail than one alone with the same variance.
         """
         t = float(distributions.norm.isf((1.0 - level) / 2.0))
-        if self.laplace:
-            t = max(t, -math.log(1.0 - level) / math.sqrt(2.0))
+        return np.asarray(max(t, -math.log(1.0 - level) / math.sqrt(2.0)) if self.laplace else t)
+
+    def _mean_sets_at(self, t: Floats, limit: float, *, sampling: bool) -> tuple[Floats, Floats]:
+        """Return the ends of the means m at which S - m N is at most `t` of its sds from 0."""
         a2 = self.a**2
         share = a2 * (1.0 - 1.0 / self.counts)
-        return quadratic_set(self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * a2, limit)
+        R = np.where(self.alone, np.inf, self.squares()[0]) if sampling else 0.0
+        return quadratic_set(
+            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), limit
+        )
 
     def mean_sds(self, *, sampling: bool = True) -> Floats:
-        """Return standard errors of the groups' means: half of the set at one, which noise may make wide."""
-        low, high = self.mean_sets(0.6826894921370859, limit=2.0, sampling=sampling)
+        """Return standard errors of the groups' means: half of the set of one sd, which noise may make wide.
+
+        Without noise they are sd/sqrt N; the quantile of Student's distribution is in the intervals alone.
+        """
+        low, high = self._mean_sets_at(np.ones(()), 2.0, sampling=sampling)
         return np.minimum((high - low) / 2.0, 1.0)
 
     def _scores(
@@ -433,5 +441,37 @@ def score_interval(count: Floats, n: int, sd: float | Floats, level: float) -> t
     p = count / n
     low, high = quadratic_set(
         np.full(np.shape(p), 1.0 + z2 / n), -(2.0 * p + z2 / n), p**2 - z2 * (sd / n) ** 2, 2.0
+    )
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def complete_share_intervals(
+    x: Floats, cells: Integers | int, complete: float, sd: float, parts: int, level: float
+) -> tuple[Floats, Floats]:
+    """Return the ends of shares p among complete records: x - p N has mean 0, and noise of both.
+
+    Parameters
+    ----------
+    x : ndarray
+        Noisy sums of this many `cells`.
+    cells : int or ndarray of int
+    complete : float
+        N, the noisy number of complete records.
+    sd : float
+        Of the noise of one count, before all counts were conditioned on their public total.
+    parts : int
+        How many counts add up to this total, that of rows without a value among them.
+    level : float
+    """
+    z2 = float(distributions.norm.isf((1.0 - level) / 2.0)) ** 2
+    s2 = sd**2
+    of_complete = s2 * (1.0 - 1.0 / parts)
+    if z2 * of_complete >= complete**2:
+        return np.zeros(len(x)), np.ones(len(x))
+    low, high = quadratic_set(
+        np.full(len(x), complete**2 + z2 * (complete - of_complete)),
+        -2.0 * x * complete - z2 * (complete - 2.0 * s2 * cells / parts),
+        x**2 - z2 * s2 * cells * (1.0 - cells / parts),
+        2.0,
     )
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

@@ -33,7 +33,7 @@ from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
-from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning
+from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.counts import noise_half
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuery, SampleSums
@@ -58,7 +58,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_flag, check_number
+from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
 CLIPPED_MEAN = "Values are clipped to the public bounds [{:g}, {:g}]; the mean is that of the clipped values."
@@ -521,16 +521,13 @@ def mean(
         source=source,
         ledger=ledger,
     )
-    check_choice(target, CountTarget, "target")
-    check_flag(simultaneous, "simultaneous")
+    intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
     if by is not None:
-        level = base.check_level(confidence_level)
         request, value, groups = base.request_by(a, by, bounds, levels, options)
         label = Labels.BY.format(values=value, groups=", ".join(groups))
         query = SampleQuery(kind="groups", values=(value,), by=groups, label=label)
-        return group_means(request, query, clip, level=level, target=target, simultaneous=simultaneous)
-    if levels is not None or simultaneous:
-        raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")
+        return group_means(request, query, clip, intervals)
+    base.refuse_group_options(levels, simultaneous)
     return _mean(a, bounds, clip, confidence_level, options, target)
 
 

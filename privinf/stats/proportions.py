@@ -2,9 +2,10 @@ r"""One share and two, from noisy counts: score intervals and exact tests.
 
 The released count of n records is X + e, e of sd s. The score test of p divides by sqrt(n p (1 - p) + s^2);
 the interval holds the p that it does not reject. ``method="exact"`` takes the distribution itself, a binomial
-number plus noise: with Gaussian noise and one side no test at its level of GDP has more power. With Laplace
-noise it is the only one. Two shares are tested by their 2 x 2 table (`privinf.stats.association`); their
-difference is one of means (`privinf.stats.groups`) whose squares are known.
+number plus noise (`privinf.inference.counts.ShareModel`): with Gaussian noise and one side no test at its
+level of GDP has more power. With Laplace noise it is the only one. Two shares are tested by their 2 x 2 table
+(`privinf.stats.association`); their difference is one of means (`privinf.stats.groups`) whose squares are
+known.
 
 Where rows without a value add zero to every sum, N and S = sum (2 x - 1) over complete records are released,
 noise of sds d and a. With m = 2 p - 1 the score S - m N has the variance N (1 - m^2) + a^2 + m^2 d^2, so that
@@ -19,17 +20,17 @@ Awan and Vadhan (2023), "Canonical noise distributions and private hypothesis te
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import stats as distributions
-from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.inference.counts import ShareModel
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.schema import Factor, Schema
@@ -43,13 +44,12 @@ from privinf.stats.base import (
     check_share,
     request_columns,
 )
-from privinf.stats.counts import CountsResult, level_counts
+from privinf.stats.counts import EXACT, SCORE, level_counts
 from privinf.stats.groups import GroupModel, quadratic_set, rank, score_interval
 from privinf.typing import (
     Alternative,
     Calibration,
     ColumnLike,
-    Floats,
     Label,
     Missing,
     NoiseChoice,
@@ -61,8 +61,6 @@ from privinf.typing import (
 from privinf.validation import check_choice, check_number
 from privinf.wire import Labels
 
-EXACT = "The method is exact: it uses the distribution of a binomial count plus the noise."
-SCORE = "Score interval."
 CLIPPED_SHARE = (
     "For a column with two levels, estimates are shares of the second level; for a column with bounds "
     "(0, 1), they are means of values clipped to these bounds."
@@ -71,50 +69,6 @@ EXACT_DROPPING = (
     "method='exact' cannot be combined with missing='drop', because the exact test needs the number of "
     "complete records, which is private: pass method='score'"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ShareModel:
-    """A released count of n records, whose noise has sd `sd`; counts of any shape."""
-
-    count: Floats
-    n: int
-    sd: float
-    laplace: bool = False
-
-    def score(self, share: float) -> Floats:
-        """Return z of the share being `share`."""
-        return np.asarray(
-            (self.count - self.n * share) / math.sqrt(self.n * share * (1.0 - share) + self.sd**2)
-        )
-
-    def tail(self, share: float) -> float:
-        """Return P(count or more) if the share is `share`, exactly: a binomial number plus noise."""
-        n = self.n
-        x = float(self.count)
-        limit = 12.0 * math.sqrt(n * share * (1.0 - share)) + 30.0
-        k = np.arange(max(0, math.floor(n * share - limit)), min(n, math.ceil(n * share + limit)) + 1)
-        mass = distributions.binom.pmf(k, n, share)
-        if self.sd == 0.0:
-            return float(mass @ (k >= x - 1e-9))
-        model = (
-            distributions.laplace(scale=self.sd / math.sqrt(2.0))
-            if self.laplace
-            else distributions.norm(scale=self.sd)
-        )
-        return min(float(mass @ np.asarray(model.sf(x - k))), 1.0)
-
-    def below(self, share: float) -> float:
-        """Return P(count or less) if the share is `share`."""
-        return ShareModel(self.n - self.count, self.n, self.sd, self.laplace).tail(1.0 - share)
-
-    def exact_interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the shares that neither exact one-sided test rejects at half of 1 - level."""
-        half = (1.0 - level) / 2.0
-        ends = []
-        for test, first in ((self.tail, 0.0), (self.below, 1.0)):
-            ends.append(_root(test, half, first))
-        return ends[0], ends[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +228,7 @@ def proportion_confint(
     request, name = _share_request(a, levels, options, method)
     declared = request.schema[name]
     if isinstance(declared, Factor) and len(declared.levels) > 2:
-        return _level_shares(level_counts(request, (name,), level), level, method)
+        return level_counts(request, (name,), level, method)
     release = _share_release(request, name)
     row, model = _share_row(release, level, method)
     return StatResult(
@@ -435,15 +389,6 @@ def proportions_ztest(
     )
 
 
-def _root(tail: Callable[[float], float], level: float, first: float) -> float:
-    """Return the share at which a tail that rises from `first` on equals a level; otherwise an end."""
-    if tail(first) >= level:
-        return first
-    if tail(1.0 - first) < level:
-        return 1.0 - first
-    return float(brentq(lambda share: tail(share) - level, 0.0, 1.0))
-
-
 def _share_request(
     a: Any, levels: Sequence[Label] | None, options: SampleOptions, method: ShareMethod
 ) -> tuple[SampleRequest, str]:
@@ -460,18 +405,6 @@ def _share_request(
 def _share_release(request: SampleRequest, name: str) -> SampleSums:
     check_share(request.schema, name)
     return request.release(SampleQuery(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
-
-
-def _level_shares(shares: CountsResult, level: float, method: ShareMethod) -> StatResult:
-    """Return the shares of levels, by score intervals or each by the exact one of its count."""
-    release = shares.release
-    sd, laplace = float(release.scale[0]), release.noise == "laplace"
-    models = [ShareModel(count, release.nobs, sd, laplace) for count in release.sums[:, 0]]
-    if not _exact(models[0], method):
-        return replace(shares, ranked_notes=(SCORE, *shares.ranked_notes))
-    ends = [model.exact_interval(level) for model in models]
-    rows = tuple(row._replace(low=low, high=high) for row, (low, high) in zip(shares.rows, ends, strict=True))
-    return replace(shares, rows=rows, ranked_notes=(EXACT, *shares.ranked_notes))
 
 
 def _exact(model: ShareModel | CompleteShareModel, method: ShareMethod) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from privinf.accounting.purposes import charged_for
 from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.inference.counts import joint_level
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.quantiles import (
     CERTAIN,
@@ -37,11 +35,14 @@ from privinf.schema import Schema
 from privinf.stats.base import (
     ConfidenceInterval,
     EstimateRow,
+    IntervalOptions,
     SampleOptions,
     SampleRequest,
     StatResult,
+    cell_names,
     check_level,
     public_pair,
+    refuse_group_options,
     request_by,
     request_columns,
     target_notes,
@@ -58,7 +59,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_flag, check_fraction
+from privinf.validation import check_fraction
 from privinf.wire import Labels
 
 FIRST_CELLS = 1024  # of the first distribution function
@@ -254,15 +255,8 @@ class GroupQuantilesResult(StatResult):
         GroupQuantilesResult
             The quantiles, at no further cost.
         """
-        return _of_groups(
-            self.release,
-            self.quantiles if q is None else _orders(q),
-            self.confidence_level if confidence_level is None else check_level(confidence_level),
-            self.target if target is None else check_choice(target, CountTarget, "target"),
-            simultaneous=check_flag(
-                self.simultaneous if simultaneous is None else simultaneous, "simultaneous"
-            ),
-        )
+        chosen = IntervalOptions.changed(self, target, confidence_level, simultaneous)
+        return _of_groups(self.release, self.quantiles if q is None else _orders(q), chosen)
 
 
 def _orders(q: float | Sequence[float]) -> tuple[float, ...]:
@@ -287,34 +281,27 @@ def _group_release(request: SampleRequest, value: str, groups: tuple[str, ...]) 
 
 
 def _of_groups(
-    release: SampleSums,
-    orders: tuple[float, ...],
-    level: float,
-    target: CountTarget,
-    *,
-    simultaneous: bool,
+    release: SampleSums, orders: tuple[float, ...], options: IntervalOptions
 ) -> GroupQuantilesResult:
     """Return the quantiles of groups with intervals."""
     (bins,) = release.query.bins
     edges = np.array(bins.cuts)
     width = float(edges[1] - edges[0])
     low, high = float(edges[0]) - width, float(edges[-1]) + width
-    names = tuple(", ".join(map(str, cell)) for cell in product(*release.levels[:-1]))
-    single = joint_level(level, len(names) * len(orders)) if simultaneous else level
-    z = two_sided(single)
+    names = cell_names(release)
+    z = two_sided(options.level_of_each(len(names) * len(orders)))
     numbers = release.sums.reshape(len(names), len(edges) + 1)
     scale = float(release.scale[0])
-    sampling = target == "population"
     intervals = [
         [
-            quantile_interval(distribution, q, z, low, high, sampling=sampling)
+            quantile_interval(distribution, q, z, low, high, sampling=options.sampling)
             for distribution in group_distributions(numbers, edges, scale, release.nobs, q)
         ]
         for q in orders
     ]
     rows = []
     for place, name in enumerate(names):
-        ordered = ordered_intervals(orders, [one[place] for one in intervals]).tolist()
+        ordered = ordered_intervals(orders, [of_order[place] for of_order in intervals]).tolist()
         for q, (middle, lower, upper) in zip(orders, ordered, strict=True):
             label = name if len(orders) == 1 else f"{name}, {100.0 * q:.6g}%"
             rows.append(
@@ -324,11 +311,15 @@ def _of_groups(
         title="Quantiles of Groups",
         release=release,
         rows=tuple(rows),
-        confidence_level=level,
-        ranked_notes=(*target_notes(target), Note(CLIPPED_QUANTILES.format(low, high), "header")),
+        confidence_level=options.level,
+        ranked_notes=(
+            *target_notes(options.target),
+            *options.joint_notes(len(rows)),
+            Note(CLIPPED_QUANTILES.format(low, high), "header"),
+        ),
         quantiles=orders,
-        target=target,
-        simultaneous=simultaneous,
+        target=options.target,
+        simultaneous=options.simultaneous,
     )
 
 
@@ -474,9 +465,7 @@ def quantile(
         by=by,
         bounds=bounds,
         levels=levels,
-        level=check_level(confidence_level),
-        target=target,
-        simultaneous=simultaneous,
+        intervals=IntervalOptions.checked(target, confidence_level, simultaneous),
     )
 
 
@@ -609,9 +598,7 @@ def median(
         by=by,
         bounds=bounds,
         levels=levels,
-        level=check_level(confidence_level),
-        target=target,
-        simultaneous=simultaneous,
+        intervals=IntervalOptions.checked(target, confidence_level, simultaneous),
     )
 
 
@@ -623,19 +610,13 @@ def _quantiles(
     by: ColumnLike | str | Sequence[str] | None,
     bounds: Pair | None,
     levels: Sequence[Label] | None,
-    level: float,
-    target: CountTarget,
-    simultaneous: bool,
+    intervals: IntervalOptions,
 ) -> QuantileResult | GroupQuantilesResult:
     """Return quantiles of a column by two releases or more, or of its groups by one."""
-    check_choice(target, CountTarget, "target")
-    check_flag(simultaneous, "simultaneous")
     if by is not None:
         request, value, groups = request_by(a, by, bounds, levels, options)
-        release_of_groups = _group_release(request, value, groups)
-        return _of_groups(release_of_groups, probabilities, level, target, simultaneous=simultaneous)
-    if levels is not None or simultaneous:
-        raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")
+        return _of_groups(_group_release(request, value, groups), probabilities, intervals)
+    refuse_group_options(levels, intervals.simultaneous)
     request, (name,) = request_columns({"a": a}, {"a": public_pair(bounds)}, options)
     column = OpenedColumn.from_request(request, name)
     label = Labels.QUANTILES.format(name=name)
@@ -645,7 +626,7 @@ def _quantiles(
         first, lines = column.first_distribution(FIRST_SHARE, label)
         entries = [*lines]
         for probability in probabilities:
-            edges = window_edges(first, probability, two_sided(level), column.low, column.high)
+            edges = window_edges(first, probability, two_sided(intervals.level), column.low, column.high)
             distribution, lines = column.columns.cdf(name, edges, part, column.spending, label)
             entries += lines
             second.append(distribution)
@@ -664,10 +645,10 @@ def _quantiles(
     return QuantileResult(
         title="Quantiles",
         release=release,
-        rows=release.rows(level, target),
-        confidence_level=level,
-        ranked_notes=(*target_notes(target), clipped),
-        target=target,
+        rows=release.rows(intervals.level, intervals.target),
+        confidence_level=intervals.level,
+        ranked_notes=(*target_notes(intervals.target), clipped),
+        target=intervals.target,
     )
 
 

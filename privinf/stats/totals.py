@@ -19,8 +19,7 @@ from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary
-from privinf.errors import ArgumentError
-from privinf.inference.counts import joint_level, laplace_sum_quantile, noise_half
+from privinf.inference.counts import laplace_sum_quantile, noise_half
 from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
@@ -42,7 +41,6 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_flag
 from privinf.wire import Labels
 
 CLIPPED_SUMS = (
@@ -52,6 +50,9 @@ TABLE_SUMS = "The sums are those of this table: intervals allow for the noise, n
 POPULATION_SUMS = (
     "The sums estimate the number of records times the population's mean of the value, counted as 0 outside "
     "of the group: intervals allow for sampling and for the noise."
+)
+NO_DROPPED_SUMS = (
+    "sums of values, because the sum over complete rows is smaller than that of all rows by an unknown amount"
 )
 
 
@@ -104,10 +105,8 @@ class SumsResult(base.StatResult):
         SumsResult
             The same estimates, at no further cost.
         """
-        chosen = self.target if target is None else check_choice(target, CountTarget, "target")
-        level = self.confidence_level if confidence_level is None else base.check_level(confidence_level)
-        joint = check_flag(self.simultaneous if simultaneous is None else simultaneous, "simultaneous")
-        return replace(_summed(self.release, chosen, level, simultaneous=joint), cautions=self.cautions)
+        chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
+        return replace(_summed(self.release, chosen), cautions=self.cautions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +130,11 @@ class TotalModel:
         laplace = release.noise == "laplace" and float(release.scale[0]) > 0.0
         if release.query.kind == "one sample":
             model = MeanModel.released(release)
-            one = np.ones(1)
             return cls(
-                totals=n * (middle + half * model.mean) * one,
-                count_sds=0.0 * one,
-                sum_sds=half * model.noise[0] * one,
-                sampling=n * (half * float(model.sd)) ** 2 * one,
+                totals=np.array([n * (middle + half * float(model.mean))]),
+                count_sds=np.zeros(1),
+                sum_sds=np.array([half * model.noise[0]]),
+                sampling=np.array([n * (half * float(model.sd)) ** 2]),
                 laplace=laplace,
             )
         groups = GroupModel.released(release)
@@ -200,14 +198,13 @@ def two_laplace_quantile(level: float, first: float, second: float) -> float:
     return float(large * brentq(excess, 0.0, 4.0 - 2.0 * math.log(tail)))
 
 
-def _summed(release: SampleSums, target: CountTarget, level: float, *, simultaneous: bool) -> SumsResult:
+def _summed(release: SampleSums, intervals: base.IntervalOptions) -> SumsResult:
     """Return the sums of a release with intervals."""
     model = TotalModel.from_release(release)
     groups = release.query.kind == "groups"
     names = base.cell_names(release) if groups else release.query.values
-    population = target == "population"
-    half = model.half_lengths(joint_level(level, len(names)) if simultaneous else level, sampling=population)
-    sds = np.sqrt(model.noise_sds**2 + (model.sampling if population else 0.0))
+    half = model.half_lengths(intervals.level_of_each(len(names)), sampling=intervals.sampling)
+    sds = np.sqrt(model.noise_sds**2 + (model.sampling if intervals.sampling else 0.0))
     middle, unit = float(release.middle[0]), float(release.half[0])
     ends = np.array([middle - unit, middle + unit])
     if groups:
@@ -220,10 +217,14 @@ def _summed(release: SampleSums, target: CountTarget, level: float, *, simultane
         title="Sums of Groups" if groups else "Sum",
         release=release,
         rows=tuple(base.EstimateRow(name, *map(float, numbers)) for name, *numbers in rows),
-        confidence_level=level,
-        ranked_notes=(clipped, Note(POPULATION_SUMS if population else TABLE_SUMS, "must-read")),
-        target=target,
-        simultaneous=simultaneous,
+        confidence_level=intervals.level,
+        ranked_notes=(
+            clipped,
+            Note(POPULATION_SUMS if intervals.sampling else TABLE_SUMS, "must-read"),
+            *intervals.joint_notes(len(names)),
+        ),
+        target=intervals.target,
+        simultaneous=intervals.simultaneous,
     )
 
 
@@ -347,13 +348,10 @@ def sum(
         source=source,
         ledger=ledger,
     )
-    level = base.check_level(confidence_level)
-    check_choice(target, CountTarget, "target")
-    check_flag(simultaneous, "simultaneous")
-    refuse_dropping(base.or_default(missing, "raise"), "sums of values")
+    intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
+    refuse_dropping(base.or_default(missing, "raise"), NO_DROPPED_SUMS)
     if by is None:
-        if levels is not None or simultaneous:
-            raise ArgumentError("levels= and simultaneous= are for groups: pass by=, or leave them out")
+        base.refuse_group_options(levels, simultaneous)
         request, (value,) = base.request_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
         label = Labels.TOTAL.format(name=value)
         release = request.release(SampleQuery(kind="one sample", values=(value,), label=label))
@@ -366,5 +364,5 @@ def sum(
         near = clip_cautions(release, None)
     if isinstance(request.schema[value], Factor):
         near = ()  # shares are near a bound without any clipping
-    result = _summed(release, target, level, simultaneous=simultaneous)
+    result = _summed(release, intervals)
     return replace(result, cautions=base.warn_of(near))

@@ -9,9 +9,11 @@ import pytest
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.inference.counts import ShareModel
 from privinf.mechanisms.distribution import group_distributions
 from privinf.mechanisms.statistics.prefixes import root
-from privinf.stats.base import TABLE_ESTIMATES
+from privinf.stats.base import JOINT, TABLE_ESTIMATES
+from privinf.stats.counts import EXACT, OF_TABLE, SCORE
 from privinf.stats.totals import TotalModel, two_laplace_quantile
 
 RNG = np.random.default_rng(21)
@@ -227,4 +229,95 @@ def test_intervals_for_this_table_are_marked():
             assert TABLE_ESTIMATES not in function(x, **by, **words).notes
     means = pi.stats.mean(x, target="table", **groups, **words)
     assert TABLE_ESTIMATES in means.means(target="table").notes
-    assert TABLE_ESTIMATES not in means.means().notes + means.pairwise().notes
+    assert TABLE_ESTIMATES in means.means().notes
+    assert TABLE_ESTIMATES not in means.means(target="population").notes + means.pairwise().notes
+
+
+def test_means_keep_the_options_of_their_result():
+    words = {"by": "g", "confidence_level": 0.8, **HOW, "mu": 0.5, "rng": 0}
+    result = pi.stats.mean("x", target="table", simultaneous=True, **words)
+    assert result.means().table.equals(result.table)
+    assert result.means().notes == result.notes
+    plain = pi.stats.mean("x", **words)
+    assert result.means(target="population", simultaneous=False).table.equals(plain.table)
+    assert not plain.table.equals(result.table)
+
+
+def test_intervals_that_hold_together_have_a_note():
+    for name in ("sum", "mean", "median"):
+        function = getattr(pi.stats, name)
+        joint = function("x", by="g", simultaneous=True, **HOW, mu=0.5, rng=0)
+        alone = function("x", by="g", **HOW, mu=0.5, rng=0)
+        again = joint.means() if name == "mean" else joint.intervals()
+        for result, notes in ((joint, 1), (again, 1), (alone, 0)):
+            assert result.notes.count(JOINT.format(3)) == notes
+    several = pi.stats.quantile("x", [0.2, 0.7], by="g", simultaneous=True, **HOW, mu=0.5, rng=0)
+    assert JOINT.format(6) in several.notes
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ({"epsilon": 1.0, "delta": 1e-6, "method": "exact", "noise": "gaussian"}, EXACT),
+        ({"epsilon": 1.0, "delta": 0}, EXACT),
+        ({"epsilon": 1.0, "delta": 1e-6, "noise": "gaussian"}, SCORE),
+    ],
+)
+def test_shares_of_levels_keep_their_method(words, note):
+    result = pi.stats.proportion_confint("g", **HOW, **words, rng=0)
+    assert note in result.notes
+    assert result.intervals().table.equals(result.table)
+    assert result.intervals().notes == result.notes
+    narrow = pi.stats.proportion_confint("g", confidence_level=0.6, **HOW, **words, rng=0)
+    assert result.intervals(confidence_level=0.6).table.equals(narrow.table)
+    whole = result.suppress(-1e9)
+    assert whole.table.equals(result.table)
+    assert note in whole.notes
+    table = result.intervals(target="table")
+    assert OF_TABLE in table.notes
+    assert note not in table.notes
+
+
+def test_exact_intervals_of_levels_use_the_noise_of_their_estimates():
+    """Counts that are conditioned on the public total have less noise, unless it is Laplace noise."""
+    for words, share in (({"mu": 0.2}, 2.0 / 3.0), ({"epsilon": 0.3, "delta": 0}, 1.0)):
+        result = pi.stats.proportion_confint("g", method="exact", **HOW, **words, rng=0)
+        sd = float(result.release.scale[0]) * math.sqrt(share)
+        for row, estimate in zip(result.rows, result.unprojected, strict=True):
+            model = ShareModel(np.float64(N * estimate), N, sd, "delta" in words)
+            assert row[3:] == pytest.approx(model.exact_interval(0.95), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["frame", "file", "database"])
+@pytest.mark.parametrize("bad", [{"t": "c"}, {"h": np.nan}])
+def test_a_description_finds_every_defect_before_it_charges(tmp_path, kind, bad):
+    rows = ROWS.copy()
+    for name, value in bad.items():
+        rows.loc[7, name] = value
+    data = rows
+    if kind == "file":
+        rows.to_parquet(data := tmp_path / "rows.parquet")
+    if kind == "database":
+        connection = pytest.importorskip("duckdb").connect()
+        connection.register("rows", rows)
+        data = pi.open_rows(connection.sql("select * from rows"), push_down=True)
+    ledger = Ledger()
+    with pytest.raises(SchemaError, match=repr(*bad)):
+        pi.stats.describe(data, ["x", "g", *bad], schema=SCHEMA, mu=1.0, ledger=ledger)
+    assert len(ledger) == 0
+
+
+def test_without_noise_standard_errors_of_means_are_those_of_statistics():
+    """Twelve rows: the quantile of Student's distribution belongs to the intervals alone."""
+    x = np.random.default_rng(5).uniform(0, 10, 24)
+    g = np.repeat(["a", "b"], 12)
+    words = {"levels": ["a", "b"], "bounds": (0, 10), "epsilon": math.inf}
+    result = pi.stats.mean(x, by=g, **words)
+    expected = [x[g == level].std(ddof=1) / math.sqrt(12) for level in "ab"]
+    assert result.table["std err"].to_numpy() == pytest.approx(expected, rel=1e-6)
+    contrast = result.contrast([1, -1])
+    assert contrast.bse == pytest.approx(math.hypot(*expected), rel=1e-6)
+    low, high = result.rows[0][3:]
+    assert (high - low) / 2.0 == pytest.approx(2.200985 * expected[0], rel=1e-5)
+    table = pi.stats.mean(x, by=g, target="table", **words)
+    assert table.table["std err"].to_numpy() == pytest.approx([0.0, 0.0], abs=1e-7)

@@ -231,11 +231,30 @@ def test_what_is_wrong_is_refused_before_anything_is_spent():
 
 
 def test_a_level_with_the_name_of_the_margins_keeps_its_row():
-    a = ROWS["a"].replace("p", "All").to_numpy()
-    levels = (["All", "q", "r"], [1, 2, 3, 4, 5, 6])
-    result = pi.stats.crosstab(ROWS["b"], a, levels=levels[::-1], epsilon=math.inf)
-    assert len(result.table) == len(result.rows) == 27
-    assert sorted(result.table.loc["1, All", "estimate"]) == [
-        ((ROWS["b"] == 1) & (ROWS["a"] == "p")).sum(),
-        (ROWS["b"] == 1).sum(),
-    ]
+    for others, margin in ((["q", "r"], "All levels"), (["q", "All levels"], "All levels, All levels")):
+        a = ROWS["a"].replace(dict(zip("pqr", ["All", *others], strict=True))).to_numpy()
+        levels = ([1, 2, 3, 4, 5, 6], ["All", *others])
+        result = pi.stats.crosstab(ROWS["b"], a, levels=levels, epsilon=math.inf)
+        assert result.table.index.is_unique
+        assert result.table.loc["1, All", "estimate"] == ((ROWS["b"] == 1) & (ROWS["a"] == "p")).sum()
+        assert result.table.loc[f"1, {margin}", "estimate"] == (ROWS["b"] == 1).sum()
+        frame = result.to_pandas()
+        assert list(frame.columns) == ["All", *others, margin]
+        assert frame[margin].iloc[:-1].sum() == frame.loc[margin, margin] == N
+    plain = pi.stats.crosstab("a", "hit", **CLEAN).to_pandas()
+    assert (plain.columns[-1], plain.index[-1]) == ("All", "All")
+
+
+def test_intervals_of_a_histogram_are_those_of_its_edges():
+    """Labels are rounded to six digits; edges are not."""
+    edges = [0.0, 1.0 / 3.0, 1234567.125, 1234567.25, 4e6]
+    values = np.array([0.2, 1.0 / 3.0, 1234567.125, 4e6])
+    counts = pi.stats.histogram(values, edges, epsilon=math.inf).to_pandas()
+    assert counts.index.left.tolist() == edges[:-1]
+    assert counts.index.right[:-1].tolist() == edges[1:-1]
+    for value in values:
+        assert counts[value] == 1.0
+    assert 4e6 in counts.index[-1]
+    assert np.nextafter(4e6, np.inf) not in counts.index[-1]
+    whole = pi.stats.histogram("x", 7, by="a", **CLEAN).to_pandas()
+    assert whole.index.get_level_values(1)[0].right == np.linspace(0, 80, 8)[1]

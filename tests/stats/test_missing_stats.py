@@ -155,12 +155,12 @@ def test_exact_tests_are_refused_and_nothing_is_spent():
         pi.stats.proportion_confint("b", method="exact", **words)
     with pytest.raises(NotAvailableError, match="always adds Gaussian noise"):
         pi.stats.mean("x", **words | {"delta": 0})
-    for refused in (
-        lambda: pi.stats.sum("x", **words),
-        lambda: pi.stats.quantile("x", by="g", **words),
-        lambda: pi.stats.crosstab("g", "h", margins=True, **words),
+    for refused, subject in (
+        (lambda: pi.stats.sum("x", **words), "sums of values, because"),
+        (lambda: pi.stats.quantile("x", by="g", **words), "quantiles of groups, because"),
+        (lambda: pi.stats.crosstab("g", "h", margins=True, **words), "released margins, because"),
     ):
-        with pytest.raises(NotAvailableError, match="missing='drop' is not available for"):
+        with pytest.raises(NotAvailableError, match=f"missing='drop' is not available for {subject}"):
             refused()
     assert len(ledger) == 0
 
@@ -311,3 +311,27 @@ def test_a_correlation_is_that_of_complete_pairs():
         sampling = model.n * float(model.product) ** 2 * (1.0 - r * r) ** 2
         expected = float(PairModel.from_complete(sums, 800, sds).variance(np.array(r))) - sampling
         assert np.var(scores) == pytest.approx(expected, rel=0.08)
+
+
+def test_complete_rows_are_estimated_from_cells_that_can_occur():
+    """With cells that cannot occur: sd of the estimate, its interval, and coverage of shares."""
+    frame = table().assign(h=lambda rows: rows["h"].mask(rows["g"] == "c", "u"))
+    zeros = [("c", "v"), ("b", "v"), ("a", "v")]
+    frame = frame.assign(h=frame["h"].where(frame["h"].isna(), "u"))
+    words = {"data": frame, "schema": SCHEMA, "missing": "drop", "structural_zeros": zeros}
+    true = len(frame.dropna(subset=["g", "h"]))
+    shares = frame.dropna(subset=["g", "h"])["g"].value_counts(normalize=True).loc[list("abc")].to_numpy()
+    errors, inside = [], []
+    for seed in range(150):
+        result = pi.stats.crosstab("g", "h", mu=0.05, rng=seed, **words)
+        errors.append(result.complete.rows - true)
+        assert result.nobs == result.complete.rows
+        low, high = result.complete.interval
+        inside.append(low <= true <= high)
+    sd = math.sqrt(2.0) / 0.05 * math.sqrt(1.0 - 1.0 / 4.0)
+    assert result.complete.sd == pytest.approx(sd, rel=1e-3)
+    assert np.std(errors) == pytest.approx(sd, rel=0.18)
+    assert np.mean(inside) > 0.89
+    assert pi.stats.crosstab("g", "h", epsilon=math.inf, **words).complete.rows == true
+    table_shares = pi.stats.crosstab("g", "h", target="population", epsilon=math.inf, **words)
+    assert [row.estimate for row in table_shares.rows[0:6:2]] == pytest.approx(shares)

@@ -11,8 +11,8 @@ from statsmodels.stats.proportion import proportions_ztest as theirs_ztest
 
 import privinf as pi
 from privinf.errors import ArgumentError, SchemaError
+from privinf.inference.counts import ShareModel
 from privinf.stats.groups import score_interval
-from privinf.stats.proportions import ShareModel
 
 X = np.repeat([1, 0], [37, 363])
 G = np.resize(["a", "b"], 400)

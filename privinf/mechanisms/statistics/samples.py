@@ -361,8 +361,8 @@ def _complete_share(values: Floats, scale: float) -> Sequence[Floats]:
 
 def _complete_pair(values: Floats, scale: float) -> Sequence[Floats]:
     u, v = values[:, 0], values[:, 1]
-    one = scale * scale
-    return np.ones_like(u) * one, u * scale, v * scale, one - u * u, one - v * v, u * v
+    unit = scale * scale
+    return np.ones_like(u) * unit, u * scale, v * scale, unit - u * u, unit - v * v, u * v
 
 
 def _rank_sums(sample: Sample) -> Floats:
