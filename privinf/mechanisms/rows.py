@@ -434,15 +434,16 @@ def once_complete(missing: Missing) -> Missing:
     return "raise" if missing == "drop" else missing
 
 
-def refuse_dropping(missing: Missing, subject: str) -> Imputation:
+def refuse_dropping(missing: Missing, subject: str, instead: str = "") -> Imputation:
     """Return the handling of missing values; NotAvailableError where rows cannot be dropped.
 
-    `subject` says what is refused, and why.
+    `subject` states what is refused and why, `instead` the nearest statistic that is available.
     """
     if missing == "drop":
+        remedies = f"{instead}, or use" if instead else "Use"
         raise NotAvailableError(
-            f"missing='drop' is not available for {subject}: use missing='impute-public', or remove the rows "
-            "with missing values. The number of remaining rows then counts as public"
+            f"missing='drop' is not available for {subject}. {remedies} missing='impute-public', or remove "
+            "the rows with missing values. The number of remaining rows then counts as public"
         )
     return missing
 

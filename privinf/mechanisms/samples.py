@@ -56,15 +56,15 @@ GAUSSIAN_ONLY = (
     "missing='drop' always adds Gaussian noise: pass delta=, such as 1e-6, with epsilon=, and leave "
     "noise='laplace' out"
 )
-# What is refused with missing="drop", and why.
-NOT_OF_COMPLETE: dict[SampleKind, str] = {
+# What is refused with missing="drop" and why, and what is available instead.
+NOT_OF_COMPLETE: dict[SampleKind, tuple[str, str]] = {
     "distributions": (
-        "quantiles of groups, because their release does not count the rows without a value (compute means "
-        "by group, or quantiles of all rows)"
+        "quantiles of groups, because their release does not count the rows without a value",
+        "Compute means by group or quantiles of all rows",
     ),
     "margins": (
-        "released margins, because rows and columns would no longer add up to a public total (leave "
-        "margins=True out, and margins are sums of cells)"
+        "released margins, because rows and columns would no longer add up to a public total",
+        "Leave margins=True out (margins are then sums of cells)",
     ),
 }
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
@@ -224,7 +224,9 @@ def check_columns(rows: Rows, schema: Schema, names: Sequence[str]) -> None:
     -----
     **Privacy.** Reads every record; nothing is released.
     """
-    passes = ColumnPasses(rows, names, schema, often=True, unit=schema.unit, dropping=True)
+    passes = ColumnPasses(
+        rows, names, schema, often=True, unit=schema.unit, max_rows=schema.max_rows, dropping=True
+    )
     if passes.pushed is None:
         for reader in passes.readers():
             reader.open(names)
@@ -312,7 +314,7 @@ def release_sample(
 def _complete_kind(kind: SampleKind) -> SampleKind:
     """Return the statistic of complete rows; NotAvailableError where there is none."""
     if kind not in COMPLETE_KINDS:
-        refuse_dropping("drop", NOT_OF_COMPLETE[kind])
+        refuse_dropping("drop", *NOT_OF_COMPLETE[kind])
     return COMPLETE_KINDS[kind]
 
 

@@ -265,7 +265,7 @@ class GroupModel:
             sd = np.sqrt(np.maximum(simulated.squares()[0] + a2 + share * self.means**2, 1e-12))
             drawn = np.abs(simulated.S - self.means * simulated.N) / sd
             t = np.maximum(t, np.quantile(drawn, level, axis=0, method="higher"))
-        return np.minimum(t, LARGEST_QUANTILE)
+        return np.asarray(np.minimum(t, LARGEST_QUANTILE))
 
     def _table_quantiles(self, level: float) -> Floats:
         """Return the quantile of |S - m N| over its sd, where it has the noise of S less m times that of N.

@@ -51,9 +51,8 @@ POPULATION_SUMS = (
     "The sums estimate the number of records times the population's mean of the value, counted as 0 outside "
     "of the group: intervals allow for sampling and for the noise."
 )
-NO_DROPPED_SUMS = (
-    "sums of values, because the sum over complete rows is smaller than that of all rows by an unknown amount"
-)
+NO_DROPPED_SUMS = "sums of values, because a sum over complete rows lacks the unknown values of the others"
+INSTEAD_OF_SUMS = "Estimate the mean, with pi.stats.mean"
 
 
 @error_boundaries
@@ -349,7 +348,7 @@ def sum(
         ledger=ledger,
     )
     intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
-    refuse_dropping(base.or_default(missing, "raise"), NO_DROPPED_SUMS)
+    refuse_dropping(base.or_default(missing, "raise"), NO_DROPPED_SUMS, INSTEAD_OF_SUMS)
     if by is None:
         base.refuse_group_options(levels, simultaneous)
         request, (value,) = base.request_columns({"a": a}, {"a": base.public_pair(bounds)}, options)

@@ -155,13 +155,20 @@ def test_exact_tests_are_refused_and_nothing_is_spent():
         pi.stats.proportion_confint("b", method="exact", **words)
     with pytest.raises(NotAvailableError, match="always adds Gaussian noise"):
         pi.stats.mean("x", **words | {"delta": 0})
-    for refused, subject in (
-        (lambda: pi.stats.sum("x", **words), "sums of values, because"),
-        (lambda: pi.stats.quantile("x", by="g", **words), "quantiles of groups, because"),
-        (lambda: pi.stats.crosstab("g", "h", margins=True, **words), "released margins, because"),
+    for refused, subject, instead in (
+        (lambda: pi.stats.sum("x", **words), "sums of values, because", "the mean"),
+        (lambda: pi.stats.quantile("x", by="g", **words), "quantiles of groups, because", "means by group"),
+        (
+            lambda: pi.stats.crosstab("g", "h", margins=True, **words),
+            "released margins, because",
+            "Leave margins=True out",
+        ),
     ):
-        with pytest.raises(NotAvailableError, match=f"missing='drop' is not available for {subject}"):
+        with pytest.raises(
+            NotAvailableError, match=f"missing='drop' is not available for {subject}"
+        ) as raised:
             refused()
+        assert instead in str(raised.value)
     assert len(ledger) == 0
 
 
