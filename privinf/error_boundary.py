@@ -57,8 +57,9 @@ def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
         `bare`, as the cause of a SiteConnectionError): errors of the tree, warnings that filters
         turned into errors, MemoryError, objects that are not an Exception (KeyboardInterrupt), and Python's
         own TypeError for a call that does not fit its signature; a keyword that the function does not have
-        becomes an ArgumentError that names the closest that it has. Every other exception becomes an error of
-        the tree that names the function; its traceback, which shows code, is kept.
+        becomes an ArgumentError that names the closest that it has, and so does an argument that is passed
+        twice. Every other exception becomes an error of the tree that names the function; its traceback,
+        which shows code, is kept.
 
     Notes
     -----
@@ -117,13 +118,13 @@ def error_boundaries(kind: C) -> C:
 def refuses(
     reasons: Mapping[str, str], error: type[PrivinfError] = ArgumentError
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register explanations for keywords that a function does not have.
+    """Register explanations for keywords that a function does not have, or that callers pass twice.
 
     Parameters
     ----------
     reasons : mapping of str to str
-        By name of a keyword that callers may expect: why the function does not have it. The error
-        boundary raises ``error(f"{name}= {reason}")`` for it.
+        By name of a keyword that callers may expect: why the function does not have it, or what to do where
+        its place is taken by another argument. The error boundary raises ``error(f"{name}= {reason}")``.
     error : type
         Kind of the error.
 
@@ -163,7 +164,7 @@ def _settled(error: BaseException, function: FunctionType, keywords: Iterable[st
     passes = isinstance(error, _PASSING) or not isinstance(error, Exception) or misfit
     raised = error if passes else _translated(error, function.__qualname__)
     if misfit:
-        raised = _unknown_option(function, keywords) or error
+        raised = _unknown_option(function, keywords) or _passed_twice(error, function, keywords) or error
     cause = raised.__cause__ if isinstance(raised, SiteConnectionError) else None
     raised.__cause__ = cause if is_bare(cause) else None
     raised.__context__ = None
@@ -206,6 +207,21 @@ def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfE
     )
     owner = function.__qualname__.removesuffix(".__init__")
     return ArgumentError(f"{name!r} is not an argument of {owner}: {hint}")
+
+
+def _passed_twice(
+    error: BaseException, function: FunctionType, keywords: Iterable[str]
+) -> PrivinfError | None:
+    """Return the error for an argument passed by position and by name; Python's own text names it."""
+    text = str(error)
+    name = next((name for name in keywords if text.endswith(f"multiple values for argument {name!r}")), None)
+    if name is None:
+        return None
+    if name in (refusals := vars(function).get("refusals", {})):
+        kind, reason = refusals[name]
+        return cast(PrivinfError, kind(f"{name}= {reason}"))
+    owner = function.__qualname__.removesuffix(".__init__")
+    return ArgumentError(f"{name}= was passed to {owner} twice, by position and by name: pass it once")
 
 
 def _misfit(error: BaseException) -> bool:

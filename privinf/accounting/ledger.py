@@ -21,7 +21,7 @@ from privinf.accounting.purposes import (
     LONGEST_NAME,
     PURPOSES,
     PURPOSES_SEAL,
-    LedgerFit,
+    LedgerFits,
     Purpose,
     fits_of,
     purpose_of,
@@ -259,12 +259,15 @@ class Ledger:
         return ledger_of(self._account, self._scope, line)
 
     @property
-    def fits(self) -> tuple[LedgerFit, ...]:
+    def fits(self) -> LedgerFits:
         """The entries of this scope by fit, in order, each with its formula or statistic and its name.
 
-        Entries of ledgers of earlier versions, which did not record the fit, are grouped by their labels.
+        The fits are a tuple of `LedgerFit`, which prints as a table with the cost of each fit. Entries of
+        ledgers of earlier versions, which did not record the fit, are grouped by their labels.
         """
-        return fits_of(self.entries, self._account.purposes())
+        return fits_of(
+            self.entries, self._account.purposes(), None if self.budget is None else self.budget.delta
+        )
 
     def count_more(self) -> int | None:
         """Return how many more fits with the cost of the last fit the limit allows.

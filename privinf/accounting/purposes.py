@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Self
 from uuid import uuid4
 
+from privinf.accounting.budget import DEFAULT_DELTA
 from privinf.accounting.composition import ParallelTotal, Total
 from privinf.accounting.entries import LedgerEntry
 from privinf.accounting.scopes import total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import StorageError
+from privinf.notebook import html_table
 from privinf.wire import readable
 
 PURPOSES = "purposes"  # field of a stored ledger, and of the private part of a journal's line
@@ -90,7 +92,7 @@ def labels_of(entries: Iterable[LedgerEntry]) -> str:
 
 
 @error_boundaries
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LedgerFit:
     """All charges of one fit in a ledger; made by `Ledger.fits`.
 
@@ -132,8 +134,65 @@ class LedgerFit:
         """Name and subject in one text."""
         return f"{self.name}: {self.subject}" if self.name else self.subject
 
+    @property
+    def day(self) -> str:
+        """Time of the first charge in UTC, to the minute."""
+        return f"{self.started.astimezone(UTC):%Y-%m-%d %H:%M}"
 
-def fits_of(entries: Iterable[LedgerEntry], purposes: Mapping[str, Purpose]) -> tuple[LedgerFit, ...]:
+    def __repr__(self) -> str:
+        return f"<LedgerFit: {self.day} UTC, {printable(self.title)}, {len(self.entries)} releases>"
+
+
+def printable(title: str) -> str:
+    """Return a title, chosen by a caller, without signs that cannot be printed."""
+    return "".join(sign if sign.isprintable() else " " for sign in title)
+
+
+class LedgerFits(tuple[LedgerFit, ...]):
+    """The fits of a ledger, in order: a tuple that prints as a table.
+
+    `delta` is that of the epsilons in the table.
+    """
+
+    delta: float
+
+    def __new__(cls, fits: Iterable[LedgerFit] = (), delta: float = DEFAULT_DELTA) -> Self:
+        """Return the fits as a tuple."""
+        listed = super().__new__(cls, fits)
+        listed.delta = delta
+        return listed
+
+    @property
+    def _cells(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (
+                fit.day,
+                f"{len(fit.entries)}",
+                f"{fit.loss.epsilon(self.delta):.4g}",
+                printable(fit.title),
+            )
+            for fit in self
+        ]
+
+    @property
+    def _header(self) -> tuple[str, str, str, str]:
+        return "started (UTC)", "releases", f"epsilon (delta={self.delta:g})", "fit"
+
+    def __repr__(self) -> str:
+        lines = [self._header, *self._cells]
+        first, second, third = (max(len(line[place]) for line in lines) for place in range(3))
+        return "\n".join(
+            f"{time:<{first}}  {releases:>{second}}  {epsilon:>{third}}  {title}"
+            for time, releases, epsilon, title in lines
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(self._header, self._cells)
+
+
+def fits_of(
+    entries: Iterable[LedgerEntry], purposes: Mapping[str, Purpose], delta: float | None = None
+) -> LedgerFits:
     """Return lines by fit, in the order of the first line; lines without a purpose by their label."""
     grouped: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in entries:
@@ -147,7 +206,7 @@ def fits_of(entries: Iterable[LedgerEntry], purposes: Mapping[str, Purpose]) -> 
         name = "" if purpose is None else purpose.name
         subject = subject or shortened(labels_of(lines))
         fits.append(LedgerFit(subject=subject, name=name, entries=tuple(lines)))
-    return tuple(fits)
+    return LedgerFits(fits, delta or DEFAULT_DELTA)
 
 
 def stored_purposes(purposes: Mapping[str, Purpose], identities: Iterable[str]) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 
 JoinedTarget = Literal["population", "sample"]
 PICTURES = (".png", ".svg", ".pdf")
-SUMMARIES = (".txt", ".html", ".csv", ".tex")
+# Methods of a summary, by the suffix of the file that it is written to.
+RENDERERS = {".txt": "as_text", ".html": "as_html", ".csv": "as_csv", ".tex": "as_latex"}
 ROW_MODELS = {"ols": "OLS", "logit": "Logit", "poisson": "Poisson", "moments": "MomentOLS"}  # of the package
+MARGINS_MODELS = ("logit", "poisson")  # whose average marginal effects need a release
 ROLE_COLUMNS = ("weights", "offset", "exposure")  # options that name a column of the table
 # Options of a fit on rows.
 ON_ROWS = (
@@ -55,6 +58,7 @@ ON_ROWS = (
     "name",
     "cov_type",
     "coefficients_only",
+    "margins",
     *ROLE_COLUMNS,
 )
 ON_RELEASES = ("plain", "shrink")  # options of a fit on the releases of several parties
@@ -87,6 +91,7 @@ class FitOptions(TypedDict):
     offset: str | None
     exposure: str | None
     coefficients_only: bool
+    margins: bool
     plain: bool
     shrink: bool
     target: JoinedTarget | None
@@ -154,6 +159,13 @@ class FitOptions(TypedDict):
     help="Estimate coefficients from a table of rows even if no intervals can be computed.",
 )
 @click.option(
+    "--margins",
+    is_flag=True,
+    help=(
+        "Also print average marginal effects (for logit and poisson); a tenth of the budget is spent on them."
+    ),
+)
+@click.option(
     "--plain",
     is_flag=True,
     help=(
@@ -209,17 +221,19 @@ def fit_command(**options: Unpack[FitOptions]) -> None:
     check_fraction(options["alpha"], "--alpha")
     files = {"--out": options["out"], "--json": options["json_file"], "--summary": options["summary"]}
     check_outputs(files, options["overwrite"])
-    if options["summary"] is not None and options["summary"].suffix.lower() not in SUMMARIES:
+    if options["summary"] is not None and options["summary"].suffix.lower() not in RENDERERS:
         raise ArgumentError(
-            f"--summary {options['summary']} must be a file name that ends in one of {', '.join(SUMMARIES)}"
+            f"--summary {options['summary']} must be a file name that ends in one of {', '.join(RENDERERS)}"
         )
     result, ledger_lines = _fit_releases(options) if options["schema_file"] is None else _fit_rows(options)
-    summary = result.summary(alpha=options["alpha"])
+    tables = [result.summary(alpha=options["alpha"])]
+    if options["margins"]:
+        tables.append(result.get_margeff().summary(options["alpha"]))
     if not options["quiet"]:
-        click.echo(summary.as_text())
+        click.echo("\n\n".join(table.as_text() for table in tables))
         for line in ledger_lines:
             click.echo(line, err=True)
-    _write(options, result, summary)
+    _write(options, result, tables)
 
 
 @click.command("report")
@@ -238,7 +252,7 @@ def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool)
     click.echo(f"written: {page}")
 
 
-def _write(options: FitOptions, result: Results, summary: PrivateSummary) -> None:
+def _write(options: FitOptions, result: Results, tables: Sequence[PrivateSummary]) -> None:
     """Write the requested files."""
     if options["out"] is not None:
         result.save(
@@ -247,7 +261,7 @@ def _write(options: FitOptions, result: Results, summary: PrivateSummary) -> Non
     if options["json_file"] is not None:
         result.to_json(options["json_file"], alpha=options["alpha"], overwrite=options["overwrite"])
     if (summary_file := options["summary"]) is not None:
-        text = _rendered(summary, summary_file.suffix.lower(), options["formula"])
+        text = _rendered(tables, summary_file.suffix.lower(), options["formula"])
         save_text(summary_file, text, overwrite=options["overwrite"])
     for path in (options["out"], options["json_file"], options["summary"]):
         if path is not None and not options["quiet"]:
@@ -301,7 +315,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     ):
         instead = MOMENTS_INSTEAD if kind == "ols" else COEFFICIENTS_INSTEAD
         raise NotAvailableError(UNREACHED.format(refusal[0].upper() + refusal[1:], instead))
-    chosen: dict[str, str] = {}
+    chosen: dict[str, Any] = {}
     if options["cov_type"] is not None:
         chosen["cov_type"] = options["cov_type"]
     if options["target"] is not None:
@@ -310,6 +324,13 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         if kind == "moments":
             raise ArgumentError("--coefficients-only is not available for --model moments; omit it")
         chosen["intervals"] = "optional"
+    if options["margins"]:
+        if kind not in MARGINS_MODELS:
+            raise ArgumentError(
+                "--margins is available only for --model logit and --model poisson, because the marginal "
+                "effects of a linear model are its coefficients; omit it"
+            )
+        chosen["margins"] = True
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
 
@@ -362,18 +383,15 @@ def _refuse(options: FitOptions, words: tuple[str, ...], reason: str) -> None:
             raise ArgumentError(reason.format(f"--{word.removesuffix('_file').replace('_', '-')}"))
 
 
-def _rendered(summary: PrivateSummary, suffix: str, title: str) -> str:
+def _rendered(tables: Sequence[PrivateSummary], suffix: str, title: str) -> str:
+    render = methodcaller(RENDERERS[suffix])
+    text = "\n\n".join(map(render, tables))
     if suffix == ".html":
         head = (
             f'<!doctype html>\n<html><head><meta charset="utf-8"><title>{html.escape(title)}</title></head>'
         )
-        return f"{head}<body>\n{summary.as_html()}\n</body></html>\n"
-    renderers: dict[str, Callable[[], str]] = {
-        ".txt": summary.as_text,
-        ".csv": summary.as_csv,
-        ".tex": summary.as_latex,
-    }
-    return renderers[suffix]() + "\n"
+        return f"{head}<body>\n{text}\n</body></html>\n"
+    return f"{text}\n"
 
 
 class PlanCommandOptions(TypedDict):

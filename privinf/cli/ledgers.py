@@ -16,6 +16,7 @@ from privinf.accounting.entries import stamp_of
 from privinf.accounting.files import LedgerFile
 from privinf.accounting.journal import Anchor, record_anchor
 from privinf.accounting.ledger import FORMAT as CURATOR
+from privinf.accounting.purposes import printable
 from privinf.accounting.released import appended
 from privinf.cli.outputs import DELTA_HELP, FILE, NEW_FILE, check_free, json_option, say
 from privinf.errors import ArgumentError
@@ -163,12 +164,11 @@ def show_command(path: Path, as_json: bool) -> None:
 def fit_line(fit: Mapping[str, Any]) -> str:
     """Return the charges of a fit in one line: times, name, formula or statistic, cost."""
     title = f"{fit['name']}: {fit['subject']}" if fit["name"] else fit["subject"]
-    plain = "".join(sign if sign.isprintable() else " " for sign in title)  # chosen by the caller
     started, ended = (datetime.fromisoformat(fit[end]) for end in ("started", "ended"))
     time = f"{started:%Y-%m-%d %H:%M}"
     if f"{ended:%Y-%m-%d %H:%M}" != time:
         time += f" to {ended:%H:%M}" if ended.date() == started.date() else f" to {ended:%Y-%m-%d %H:%M}"
-    return f"{time} UTC  {plain}: {fit['releases']} release(s), epsilon {fit['epsilon']:.4g}"
+    return f"{time} UTC  {printable(title)}: {fit['releases']} release(s), epsilon {fit['epsilon']:.4g}"
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:

@@ -34,6 +34,14 @@ from privinf.validation import columns_phrase
 
 # Share of rows that bounds may leave out, where a budget is spent on them and --clip is not given.
 CLIP = 0.01
+NOT_CHECKED = (
+    "not checked: missing values, and values outside the bounds or levels, because both are private; pass "
+    "--undeclared if you hold the rows"
+)
+WITH_GAPS = (
+    "missing values are in {}: a fit of these columns stops with an error, unless it is run with --missing "
+    "drop (which drops rows that lack a value and keeps their number private) or --missing impute-public"
+)
 SHELLS = ("bash", "zsh", "fish")
 DATA = click.Path(exists=True, path_type=Path)
 
@@ -229,16 +237,17 @@ def _bought(options: SuggestOptions) -> Schema:
     "--undeclared",
     is_flag=True,
     help=(
-        "List values in --data that the schema does not declare. They are raw values; only the "
-        "person who holds the rows may use this."
+        "List values in --data that the schema does not declare, and the columns with missing values. Both "
+        "are read from the rows; only the person who holds the rows may use this."
     ),
 )
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
     """Print a schema; fail if it has blanks or does not match a formula or a table.
 
-    The command reads only the names and types of the table's columns. It does not count values outside the
-    bounds, because their number is private. With --undeclared, it reads and prints values of categorical
-    columns; do not share that output.
+    The command reads only the names and types of the table's columns. It does not look for values outside
+    the bounds or for missing values, because both are private. With --undeclared, it reads the rows, and
+    prints undeclared values of categorical columns and the names of columns with missing values; do not
+    share that output.
 
     \b
     Example: privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
@@ -260,6 +269,8 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
         _check_kinds(declared, data)
         if undeclared:
             _list_undeclared(declared, data)
+        else:
+            click.echo(NOT_CHECKED)
     if declared.blank:
         click.echo(
             "these columns have no bounds or levels, but the formula does not use them: "
@@ -285,12 +296,14 @@ def _check_kinds(schema: Schema, data: Path) -> None:
 
 
 def _list_undeclared(schema: Schema, data: Path) -> None:
-    """Print the values of a table's factors that a schema does not declare; each block is read once."""
+    """Print undeclared values of a table's factors, and its columns with gaps; each block is read once."""
     factors = [name for name, item in schema.columns.items() if isinstance(item, Factor)]
     values: dict[str, dict[Any, None]] = {name: {} for name in factors}
-    for block in source_of(data).read(factors, "guessed") if factors else ():
+    gaps: set[str] = set()
+    for block in source_of(data).read(list(schema.columns), "guessed"):
         for name, strange in schema.undeclared_levels(block).items():
             values[name] |= dict.fromkeys(strange)
+        gaps.update(name for name in schema.columns if block[name].isna().any())
     for name, undeclared in values.items():
         if undeclared:
             click.echo(
@@ -299,6 +312,8 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
             )
     if not any(values.values()):
         click.echo("the schema declares all values of all categorical columns")
+    named = [name for name in schema.columns if name in gaps]
+    click.echo(WITH_GAPS.format(columns_phrase(named)) if named else "no column has missing values")
 
 
 @click.command("completion")

@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import (
     ArgumentError,
     NotAvailableError,
@@ -55,7 +55,7 @@ from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
 from privinf.schema.geometry import check_magnitudes
-from privinf.schema.table import check_schema
+from privinf.schema.table import SCHEMA_FIRST, check_schema
 from privinf.typing import (
     AnyPath,
     Calibration,
@@ -139,6 +139,7 @@ class Moments:
 
     kind = "moments"
 
+    @refuses({"schema": SCHEMA_FIRST.format("Moments")})
     def __init__(
         self,
         schema: Schema | Design,

@@ -13,6 +13,7 @@ from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
 from privinf.planning.people import (
+    FIRST_PEOPLE,
     LARGEST_STUDY,
     NOT_PLANNED,
     Case,
@@ -159,9 +160,10 @@ class Study:
         Returns
         -------
         int
-            The smallest number of people, at most 5,000,000, at the planned budget. It counts all rows of the
-            table, as n of the plan does, including rows that lack a value if the guesses have `complete`
-            below 1.
+            Number of people in the study: the smallest, at the planned budget, whose predicted width or power
+            attains the goal. It is at most 5,000,000, is found to about 1%, and is not the number of people
+            of the plan, where the search starts. It counts all rows of the table, as n of the plan does,
+            including rows that lack a value if the guesses have `complete` below 1.
 
         Raises
         ------
@@ -405,7 +407,7 @@ class Study:
 def plan_study(
     schema: Schema,
     formula: str,
-    n: int,
+    n: int = FIRST_PEOPLE,
     *,
     guesses: Guesses | None = None,
     epsilon: float | None = None,
@@ -430,7 +432,7 @@ def plan_study(
     formula : str
         Formula of the regression.
     n : int
-        Number of people, 5 to 5,000,000.
+        Number of people, 5 to 5,000,000; default 10,000. Leave it out if `Study.n_for` is to find it.
     guesses : Guesses, optional
         Guessed means, standard deviations, shares, correlations and R2. Everything that is not guessed
         follows from the bounds, and is printed.

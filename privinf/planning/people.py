@@ -40,6 +40,7 @@ from privinf.validation import check_choice, check_count, check_fraction
 
 RSQUARED = 0.2  # of the response, where none is guessed
 LARGEST_STUDY = 5_000_000  # simulated rows of a study
+FIRST_PEOPLE = 10_000  # people of a plan whose n is not passed
 LEVEL_WORDS = ("epsilon", "mu", "rho")  # arguments that state a level of privacy
 NOT_PLANNED = {
     "source": "is not available in a planned study, whose noise is simulated from rng=",

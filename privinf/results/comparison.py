@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,9 +15,18 @@ from statsmodels.iolib.summary2 import Summary
 from privinf.accounting import PrivacyReport
 from privinf.accounting.report import joint_report
 from privinf.error_boundary import error_boundaries, error_boundary
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.results.export import caution_kinds
 from privinf.results.notes import counted_records
+from privinf.results.paper_table import (
+    ERRORS,
+    INTERVALS,
+    STAR_NOTE,
+    PaperTable,
+    check_paper_options,
+    star_marks,
+)
+from privinf.typing import Floats, PaperCells
 from privinf.wire import readable
 
 # The words of maketables for columns of `tidy` and of `glance`.
@@ -28,6 +38,7 @@ MAKETABLES = {
     "conf_low": "ci95l",
     "conf_high": "ci95u",
 }
+UNKNOWN_CELL = "-"  # in place of an error or an interval that a fit does not have
 MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 
 
@@ -99,16 +110,8 @@ class Comparison:
         order = list(dict.fromkeys(key for column in columns for key in column.index))
         table = pd.concat(columns, axis=1).reindex(pd.MultiIndex.from_tuples(order)).fillna("")
         table.index = pd.Index([name if part == 0 else "" for name, part in order])
-        facts = {
-            "N": [counted_records(result) for result in self.results.values()],
-            "epsilon": [_cost(result) for result in self.results.values()],
-        }
-        cautions = [caution_kinds(getattr(result, "cautions", ())) for result in self.results.values()]
-        facts |= {"cautions": cautions} if any(cautions) else {}
         reports = {name: _report(result) for name, result in self.results.items()}
-        noise = ["" if report is None else report.stamp for report in reports.values()]
-        facts |= {"noise": noise} if any(noise) else {}
-        footer = pd.DataFrame.from_dict(facts, orient="index", columns=list(self.results))
+        footer = pd.DataFrame.from_dict(self._facts(), orient="index", columns=list(self.results))
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
@@ -122,6 +125,86 @@ class Comparison:
             whose = "" if len(names) == len(reports) else f" of {', '.join(names)}"
             summary.add_text(f"The privacy guarantee{whose} assumes: {readable(text)}.")
         return summary
+
+    def to_latex(
+        self,
+        *,
+        cells: PaperCells = "se",
+        stars: bool = False,
+        alpha: float = 0.05,
+        digits: int = 3,
+        caption: str | None = None,
+        label: str | None = None,
+    ) -> str:
+        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+
+        Parameters
+        ----------
+        cells : {"se", "ci"}
+            Statistic below the coefficients: standard errors in parentheses, or intervals in brackets. It is
+            "-" where a fit does not have it.
+        stars : bool
+            Whether to mark p-values below 0.05, 0.01 and 0.001, where a fit has p-values.
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        digits : int
+            Digits after the point, at most 15.
+        caption, label : str, optional
+            Caption and label of the table; the label is used without changes.
+
+        Returns
+        -------
+        str
+            Two rows per coefficient, one column per fit, and rows for the number of records, epsilon (with
+            delta) and cautions. The note below the table states the budget of all private fits together,
+            responses that are not protected, and the weakly identified coefficients.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        check_paper_options(cells, stars, alpha, digits)
+        order = list(dict.fromkeys(name for result in self.results.values() for name in result.params.index))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WeakIdentificationWarning)  # the note names these coefficients
+            columns = [_paper_cells(result, cells, stars, alpha, digits) for result in self.results.values()]
+        rows: list[tuple[str, ...]] = []
+        for name in order:
+            first, second = zip(*(column.get(name, ("", "")) for column in columns), strict=True)
+            rows += [(str(name), *first), ("", *second)]
+        note = [ERRORS if cells == "se" else INTERVALS.format(100 * (1 - alpha))]
+        note += [STAR_NOTE] if stars else []
+        note += [text] if (text := self._total_text()) else []
+        for fit, result in self.results.items():
+            report = _report(result)
+            if report is None:
+                continue
+            if report.response_in_clear:
+                note.append(f"{fit}: {result.model.endog_names} is NOT protected.")
+            if len(weak := result.weakly_identified.dropna()):
+                note.append(f"{fit}: weakly identified: {', '.join(weak.index)}.")
+        table = PaperTable(
+            header=("", *map(str, self.results)),
+            rows=rows,
+            note=" ".join(note),
+            facts=[(fact, *entries) for fact, entries in self._facts().items()],
+        )
+        return table.to_latex(caption, label)
+
+    def _facts(self) -> dict[str, list[str]]:
+        """Return the rows below the coefficients: a cell per fit, by name of the row."""
+        fits = self.results.values()
+        facts = {"N": [*map(counted_records, fits)], "epsilon": [*map(_cost, fits)]}
+        cautions = [caution_kinds(getattr(result, "cautions", ())) for result in fits]
+        facts |= {"cautions": cautions} if any(cautions) else {}
+        noise = ["" if (report := _report(result)) is None else report.stamp for result in fits]
+        facts |= {"noise": noise} if any(noise) else {}
+        return facts
 
     def _total_text(self) -> str:
         """Return a sentence about the budget of all private fits together; empty for fewer than two."""
@@ -206,7 +289,7 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     -------
     object
         ``.params``, ``.bse``, ``.tvalues``, ``.pvalues``, ``.privacy``, ``.total`` (the budget of all private
-        fits together) and ``.summary()``.
+        fits together), ``.summary()`` and ``.to_latex()``.
 
     Raises
     ------
@@ -258,6 +341,33 @@ def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
         cells[label, 0] = float_format % coef
         cells[label, 1] = "(-)" if np.isnan(error) else f"({float_format % error})"
     return pd.Series(cells, name=name)
+
+
+def _paper_cells(
+    result: Any, cells: PaperCells, stars: bool, alpha: float, digits: int
+) -> dict[Any, tuple[str, str]]:
+    """Return the two cells of each coefficient of a fit."""
+    names = result.params.index
+    marks = star_marks(_values(result, "pvalues").to_numpy()) if stars else [""] * len(names)
+    estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
+    if cells == "se":
+        errors = [f"({value:.{digits}f})" for value in _values(result, "bse")]
+        second = [UNKNOWN_CELL if "nan" in error else error for error in errors]
+    else:
+        second = [
+            UNKNOWN_CELL if np.isnan([low, high]).any() else f"[{low:.{digits}f}, {high:.{digits}f}]"
+            for low, high in _intervals(result, alpha)
+        ]
+    return dict(zip(names, zip(estimates, second, strict=True), strict=True))
+
+
+def _intervals(result: Any, alpha: float) -> Floats:
+    """Return intervals of all coefficients, nan where a fit has none."""
+    try:
+        ends = result.conf_int(alpha).reindex(result.params.index)
+    except NotAvailableError:
+        return np.full((len(result.params), 2), np.nan)
+    return np.asarray(ends, dtype=np.float64)
 
 
 def _report(result: Any) -> PrivacyReport | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.rendering import latex
 from privinf.results.summary import flags_of
-from privinf.typing import PaperCells
+from privinf.typing import Floats, PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
 # Levels below which a p-value has so many stars, the usual ones of journals.
@@ -39,21 +39,26 @@ class PaperTable:
         Name and cells of each coefficient.
     note : str
         Privacy, number of records, what the errors include, and what stars mean.
+    facts : list of tuple of str
+        Name and cells of each row below a second rule, such as the number of records; empty without them.
     """
 
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
     note: str
+    facts: list[tuple[str, ...]] = field(default_factory=list)
 
     def to_latex(self, caption: str | None, label: str | None) -> str:
         """Return a ``table`` environment that needs the packages booktabs and threeparttable."""
         heads = " & ".join(map(latex, self.header)) + r" \\"
         body = [" & ".join(map(latex, row)) + r" \\" for row in self.rows]
+        facts = [" & ".join(map(latex, row)) + r" \\" for row in self.facts]
         lines = [r"\begin{table}", r"\centering", r"\begin{threeparttable}"]
         lines += [] if caption is None else [rf"\caption{{{latex(caption)}}}"]
         lines += [] if label is None else [rf"\label{{{label}}}"]
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule", heads, r"\midrule"]
-        lines += [*body, r"\bottomrule", r"\end{tabular}", r"\begin{tablenotes}\footnotesize"]
+        lines += [*body, *([r"\midrule", *facts] if facts else []), r"\bottomrule"]
+        lines += [r"\end{tabular}", r"\begin{tablenotes}\footnotesize"]
         lines += [rf"\item {latex(self.note)}", r"\end{tablenotes}", r"\end{threeparttable}", r"\end{table}"]
         return "\n".join(lines)
 
@@ -62,7 +67,7 @@ class PaperTable:
         heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in self.header)
         lines = ["<table>", *([] if caption is None else [f"<caption>{html.escape(caption)}</caption>"])]
         lines += [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
-        for name, *cells in self.rows:
+        for name, *cells in [*self.rows, *self.facts]:
             entries = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{entries}</tr>')
         foot = f'<tr><td colspan="{len(self.header)}">{html.escape(self.note)}</td></tr>'
@@ -73,14 +78,10 @@ def paper_table(
     result: FittedResult, *, cells: PaperCells, stars: bool, alpha: float, digits: int
 ) -> PaperTable:
     """Return the table of a result; see `Results.to_latex`."""
-    check_choice(cells, PaperCells, "cells")
-    check_flag(stars, "stars")
-    check_fraction(alpha, "alpha")
-    if check_count(digits, "digits", least=0) > MOST_DIGITS:
-        raise ArgumentError(f"digits={digits} must be at most {MOST_DIGITS}")
+    check_paper_options(cells, stars, alpha, digits)
     has_errors = result.estimate.cov is not None
     starred = stars and result._inference.has_intervals
-    marks = _stars(result) if starred else [""] * len(result.names)
+    marks = star_marks(np.asarray(result.pvalues)) if starred else [""] * len(result.names)
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
     if cells == "se" and has_errors:
         head = "Std. error"
@@ -111,6 +112,26 @@ def paper_table(
     )
 
 
+def check_paper_options(cells: PaperCells, stars: bool, alpha: float, digits: int) -> None:
+    """Raise ArgumentError for an option of a table that is invalid."""
+    check_choice(cells, PaperCells, "cells")
+    check_flag(stars, "stars")
+    check_fraction(alpha, "alpha")
+    check_digits(digits)
+
+
+def check_digits(digits: int) -> int:
+    """Return a number of digits after the point; ArgumentError where it is invalid."""
+    if check_count(digits, "digits", least=0) > MOST_DIGITS:
+        raise ArgumentError(f"digits={digits} must be at most {MOST_DIGITS}")
+    return digits
+
+
+def star_marks(pvalues: Floats) -> list[str]:
+    """Return the stars of p-values; none for nan."""
+    return ["*" * int(sum(p < level for level in STAR_LEVELS)) for p in pvalues]
+
+
 def privacy_note(report: PrivacyReport, records: str) -> str:
     """Return epsilon, delta, the unit of privacy and n as one sentence, and whether the fit is private."""
     delta = report.default_delta
@@ -119,11 +140,6 @@ def privacy_note(report: PrivacyReport, records: str) -> str:
         f"{stamp}Differential privacy: epsilon = {report.epsilon(delta):.4g}, delta = {delta:g} "
         f"({report.unit}, {report.relation}); n = {records}."
     )
-
-
-def _stars(result: FittedResult) -> list[str]:
-    pvalues = np.asarray(result.pvalues)
-    return ["*" * int(sum(p < level for level in STAR_LEVELS)) for p in pvalues]
 
 
 def _intervals(result: FittedResult, alpha: float, digits: int) -> list[str]:

@@ -33,6 +33,11 @@ from privinf.validation import check_count, listed, nearest, shown
 
 if TYPE_CHECKING:
     import pandas as pd
+# Of the keyword schema= of a mechanism, where another argument, such as rows, is passed first.
+SCHEMA_FIRST = (
+    "is the first argument, but another one was passed in its place. Pass the rows to release(), as in "
+    "{}(schema, 'y ~ x').release(rows, epsilon=1, delta=1e-6)"
+)
 HEADER = ("column", "bounds or levels", "sent", "unit")  # of a schema as it is printed
 
 

@@ -24,7 +24,7 @@ from privinf.inference.counts import joint_level
 from privinf.mechanisms.blocks import table_rows
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
-from privinf.results.export import PortableTest, caution_kind
+from privinf.results.export import PortableTest, caution_kind, caution_kinds
 from privinf.results.notes import (
     DROPPED_VALUE,
     IMPUTED_SAMPLE,
@@ -36,6 +36,7 @@ from privinf.results.notes import (
     ranked,
     sentence,
 )
+from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import (
     NOT_PRIVATE,
@@ -506,6 +507,65 @@ class StatResult(PortableTest):
             printed=notes,
         )
 
+    def to_latex(
+        self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
+    ) -> str:
+        """Return the estimates as a table for a paper; it needs LaTeX's booktabs and threeparttable.
+
+        Parameters
+        ----------
+        digits : int, optional
+            Digits after the point, at most 15; default: as in the summary.
+        caption, label : str, optional
+            Caption and label of the table; the label is used without changes.
+
+        Returns
+        -------
+        str
+            Estimates, standard errors and intervals. The note below the table states the test, the effect
+            sizes, epsilon, delta, the unit of privacy, the number of records, the notes that must be read,
+            and the kinds of the result's cautions.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        places = None if digits is None else check_digits(digits)
+        shown = self._shown_number if places is None else f"{{:.{places}f}}".format
+        rows = [
+            (name, shown(estimate), shown(error), f"[{shown(low)}, {shown(high)}]")
+            for name, estimate, error, low, high in self.rows
+        ]
+        note = [] if not self.null else [f"H0: {self.null}; {self._test_text()}."]
+        note += [f"{name}: {number(size)}." for name, size in self.effects.items()]
+        records = (
+            f"{self.nobs:,}" if self.complete is None else f"about {self.nobs:,} of {self.complete.of:,}"
+        )
+        note += [privacy_note(self.privacy, records), ERRORS]
+        note += [item.text for item in self._notes if item.rank == "must-read"]
+        cautions = [(caution_kind(category), text) for category, text in self.cautions]
+        note += [f"Cautions: {caution_kinds(cautions)}."] if cautions else []
+        table = PaperTable(
+            header=("", "Estimate", "Std. error", f"{100 * self.confidence_level:g}% interval"),
+            rows=rows,
+            note=" ".join(note),
+        )
+        return table.to_latex(caption, label)
+
+    def _test_text(self) -> str:
+        """Return statistic, degrees of freedom and p-value in one text."""
+        df = self.df if isinstance(self.df, tuple) else (self.df,)
+        degrees = "" if any(np.isnan(df)) else f" (df = {', '.join(number(value, 1) for value in df)})"
+        return f"statistic = {number(self.statistic)}{degrees}, p = {self._shown_pvalue()}"
+
+    def _shown_pvalue(self) -> str:
+        return "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
+
     def _shown_number(self, value: float) -> str:
         """Return a number of the table as the summary prints it."""
         return number(value)
@@ -524,12 +584,11 @@ class StatResult(PortableTest):
             return [("Estimates:", readable(self.release.query.label)), *stamped], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
         degrees = "-" if any(np.isnan(df)) else ", ".join(number(value, 1) for value in df)
-        small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
         left_column = [("Null:", self.null), ("Alternative:", self.alternative), *stamped, *source[:1]]
         return left_column, [
             ("Statistic:", number(self.statistic)),
             ("Df:", degrees),
-            ("P-value:", small),
+            ("P-value:", self._shown_pvalue()),
             *source[1:],
         ]
 

@@ -102,6 +102,26 @@ def test_ledgers_without_fits_load_and_are_listed_by_label(make_entry):
     assert fit.subject == old.entries[0].label
 
 
+def test_fits_print_as_a_table(make_entry):
+    ledger = Ledger(Budget(epsilon=8.0, delta=1e-7))
+    assert repr(ledger.fits) == "started (UTC)  releases  epsilon (delta=1e-07)  fit"
+    ledger.named("a name").spend(make_entry(GaussianLoss(0.2)), make_entry(GaussianLoss(0.2)))
+    with charged_for("OLS: y ~ x\x1b"):
+        ledger.spend(make_entry(GaussianLoss(0.5)))
+    fits = ledger.fits
+    assert isinstance(fits, tuple)
+    table = str(fits).splitlines()
+    assert len(table) == 3
+    assert table[1].split()[2:4] == ["2", f"{fits[0].loss.epsilon(1e-7):.4g}"]
+    assert table[1].endswith("a name: " + fits[0].subject)
+    assert table[2].endswith("OLS: y ~ x ")
+    assert len({len(line) - len(line.split("  ")[-1]) for line in table}) == 1
+    assert "<td>2</td>" in fits._repr_html_()
+    assert repr(fits[0]) == f"<LedgerFit: {fits[0].day} UTC, {fits[0].title}, 2 releases>"
+    again = pickle.loads(pickle.dumps(fits))
+    assert (again, repr(again)) == (fits, repr(fits))
+
+
 @pytest.mark.parametrize(
     "damage", [{"purposes": [{"fit": 1}]}, {"purposes": 3}, {"purposes": [{"fit": "a", "lines": [1]}]}]
 )

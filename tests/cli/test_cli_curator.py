@@ -119,6 +119,43 @@ def test_undeclared_levels_are_listed_for_the_holder(desk):
     desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
 
 
+def test_missing_values_are_named_for_the_holder_alone(desk):
+    pd.DataFrame({"g": ["a", None, "b", "b"], "x": [1.0, 2.0, np.nan, 4.0], "z": 1.0}).to_csv(
+        "gaps.csv", index=False
+    )
+    pi.Schema({"g": ["a", "b"], "x": (0, 5), "z": (0, 5)}).save("gaps.toml")
+    words = ("schema", "check", "gaps.toml", "--data")
+    done = desk.run(*words, "gaps.csv", "--undeclared")
+    assert "missing values are in the columns 'g', 'x': a fit" in done.output
+    assert "--missing drop" in done.output
+    public = desk.run(*words, "gaps.csv").output
+    assert "not checked: missing values" in public
+    pd.DataFrame({"g": ["a", "b"], "x": [1.0, 2.0], "z": 1.0}).to_csv("full.csv", index=False)
+    assert desk.run(*words, "full.csv").output == public.replace("gaps.csv", "full.csv")
+    assert "no column has missing values" in desk.run(*words, "full.csv", "--undeclared").output
+
+
+def test_average_marginal_effects_from_the_shell(desk):
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1.0, 1.0, 6000)
+    y = rng.random(6000) < 1.0 / (1.0 + np.exp(-x))
+    pd.DataFrame({"x": x, "y": y.astype(float)}).to_csv("logit.csv", index=False)
+    pi.Schema({"x": (-1, 1), "y": (0, 1)}).save("logit.toml")
+    words = ("logit.csv", "--schema", "logit.toml", *SPEND)
+    files = ("--out", "margins.npz", "--summary", "margins.tex")
+    done = desk.run("fit", "y ~ x", *words, "--model", "logit", "--margins", *files)
+    assert done.exit_code == 0, done.output
+    effects = pi.load_results("margins.npz").get_margeff()
+    assert effects.margeff[0] == pytest.approx(0.22, abs=0.05)
+    assert effects.summary().as_text() in done.output
+    assert effects.summary().as_latex() in (desk.folder / "margins.tex").read_text()
+    spend = ("--ledger", "l.json", "--margins")
+    desk.refused(desk.run("fit", "y ~ x", *words, *spend), "--margins is available only for --model logit")
+    desk.refused(desk.run("fit", "y ~ x - 1", *words, "--model", "logit", *spend), "require a model with a")
+    desk.refused(desk.run("fit", "y ~ x", "margins.npz", "--margins"), "--margins is only for a fit")
+    assert len(pi.LedgerFile("l.json")) == 0
+
+
 def test_a_check_knows_dates(desk):
     pd.DataFrame({"day": ["2020-01-05", "2020-03-04"], "y": [1.0, 2.0]}).to_csv("days.csv", index=False)
     (desk.folder / "d.toml").write_text(

@@ -26,6 +26,19 @@ def test_rows_in_place_of_a_schema(call):
         call()
 
 
+@pytest.mark.parametrize("mechanism", [pi.Moments, pi.Modulation])
+@pytest.mark.parametrize("formula", [(), ("y ~ x",)])
+def test_rows_before_a_schema(mechanism, formula):
+    with pytest.raises(ArgumentError, match=r"schema= is the first argument.*\.release\(rows") as raised:
+        mechanism(ROWS, *formula, schema=SCHEMA)
+    assert f"{mechanism.__name__}(schema, 'y ~ x')" in str(raised.value)
+
+
+def test_an_argument_that_is_passed_twice():
+    with pytest.raises(ArgumentError, match="formula= was passed to Moments twice"):
+        pi.Moments(SCHEMA, "y ~ x", formula="y ~ x")
+
+
 def test_a_study_takes_the_coefficient_by_position():
     known = pi.Guesses(means={"y": 0}, sds={"y": 0.5, "x": 0.5}, rsquared=0.3)
     study = pi.plan_study(SCHEMA, "y ~ x", 500, guesses=known, mu=1.0, estimators=["MomentOLS"])

@@ -347,6 +347,16 @@ def test_the_plot_shows_every_estimator_and_the_floor(few):
     assert labels == ["without privacy", "OLS", "MomentOLS"]
 
 
+def test_the_number_of_people_needs_no_first_guess():
+    """The search starts at the plan's n, which has a default; its answer is found to about 1%."""
+    words = {"guesses": FAIR_BOOK, "estimators": ["MomentOLS"], "progress": False, **LEVEL}
+    studies = [pi.plan_study(FAIR, "age ~ children", *n, **words) for n in ((), (20_000,))]
+    assert [study.case.n for study in studies] == [10_000, 20_000]
+    people = [study.n_for("children", width=0.6) for study in studies]
+    assert people[0] == pytest.approx(people[1], rel=0.03)
+    assert people[0] not in (10_000, 20_000)
+
+
 # ---- refusals
 
 

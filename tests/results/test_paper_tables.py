@@ -4,7 +4,9 @@ import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
@@ -76,3 +78,82 @@ def test_a_weak_result_has_score_intervals_and_what_is_not_private_says_so():
 def test_invalid_arguments_are_named(result, wrong):
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
         result.to_latex(**wrong)
+
+
+def cells_of(text):
+    """Return the cells of a LaTeX table by row, without its head, and those of the facts."""
+    body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
+    lines = [part.strip().splitlines() for part in body.split(r"\midrule")]
+    parts = [[line[:-3].split(" & ") for line in part] for part in lines]
+    return parts if len(parts) > 1 else (*parts, [])
+
+
+def test_a_comparison_has_a_column_per_fit(result):
+    rows = pd.DataFrame({"log_income": np.linspace(-1.0, 1.0, 40)})
+    rows["y"] = rows.log_income + np.tile([0.3, -0.3], 20)
+    public = smf.ols("y ~ log_income", rows).fit()
+    table = pi.compare({"a_1": result, "public": public})
+    text = table.to_latex(stars=True, digits=2, caption="Both", label="tab:both")
+    assert r" & a\_1 & public \\" in text
+    body, facts = cells_of(text)
+    assert body[:2] == [["Intercept", "0.50***", f"{public.params.iloc[0]:.2f}"], ["", "(0.10)", "(0.05)"]]
+    assert body[2:4] == [[r"age \& sex", "-2.00***", ""], ["", "(0.20)", ""]]
+    assert body[4] == [r"log\_income", "0.25", f"{public.params['log_income']:.2f}***"]
+    assert dict((fact[0], fact[1:]) for fact in facts)["N"] == ["1234", "40"]
+    assert dict((fact[0], fact[1:]) for fact in facts)["epsilon"][1] == "inf"
+    ends = cells_of(table.to_latex(cells="ci", alpha=0.1))[0]
+    for place, fit in ((1, result), (2, public)):
+        low, high = fit.conf_int(0.1).loc["log_income"]
+        assert ends[5][place] == f"[{low:.3f}, {high:.3f}]"
+    assert "90\\% intervals" in table.to_latex(cells="ci", alpha=0.1)
+    for wrong in ({"cells": "both"}, {"stars": 1}, {"alpha": 2.0}, {"digits": 16}):
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            table.to_latex(**wrong)
+
+
+def test_a_comparison_notes_budget_weakness_and_missing_errors():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (200, 2))
+    y = np.clip(X[:, 0] + 0.1 * rng.standard_normal(200), -1.0, 1.0)
+    model = pi.MomentOLS(y, X, bounds=[(-1.0, 1.0)] * 2, y_bounds=(-1.0, 1.0))
+    fits = [model.fit(epsilon=0.05, delta=1e-6, rng=seed) for seed in range(10)]
+    weak = next(fit for fit in fits if fit.estimate.cov is None)
+    good = model.fit(epsilon=50.0, delta=1e-6, rng=0)
+    table = pi.compare({"weak": weak, "good": good})
+    text = table.to_latex(stars=True)
+    body, facts = cells_of(text)
+    assert [line[1] for line in body[1::2]] == ["-", "-"]
+    assert all(line[2].startswith("(") for line in body[1::2])
+    assert ["noise", "SIMULATION NOISE: NOT PRIVATE", "SIMULATION NOISE: NOT PRIVATE"] in facts
+    assert "weak: weakly identified: x1, x2." in text
+    assert f"together spent epsilon {table.total.epsilon():.4g} at delta 1e-06" in text
+    assert [line[1] for line in cells_of(table.to_latex(cells="ci"))[0][1::2]] == ["[-inf, inf]"] * 2
+
+
+def test_a_test_is_a_table_with_its_statistic_in_the_note():
+    rng = np.random.default_rng(0)
+    x, g = rng.uniform(0.0, 10.0, 500), np.resize(["a_1", "b"], 500)
+    test = pi.stats.anova_oneway(x, g, levels=["a_1", "b"], bounds=(0, 10), epsilon=2.0, delta=1e-6, rng=0)
+    text = test.to_latex(caption="Means", label="tab:means", digits=2)
+    assert r" & Estimate & Std. error & 95\% interval \\" in text
+    name, estimate, error, low, high = test.rows[0]
+    assert cells_of(text)[0][0] == [r"a\_1", f"{estimate:.2f}", f"{error:.2f}", f"[{low:.2f}, {high:.2f}]"]
+    assert name == "a_1"
+    assert f"statistic = {test.statistic:.4f} (df = 1.0, " in text
+    assert f"p = {test.pvalue:.4g}." in text
+    assert f"epsilon = {test.privacy.epsilon():.4g}, delta = 1e-06" in text
+    assert "n = 500" in text
+    assert "NOT PRIVATE" in text
+    with pytest.raises(ArgumentError, match="digits"):
+        test.to_latex(digits=16)
+
+
+def test_a_table_of_counts_has_one_decimal_and_its_target():
+    g = np.resize(["a", "b", "c"], 300)
+    counts = pi.stats.counts(g, levels=["a", "b", "c"], epsilon=1.0, delta=1e-6, rng=0)
+    text = counts.to_latex()
+    estimate = counts.rows[0].estimate
+    assert cells_of(text)[0][0][:2] == ["a", f"{estimate:.1f}"]
+    assert "The counts are those of this table" in text
+    assert "H0" not in text
+    assert ".." not in text

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, split_mu
-from privinf.error_boundary import error_boundaries
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import Line, Spending, assumed, max_rows, unit_name
 from privinf.mechanisms.local.modulation_map import (
@@ -34,6 +34,7 @@ from privinf.noise import NoiseSource, side_by_side
 from privinf.releases import Release, rows_target, write_rows
 from privinf.schema import Design, Schema
 from privinf.schema.design import resolve_design
+from privinf.schema.table import SCHEMA_FIRST
 from privinf.typing import (
     Adjacency,
     AnyPath,
@@ -137,6 +138,7 @@ class Modulation:
 
     kind = "modulation"
 
+    @refuses({"schema": SCHEMA_FIRST.format("Modulation")})
     def __init__(
         self,
         schema: Schema | Design,
