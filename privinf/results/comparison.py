@@ -185,9 +185,9 @@ class Comparison:
             if report is None:
                 continue
             if report.response_in_clear:
-                note.append(f"{fit}: {result.model.endog_names} is NOT protected.")
+                note.append(f"{result.model.endog_names} of {fit} is NOT protected.")
             if len(weak := result.weakly_identified.dropna()):
-                note.append(f"{fit}: weakly identified: {', '.join(weak.index)}.")
+                note.append(f"Weakly identified in {fit}: {', '.join(weak.index)}.")
         table = PaperTable(
             header=("", *map(str, self.results)),
             rows=rows,
@@ -348,7 +348,7 @@ def _paper_cells(
 ) -> dict[Any, tuple[str, str]]:
     """Return the two cells of each coefficient of a fit."""
     names = result.params.index
-    marks = star_marks(_values(result, "pvalues").to_numpy()) if stars else [""] * len(names)
+    marks = star_marks(_values(result, "pvalues")) if stars else [""] * len(names)
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
     if cells == "se":
         errors = [f"({value:.{digits}f})" for value in _values(result, "bse")]

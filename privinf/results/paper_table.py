@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.rendering import latex
 from privinf.results.summary import flags_of
-from privinf.typing import Floats, PaperCells
+from privinf.typing import PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
 # Levels below which a p-value has so many stars, the usual ones of journals.
@@ -35,18 +36,18 @@ class PaperTable:
     ----------
     header : tuple of str
         Heads of the columns; that of the names is empty.
-    rows : list of tuple of str
+    rows : sequence of tuple of str
         Name and cells of each coefficient.
     note : str
         Privacy, number of records, what the errors include, and what stars mean.
-    facts : list of tuple of str
+    facts : sequence of tuple of str
         Name and cells of each row below a second rule, such as the number of records; empty without them.
     """
 
     header: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     note: str
-    facts: list[tuple[str, ...]] = field(default_factory=list)
+    facts: Sequence[tuple[str, ...]] = ()
 
     def to_latex(self, caption: str | None, label: str | None) -> str:
         """Return a ``table`` environment that needs the packages booktabs and threeparttable."""
@@ -127,7 +128,7 @@ def check_digits(digits: int) -> int:
     return digits
 
 
-def star_marks(pvalues: Floats) -> list[str]:
+def star_marks(pvalues: Iterable[float]) -> list[str]:
     """Return the stars of p-values; none for nan."""
     return ["*" * int(sum(p < level for level in STAR_LEVELS)) for p in pvalues]
 

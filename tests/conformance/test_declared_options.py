@@ -363,8 +363,8 @@ def test_every_public_model_is_constructed_here():
 BUDGET = ("epsilon", "delta", "mu", "rho")
 COMMANDS = [
     (fit_command, "OLS.fit", (*BUDGET, "cov_type")),
-    (fit_command, "Logit.fit", (*BUDGET, "cov_type")),
-    (fit_command, "Poisson.fit", (*BUDGET, "cov_type")),
+    (fit_command, "Logit.fit", (*BUDGET, "cov_type", "margins")),
+    (fit_command, "Poisson.fit", (*BUDGET, "cov_type", "margins")),
     (fit_command, "MomentOLS.fit", (*BUDGET, "cov_type", "target")),
     (release_command, "Moments.release", BUDGET),
     (fit_command, "OLS.from_formula", ("missing",)),

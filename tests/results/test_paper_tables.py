@@ -125,7 +125,7 @@ def test_a_comparison_notes_budget_weakness_and_missing_errors():
     assert [line[1] for line in body[1::2]] == ["-", "-"]
     assert all(line[2].startswith("(") for line in body[1::2])
     assert ["noise", "SIMULATION NOISE: NOT PRIVATE", "SIMULATION NOISE: NOT PRIVATE"] in facts
-    assert "weak: weakly identified: x1, x2." in text
+    assert "Weakly identified in weak: x1, x2." in text
     assert f"together spent epsilon {table.total.epsilon():.4g} at delta 1e-06" in text
     assert [line[1] for line in cells_of(table.to_latex(cells="ci"))[0][1::2]] == ["[-inf, inf]"] * 2
 
