@@ -17,6 +17,7 @@ from privinf.accounting.report import joint_report
 from privinf.error_boundary import error_boundaries, error_boundary
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.results.export import caution_kinds
+from privinf.results.fitted import FittedResult
 from privinf.results.notes import counted_records
 from privinf.results.paper_table import (
     ERRORS,
@@ -26,6 +27,7 @@ from privinf.results.paper_table import (
     check_paper_options,
     star_marks,
 )
+from privinf.results.summary import flags_of
 from privinf.typing import Floats, PaperCells
 from privinf.wire import readable
 
@@ -181,13 +183,14 @@ class Comparison:
         note += [STAR_NOTE] if stars else []
         note += [text] if (text := self._total_text()) else []
         for fit, result in self.results.items():
-            report = _report(result)
-            if report is None:
+            if not isinstance(result, FittedResult):
                 continue
-            if report.response_in_clear:
+            if result.privacy.response_in_clear:
                 note.append(f"{result.model.endog_names} of {fit} is NOT protected.")
             if len(weak := result.weakly_identified.dropna()):
                 note.append(f"Weakly identified in {fit}: {', '.join(weak.index)}.")
+            if doubted := flags_of(result).doubted:
+                note.append(f"The summary of {fit} has notes on {doubted}.")
         table = PaperTable(
             header=("", *map(str, self.results)),
             rows=rows,

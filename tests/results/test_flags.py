@@ -111,6 +111,9 @@ def test_a_misfit_is_no_weak_identification(misfit):
     paper = misfit.to_latex()
     assert "The summary has notes on: Intercept, income." in paper
     assert "Weakly identified" not in paper + page
+    several = pi.compare({"first": misfit}).to_latex()
+    assert "The summary of first has notes on Intercept, income." in several
+    assert "Weakly identified" not in several
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
