@@ -135,6 +135,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/clipping.py --write
 	$(BIN)/python benchmarks/loose_bounds.py 200
 	$(BIN)/python benchmarks/logistic.py
+	$(BIN)/python benchmarks/proportional_hazards.py 200
 	$(BIN)/python benchmarks/margins.py --fits 100
 	$(BIN)/python benchmarks/score_tests.py
 	$(BIN)/python benchmarks/find_bounds.py

@@ -40,6 +40,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "rare_groups": ("2", ""),
     "loose_bounds": ("2", ""),
     "logistic": ("--replications 2", ""),
+    "proportional_hazards": ("2", "MODEL_FITS, WARNED_FITS = 1, 2"),
     "margins": ("--fits 2", ""),
     "clipping": ("--draws 100 --fits 2", ""),
     "score_tests": ("--draws 10 --fits 10", ""),

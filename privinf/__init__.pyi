@@ -17,6 +17,7 @@ from .glm.dome.optimizers import DOME as DOME
 from .glm.dome.optimizers import DPSGD as DPSGD
 from .glm.dome.optimizers import DPAdam as DPAdam
 from .glm.dome.optimizers import RandomSketch as RandomSketch
+from .glm.hazards.model import PHReg as PHReg
 from .glm.model import GLM as GLM
 from .glm.model import FederatedGLM as FederatedGLM
 from .glm.named import OLS as OLS
@@ -87,6 +88,7 @@ __all__ = [
     "Moments",
     "Newton",
     "Numeric",
+    "PHReg",
     "PartyPlan",
     "Poisson",
     "PrivacyReport",

@@ -1,3 +1,4 @@
+from .glm.hazards.results import PHRegResults as PHRegResults
 from .glm.results import FederatedGLMResults as FederatedGLMResults
 from .glm.results import GLMResults as GLMResults
 from .iwp.model import IWPGLM as IWPGLM
@@ -25,5 +26,6 @@ __all__ = [
     "ModulatedOLS",
     "ModulatedOLSResults",
     "MomentOLS",
+    "PHRegResults",
     "join",
 ]

@@ -72,6 +72,7 @@ MODELS: Mapping[str, StoredModel] = {
     "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
     **dict.fromkeys(("OLS", "Logit", "Poisson", "GLM"), _GLM),
     "FederatedGLM": replace(_GLM, results="privinf.glm.results:FederatedGLMResults"),
+    "PHReg": StoredModel("privinf.glm.hazards.results:PHRegResults"),
     "DebiasedLasso": StoredModel(
         "privinf.lasso.results:LassoResults",
         studies={"debiased lasso, the paper's algorithms": "paper.results"},

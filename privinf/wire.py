@@ -69,6 +69,7 @@ class Labels:
     GRADIENT: Final = "gradient"
     MEAT: Final = "meat"
     SQUARED_RESIDUALS: Final = "squared residuals"
+    CELLS_OF_EVENTS: Final = "cells of events and censored records"
 
     # debiased lasso: the response and the columns
     MEAN_OF_RESPONSE: Final = "mean of the response"
@@ -181,6 +182,8 @@ class Derivations:
     SKETCHED_SCORES: Final = "2C, |z| <= C"
     ONE_DIRECTION: Final = "score and matrix of one direction a record, at once"
     LAYER_OF_SCORES: Final = "2C, a layer of the scores of norm C at most"
+    HAZARD_SCORES: Final = "2B, scores up to a stop, weighted and shrunk to norm B"
+    TRACE: Final = "sqrt 2 K, two positive semidefinite matrices of trace at most K"
     SQUARED_RESIDUAL: Final = "E^2, the square of a clipped residual"
     MARKS_OUTSIDE: Final = "sqrt k, marks of k values that are outside or not"
 
@@ -380,6 +383,11 @@ class Statistics:
     CURVED_MEAT: Final = "curved.meat"
     CURVED_SECANT: Final = "curved.secant"
     VALUES_OUTSIDE: Final = "values_outside"
+    # proportional hazards in whitened units
+    HAZARDS_COUNTS: Final = "hazards.counts"
+    HAZARDS_SCORE: Final = "hazards.score"
+    HAZARDS_MEAT: Final = "hazards.meat"
+    HAZARDS_SECANT: Final = "hazards.secant"
     # sparse regression
     CLIPPED_PRODUCTS: Final = "clipped_products"
     COLUMN_PRODUCTS: Final = "column_products"

@@ -223,11 +223,11 @@ def notes_of(
         worst = float(largest_shift.max())
         notes.append(Note(CUT.format(one_step.clip.cut, rows.total, shift, worst, one_step.clip.hidden)))
     if one_step.score_sd > 0.0:
-        notes += ranked([*_costs(rows, one_step, estimate), _step_text(one_step.length)])
+        notes += ranked([*_costs(rows, one_step, estimate), step_text(one_step.length)])
     return tuple(notes)
 
 
-def _step_text(length: float) -> str:
+def step_text(length: float) -> str:
     """Return the sentence about the last Newton step, `length` in standard errors."""
     return STEP.format(length) if math.isfinite(length) else STEP_UNKNOWN
 
@@ -251,8 +251,8 @@ def curved_notes(
     """Return the notes of a logistic or Poisson fit; one without intervals has none about these."""
     if not has_intervals and not draws.weak:
         length = math.sqrt(draws.length2)
-        return (Note(_step_text(length) if draws.converged else LAST_STEP.format(draws.shift, length)),)
-    step_length = Note(_step_text(math.sqrt(draws.length2)))
+        return (Note(step_text(length) if draws.converged else LAST_STEP.format(draws.shift, length)),)
+    step_length = Note(step_text(math.sqrt(draws.length2)))
     doubts = [
         note
         for text, names in misfits(rows, step, draws.weak)

@@ -315,22 +315,55 @@ def one_round(sums: CurvedSums, at: ExpansionPoint, label: str) -> tuple[Expansi
     share = ROUND_STEP / 2.0
     bounds = choose_bounds(sums, at, ROUND_COUNTS, share, share)
     score, hessian = sums.step(at, bounds.score, bounds.curvature, ROUND_STEP, label)
+    move = newton_move(score, hessian)
+    theta = at.theta + at.transform.T @ move.step
+    moved = max(move.moved, move.noise) if sums.family == "poisson" else move.moved
+    return ExpansionPoint(theta, move.whitening @ at.transform, move.level), moved, hessian
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NewtonMove:
+    """A Newton step by a noisy score and Hessian, shrunk as its noise requires.
+
+    Attributes
+    ----------
+    step : ndarray, shape (p,)
+        In whitened units.
+    whitening : ndarray, shape (p, p)
+        Of the Hessian, by which the units become whitened again.
+    level : float
+        Mean curvature.
+    moved, noise : float
+        How far the step, and noise alone, move predictors, root mean square.
+    """
+
+    step: Floats
+    whitening: Floats
+    level: float
+    moved: float
+    noise: float
+
+
+def newton_move(score: Noisy, hessian: Noisy) -> NewtonMove:
+    """Return the step of a score and a Hessian, no longer than `LONGEST_MOVE`."""
     values, vectors = hessian.floored()
     step = (vectors.T @ score.mean) / values
     variance = np.square(score.sd / values)
     level = float(values.mean())
-    step *= _shrinkage(step, variance)
+    step *= shrinkage(step, variance)
     moved = math.sqrt(float(step @ (values * step)) / level)
     if moved > LONGEST_MOVE:
         step *= LONGEST_MOVE / moved
-    theta = at.theta + at.transform.T @ (vectors @ step)
-    transform = _power(values / level, vectors, -0.5) @ at.transform
-    if sums.family == "poisson":
-        moved = max(moved, math.sqrt(float(variance @ values) / level))
-    return ExpansionPoint(theta, transform, level), moved, hessian
+    return NewtonMove(
+        step=vectors @ step,
+        whitening=_power(values / level, vectors, -0.5),
+        level=level,
+        moved=moved,
+        noise=math.sqrt(float(variance @ values) / level),
+    )
 
 
-def _shrinkage(step: Floats, variance: Floats) -> float:
+def shrinkage(step: Floats, variance: Floats) -> float:
     """Return by how much to shrink a step whose noise has these variances: empirical Bayes."""
     signal = max(float(np.mean(step**2 - variance)), 0.0)
     noise = float(variance.mean())
@@ -359,7 +392,7 @@ def final(
     step = vectors @ ((vectors.T @ score.mean) / values)
     allowance = (misfit_of(at) * bounds.score_excess) ** 2 / sums.p
     allowance += bounds.curvature_excess**2 * float(step @ step) / (4.0 * sums.p)
-    meat = _sampling(hessian, size, sums.weight_unit)
+    meat = sampling_meat(hessian, size, sums.weight_unit)
     error = math.sqrt(float(np.trace(meat)) / (sums.p * sums.n) + score.sd**2)
     far = at.curvature * bounds.score_excess / error if error > 0.0 else 0.0
     spread = float(np.trace(meat) / np.trace(hessian.mean)) if sums.family == "poisson" else 1.0
@@ -398,7 +431,7 @@ def final_layers(
     hessian = sums.secant(at, towards, for_hessian, clip=large)
     values, vectors = hessian.floored()
     step = vectors @ ((vectors.T @ score.mean) / values)
-    sampling = _sampling(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
+    sampling = sampling_meat(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
     lost = excess / sums.n * float(np.linalg.norm(step))
     hidden = TailBias(
         upper=upper.mean, upper_sd=upper.sd, between=clip.between / sums.n, ratio=clip.ratio, curvature=lost
@@ -431,7 +464,7 @@ def preliminary_step(score: Noisy, at: ExpansionPoint) -> Floats:
     return step * min(1.0, LONGEST_SECANT / max(float(np.linalg.norm(step)), 1e-300))
 
 
-def _sampling(hessian: Noisy, meat: Noisy | None, unit: float) -> Floats:
+def sampling_meat(hessian: Noisy, meat: Noisy | None, unit: float) -> Floats:
     """Return the meat, positive definite: the Hessian, or what was released, shrunk toward its shape.
 
     Scores are in this unit: where their variance is the Hessian H, it is H / unit in units of their own.

@@ -174,6 +174,14 @@ def drawn_terms(step: OneStepRelease, noise_cov: Floats) -> dict[str, Floats]:
     return {**terms, "beyond first order": noise_cov - sum(terms.values())}
 
 
+def noise_of_draws(posterior: PosteriorDraws, total: Floats) -> Floats | None:
+    """Return the part of the covariance of the draws, `total`, that is noise; None of a weak posterior."""
+    if posterior.weak:
+        return None
+    values, vectors = np.linalg.eigh(total - posterior.sampling)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
 def _seed(step: OneStepRelease) -> int:
     """Return a seed from the release: anybody who has it makes the same draws."""
     parts = (step.place.theta, step.place.transform, step.score.mean, step.hessian.mean, step.meat)

@@ -49,6 +49,7 @@ from privinf.glm.posterior_draws import (
     curved_system,
     drawn,
     drawn_terms,
+    noise_of_draws,
     recorded,
 )
 from privinf.glm.queries import LeastSquaresOptions, LeastSquaresQueries
@@ -197,7 +198,7 @@ def run_fit(
     request = replace(request, cov_type=covariance.release or "HC0")
     with ExitStack() as stack:
         stack.enter_context(charged_for(f"{model}: {formula_text(rows.design.user)}"))
-        fit = _prepare_fit(rows, trust, ledger, model, request, spending, stack)
+        fit = prepare_fit(rows, trust, ledger, model, request, spending, stack)
         if fit.plan.curved:
             result = _run_curved(fit)
         elif fit.plan.least_squares is not None:
@@ -207,7 +208,7 @@ def run_fit(
     return absorbing(with_covariance(result, covariance), rows.roles.effects)
 
 
-def _prepare_fit(
+def prepare_fit(
     rows: GlmRows,
     trust: Trust,
     ledger: Ledger,
@@ -546,7 +547,7 @@ def curved_results(
         return named_results(bare, **context)
     context["settings"] |= {"curved": recorded(outcome), "to_user": back.tolist()}
     system = curved_system(context["settings"], design, rows.total, cov_type)
-    noise = _noise_of_draws(posterior, total)
+    noise = noise_of_draws(posterior, total)
     estimate = _drawn_estimate(rows, outcome, posterior, total, noise, cov_type)
     if texts := [text for text, _ in misfits(rows, outcome, posterior.weak)]:
         context["settings"] |= {"misfits": texts}
@@ -563,14 +564,6 @@ def curved_results(
         if not is_well_determined(rows.family, estimate, second, design.constant, average):
             context["notes"] = (*context["notes"], MARGINS_NOTE)
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
-
-
-def _noise_of_draws(posterior: PosteriorDraws, total: Floats) -> Floats | None:
-    """Return the part of the covariance of the draws, `total`, that is noise; None of a weak posterior."""
-    if posterior.weak:
-        return None
-    values, vectors = np.linalg.eigh(total - posterior.sampling)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def _drawn_estimate(

@@ -225,7 +225,7 @@ class GlmSums:
         return release.values / size, release.scale / size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
     """Columns that have no coefficients, by name; they need bounds as all do.
 
@@ -235,12 +235,15 @@ class Roles:
         Added to the linear predictor, as it is or as its log; how much a row counts, public by nature.
     effects : tuple of str
         Terms of a linear model whose coefficients are not reported, ``C(firm)``.
+    status : str or None
+        Whether a time ended with the event, of proportional hazards.
     """
 
     offset: str | None = None
     exposure: str | None = None
     weights: str | None = None
     effects: tuple[str, ...] = ()
+    status: str | None = None
 
     @classmethod
     def new(
@@ -258,12 +261,13 @@ class Roles:
                     f"{role}= must be the name of a column with public bounds, not {type(name).__name__}: "
                     "put the values into a column of the table, or of X, and pass its name"
                 )
-        return cls(offset, exposure, weights, effects)
+        return cls(offset=offset, exposure=exposure, weights=weights, effects=effects)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Those that are named."""
-        return tuple(name for name in (self.offset, self.exposure, self.weights) if name is not None)
+        named = (self.offset, self.exposure, self.weights, self.status)
+        return tuple(name for name in named if name is not None)
 
     def described(self) -> dict[str, str]:
         """Return the lines of a summary that name them."""

@@ -20,7 +20,14 @@ from privinf.errors import (
 )
 from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.sources import NO_ROWS
-from privinf.schema.arrays import CONSTANT, PUBLIC_MARK, check_same_labels, labelled, plain_numbers
+from privinf.schema.arrays import (
+    CONSTANT,
+    PUBLIC_MARK,
+    add_constant,
+    check_same_labels,
+    labelled,
+    plain_numbers,
+)
 from privinf.typing import (
     Bounds,
     ColumnLike,
@@ -358,3 +365,56 @@ def column_limits(
 def _pair(pair: Pair) -> Pair:
     low, high = pair
     return low, high
+
+
+# ---- times until an event
+
+
+def with_status(X: ColumnsLike, status: ColumnLike | str, name: str) -> tuple[pd.DataFrame, str]:
+    """Return columns with the constant and the status of each row, and the name of the status.
+
+    `status` is an array, which becomes the column `name`, or the name of a column of X.
+
+    Raises
+    ------
+    ArgumentError
+        The status has another length, or X has a column of that name already.
+    """
+    table = add_constant(X)
+    if isinstance(status, str):
+        return table, status
+    if name in table.columns:
+        raise ArgumentError(
+            f"X has a column {name!r}, and status= is an array: pass status={name!r}, or rename the column"
+        )
+    values = np.asarray(labelled(status)).ravel()
+    if len(values) != len(table):
+        raise ArgumentError(
+            f"status= has {len(values)} values, and X has {len(table)} rows: pass one status per row"
+        )
+    table[name] = values.astype(np.float64)
+    return table, name
+
+
+def sites_with_constant(sites: SitePairs) -> dict[Any, tuple[ColumnLike, pd.DataFrame]]:
+    """Return the pairs (time, X) of sites, every X with the constant.
+
+    Raises
+    ------
+    ArgumentError
+        There is no site, or one is not a pair.
+    """
+    if not isinstance(sites, (Mapping, Sequence)) or isinstance(sites, (str, bytes)) or not len(sites):
+        raise ArgumentError("sites= is empty: pass at least one pair (time, X)")
+    pairs = sites.items() if isinstance(sites, Mapping) else enumerate(sites)
+    tables = {}
+    for label, pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ArgumentError("every site must be a pair (time, X)")
+        tables[label] = (pair[0], add_constant(pair[1]))
+    return tables
+
+
+def column_names(table: pd.DataFrame) -> list[str]:
+    """Return the names of a table's columns."""
+    return [str(column) for column in table.columns]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.mechanisms.statistics.curved import CURVED_OPS
 from privinf.mechanisms.statistics.glm import GLM_OPS
+from privinf.mechanisms.statistics.hazards import HAZARD_OPS
 from privinf.mechanisms.statistics.layers import LAYER_OPS
 from privinf.mechanisms.statistics.moments import MOMENT_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
@@ -22,6 +23,7 @@ SITE_OPS: dict[str, SiteOp] = (
     SINGLE_OPS
     | GLM_OPS
     | CURVED_OPS
+    | HAZARD_OPS
     | VECTOR_OPS
     | MOMENT_OPS
     | FORM_OPS

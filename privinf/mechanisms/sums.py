@@ -206,6 +206,8 @@ class ProductSums:
         Number of columns of each group: columns that are made apart need not be copied together.
     squares : bool
         Whether products within a group are wanted too. Without them there are two groups.
+    vectors : int
+        Number of vectors of one row, whose products are added up.
 
     Attributes
     ----------
@@ -217,11 +219,12 @@ class ProductSums:
     **Privacy.** As `ExactSum`.
     """
 
-    __slots__ = ("_pending", "_sizes", "_squares", "_sum", "_waiting", "rows")
+    __slots__ = ("_pending", "_sizes", "_squares", "_sum", "_vectors", "_waiting", "rows")
 
-    def __init__(self, sizes: Sequence[int], *, squares: bool = True) -> None:
+    def __init__(self, sizes: Sequence[int], *, squares: bool = True, vectors: int = 1) -> None:
         self._sizes = tuple(sizes)
         self._squares = squares
+        self._vectors = vectors
         shape = (sum(self._sizes),) * 2 if squares else (self._sizes[0], self._sizes[1])
         self._sum = ExactSum(shape)
         self._pending = np.zeros(shape)
@@ -236,7 +239,7 @@ class ProductSums:
         Raises SensitivityError for more than 2^40 rows.
         """
         count = len(groups[0])
-        self.rows = added_rows(self.rows, count)
+        self.rows = added_rows(self.rows, count // self._vectors)
         for start in range(0, count, BLOCK_ROWS):
             part = [group[start : start + BLOCK_ROWS] for group in groups]
             self._flush(len(part[0]))

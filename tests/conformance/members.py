@@ -104,6 +104,8 @@ KINDS_OF_FIT = (
     "Logit central",
     "Logit central, weak",
     "Poisson central",
+    "PHReg central",
+    "PHReg secure sums",
     "OLS secure sums",
     "DebiasedLasso of named targets",
     "DebiasedLasso with a constant",

@@ -41,6 +41,7 @@ CALLS = {
     "plot": lambda r: r.plot(),
     "odds_ratios": lambda r: r.odds_ratios(),
     "rate_ratios": lambda r: r.rate_ratios(),
+    "hazard_ratios": lambda r: r.hazard_ratios(),
     "get_margeff": lambda r: r.get_margeff("mean"),
     "max_test": lambda r: r.max_test(rng=0),
 }

@@ -19,6 +19,7 @@ from privinf.cli.plans import new_command
 from privinf.cli.releases import release_command
 from privinf.cli.schemas import CLIP, suggest_command
 from privinf.fitting.model import STATSMODELS, Model
+from privinf.glm.hazards.model import PHRegOptions
 from privinf.glm.model import GLMOptions
 from privinf.glm.plan import FitRequest
 from privinf.iwp.model import ExampleFitOptions, ExampleModelOptions, ExampleSpending
@@ -61,6 +62,7 @@ CLASSES = {
     ".plan_study": (StudyOptions,),
     ".advise": (StudyOptions,),
     "OLS.fit": (SpendingOptions, FitRequest),
+    "PHReg.fit": (SpendingOptions, FitRequest),
     **dict.fromkeys(("OLS.without_intervals", "Logit.without_intervals"), (SpendingOptions,)),
 }
 # Arguments that say what is read, and are no options.
@@ -114,11 +116,13 @@ DIRECT = {
         f"{model}.fit": {"progress"}
         for model in ("GLM", "FederatedGLM", "OLS", "Logit", "Poisson", "DebiasedLasso")
     },
+    "PHReg.fit": {"progress", "follow_up"},
     "Moments.release": {"cov_type", "robust_share", "to", "ledger"},
 }
 # Fields of an options class that only some of the calls that build it show.
 NEWTON = {"optimizer", "public_seed", "relation", "unit", "client_clip", "targets", "nuisance", "margins"}
 OTHERS = {
+    "PHReg.fit": (NEWTON - {"relation"}) | {"cov_type", "checkpoint", "target", "adapt_bounds", "intervals"},
     "OLS.fit": NEWTON,
     **{f"{model}.fit": {"target", "adapt_bounds"} for model in ("GLM", "FederatedGLM", "Logit", "Poisson")},
 }
@@ -288,6 +292,7 @@ def test_every_public_fit_and_release_is_compared():
 # Per model: the frozen class that its constructors build from their arguments.
 CONSTRUCTED = {
     **dict.fromkeys(("GLM", "FederatedGLM", "OLS", "Logit", "Poisson"), GLMOptions),
+    "PHReg": PHRegOptions,
     "DebiasedLasso": LassoModelOptions,
     "MomentOLS": MomentModelOptions,
     "ModulatedOLS": ModulationModelOptions,
@@ -302,7 +307,7 @@ CONSTRUCTORS = [
     for name in ("__init__", "from_formula", "from_arrays", "from_release")
     if hasattr(getattr(pi, model), name)
 ]
-ROWS = {"y", "X", "formula", "data", "schema", "sites", "release", "releases", "label"}
+ROWS = {"y", "X", "time", "formula", "data", "schema", "sites", "release", "releases", "label"}
 # What the formula, or the place of the rows, states.
 STATED = {"effects", "formula", "family", "sites", "trust"}
 

@@ -28,7 +28,7 @@ def numbers(*shape: int) -> Any:
 def calls() -> Iterator[Call]:
     """Yield the name of a statistic, the number of columns and its arguments."""
     for p in WIDTHS:
-        for family in (glm, curved, moments, whitened, layers, sparse, forms, vectors, counts):
+        for family in (glm, curved, moments, whitened, layers, sparse, forms, vectors, counts, hazards):
             for name, args in family(p):
                 yield name, p, args
 
@@ -221,3 +221,27 @@ def counts(p: int) -> Iterator[tuple[str, Args]]:
     yield "values_outside", {"columns": np.arange(p)}
     yield "values_outside", {"columns": np.arange(p), "outcome": True, "inputs": 3}
     yield "values_outside", {"columns": [], "outcome": True, "bits": 5}
+
+
+def hazards(p: int) -> Iterator[tuple[str, Args]]:
+    """Yield calls of the statistics of proportional hazards; the status is one column more."""
+    for blocks in (1, 2):
+        at = {
+            "columns": np.arange(p - 1 or 1),
+            "status": p - 1,
+            "edges": np.arange(1.0, 5.0),
+            "increments": np.full(4, 0.1),
+            "blocks": np.repeat(np.arange(float(blocks)), 4 // blocks),
+            "theta": numbers(p - 1 or 1),
+            "transform": numbers(p - 1 or 1, p),
+            "offsets": numbers(blocks, p),
+        }
+        for size in SIZES:
+            weighted = at | {"stop": 2.0, "score_bound": size}
+            yield "hazards.score", at | {"high": size}
+            yield "hazards.score", weighted | {"high": size}
+            yield "hazards.meat", weighted | {"high": size}
+            yield "hazards.secant", weighted | {"clip": size, "step": numbers(p)}
+        for thresholds in THRESHOLDS:
+            yield "hazards.counts", at | {"of": "score", "thresholds": thresholds}
+            yield "hazards.counts", at | {"of": "curvature", "thresholds": thresholds, "score_bound": 2.0}

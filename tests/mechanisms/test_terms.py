@@ -66,6 +66,27 @@ CASES |= {
     "product_vector": BETA | {"bound": 0.7, "norm": 0.9},
     "columns_outside": {"columns": np.array([0, 2])},
     "survival.cells": {"edges": np.array([0.5, 1.0, 2.0]), "status": 0, "groups": [1, 2], "counted": True},
+    **{
+        name: {
+            "columns": np.array([0, 1]),
+            "status": 2,
+            "edges": np.array([0.5, 1.0, 2.0]),
+            "increments": np.array([0.2, 0.3, 0.1]),
+            "blocks": np.array([0.0, 1.0, 1.0]),
+            "theta": np.array([0.4, -0.2]),
+            "transform": np.array([[1.0, 0.2], [-0.1, 1.0]]),
+            "offsets": np.array([[0.4, 0.0], [0.1, 0.3]]),
+            "stop": 0.8,
+            "score_bound": 1.5,
+            "high": 0.9,
+            "of": "curvature",
+            "thresholds": np.array([0.2, 0.4, 0.9]),
+            "step": np.array([0.3, 0.0]),
+            "clip": 0.2,
+        }
+        for name in SITE_OPS
+        if name.startswith("hazards.")
+    },
     "residual_histogram": BETA | {"edges": np.geomspace(0.1, 4.0, 6)},
     "squared_residuals": BETA | {"residual_clip": 0.8},
     "residual_sum": BETA | {"residual_clip": 0.8},

@@ -45,6 +45,25 @@ BESIDE = CURVED | {
     "offset": np.array([0.4, -0.3]),
 }
 COUNTED = CURVED | {"family": "poisson"}
+# The hazard is 1 from the first edge on; records are followed until it has added up to 1.
+HAZARDS = {
+    "columns": np.array([0, 1]),
+    "status": 2,
+    "edges": np.array([0.3, 0.6]),
+    "increments": np.array([0.5, 0.5]),
+    "blocks": np.zeros(2),
+    "theta": np.zeros(2),
+    "transform": np.eye(2),
+    "offsets": np.zeros((1, 2)),
+    "stop": 1.0,
+}
+BLOCKS = HAZARDS | {
+    "blocks": np.array([0.0, 1.0]),
+    "theta": np.array([0.2, -0.1]),
+    "transform": np.array([[1.2, 0.1, 0.3], [0.0, 0.7, -0.2]]),
+    "offsets": np.array([[0.5, 0.1, 0.0], [-0.2, 0.4, 0.3]]),
+    "stop": 2.0,
+}
 WHITENED = {
     "response_factor": 0.5,
     "theta": np.array([0.3, -0.2, 0.1]),
@@ -148,6 +167,25 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "curved.meat": ("curved.meat", TILTED | {"high": 0.5}, 0.95),
     "curved.meat, layers": ("curved.meat", COUNTED | {"middle": 0.2, "high": 0.3, "upper": 1.5}, 0.9),
     "curved.secant": ("curved.secant", TILTED | {"clip": 0.2, "step": np.array([0.4, -0.2, 0.3])}, 0.95),
+    "hazards.counts": (
+        "hazards.counts",
+        HAZARDS | {"of": "score", "thresholds": np.geomspace(0.1, 2.0, 6)},
+        0.95,
+    ),
+    "hazards.counts, curvature": (
+        "hazards.counts",
+        BLOCKS | {"of": "curvature", "thresholds": np.geomspace(0.01, 2.0, 4), "score_bound": 2.0},
+        0.9,
+    ),
+    "hazards.score": ("hazards.score", HAZARDS | {"score_bound": 0.6, "high": 0.6}, 0.99),
+    "hazards.score, no weights": ("hazards.score", BLOCKS | {"high": 0.6}, 0.9),
+    "hazards.meat": ("hazards.meat", HAZARDS | {"score_bound": 0.6, "high": 0.6}, 0.99),
+    "hazards.secant": ("hazards.secant", HAZARDS | {"clip": 0.3, "step": np.array([0.4, -0.2])}, 0.99),
+    "hazards.secant, blocks": (
+        "hazards.secant",
+        BLOCKS | {"clip": 0.3, "step": np.array([0.4, -0.2, 0.1]), "score_bound": 2.0},
+        0.9,
+    ),
     "layers.counts": ("layers.counts", FORMS | {"thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99),
     "layers.counts, of a column": (
         # As a target's regression on its neighbours asks: a column in its units has the response's place.

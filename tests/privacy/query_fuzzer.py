@@ -280,6 +280,27 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "whitened.score": _WHITE | {"low": 0.5, "high": 2.0},
     "whitened.meat": _WHITE | {"low": 0.5, "high": 2.0, "weight": 1.2},
     "whitened.square": _WHITE | {"residual_clip": 1.0},
+    **{
+        name: {
+            "columns": [1, 2],
+            "status": 3,
+            "edges": [0.5, 1.0, 2.0],
+            "increments": [0.2, 0.2, 0.2],
+            "blocks": [0.0, 0.0, 1.0],
+            "theta": [0.1, -0.1],
+            "transform": np.eye(2),
+            "offsets": [[0.5, 0.0], [0.0, 0.5]],
+            "stop": 1.0,
+            "score_bound": 1.0,
+            **more,
+        }
+        for name, more in {
+            "hazards.counts": {"of": "score", "thresholds": [0.5, 1.0, 2.0]},
+            "hazards.score": {"high": 1.0},
+            "hazards.meat": {"high": 1.0},
+            "hazards.secant": {"step": [0.1, 0.2], "clip": 1.0},
+        }.items()
+    },
     "survival.cells": {"edges": [0.5, 1.0, 2.0], "status": 1, "groups": [2, 3], "counted": True},
     "moments.total": _MOMENTS | {"response_bound": 1.0},
     "moments.residual": _MOMENTS | {"coefficients": np.full(5, 0.1), "residual_clip": 1.0},

@@ -500,6 +500,32 @@ def _examples_arrays(pair: str, world: int, ledger: Ledger) -> Any:
     return fit, fit.release
 
 
+# ---- times until an event
+
+
+def hazards(name: str, *, over: bool = False, **options: Any) -> None:
+    """Register a proportional-hazards fit: times are y from its lower bound on, and c is the status."""
+    spending = {"epsilon": 12.0, "delta": 1e-3}
+    schema = pi.Schema({name: BOUNDS[name] for name in ("a", "b", "g")} | {"y": (0.0, 10.0), "c": (0, 1)})
+
+    @case(f"PHReg {name}", spending)
+    def run(pair: str, world: int, ledger: Ledger) -> Any:
+        frame = table(pair, world, 3 * N)
+        frame["y"] += 4.0
+        inside = frame["c"].between(0.0, 2.0)
+        frame["c"] = frame["c"].where(~inside, (frame["c"] > 1.0).astype(float))
+        held = federation(frame[list(BOUNDS)], schema) if over else frame
+        model = pi.PHReg.from_formula(
+            "y ~ a + b + g", held, status="c", schema=schema, ledger=ledger, **options
+        )
+        return model.fit(**spending), repr(model)
+
+
+hazards("central")
+hazards("central, 16 intervals up to 6", intervals=16, horizon=6.0)
+hazards("secure sums", over=True, trust="secure-sum")
+
+
 # ---- one curator's regressions
 
 NARROW = {"a": 0.03, "b": 0.05, "c": 0.05}

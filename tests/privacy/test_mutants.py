@@ -844,6 +844,33 @@ MUTANTS = {
         ),
         of_sizes("columns_outside", "values_outside"),
     ),
+    "scores up to a stop not shrunk": (
+        Mutant(
+            "mechanisms.statistics.hazards",
+            "_score",
+            "ball.shrunk(",
+            "Ball(size=ball.size, top=2.0 * ball.top, derivation='').shrunk(",
+        ),
+        of_sizes("hazards.score, no weights"),
+    ),
+    "the trace of a record not scaled": (
+        Mutant(
+            "mechanisms.statistics.hazards",
+            "Semidefinite.matrices",
+            "np.sqrt(trace) * room",
+            "np.sqrt(trace) * 0.5",
+        ),
+        of_sizes("hazards.secant", "hazards.secant, blocks"),
+    ),
+    "blocks of a record scaled one by one": (
+        Mutant(
+            "mechanisms.statistics.hazards",
+            "Semidefinite.matrices",
+            "np.tile(np.sqrt(trace) * room, self.count)",
+            "lengths(vectors)",
+        ),
+        of_sizes("hazards.secant, blocks"),
+    ),
     "events and censored records at the price of one sequence": (
         Mutant(
             "mechanisms.statistics.survival",

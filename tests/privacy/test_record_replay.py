@@ -33,6 +33,7 @@ def test_there_are_fits_enough():
         "BGMOLS",
         "FederatedGLM",
         "DebiasedLasso",
+        "PHReg",
         "sparse_mean",
         "NoisyTopK",
         "private_max",

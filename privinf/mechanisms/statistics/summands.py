@@ -665,7 +665,7 @@ class Square:
 
     The vectors are `vectors`, times `size` where there is one, for each column one number. Where there is
     none no other code uses them: integers take their place. A norm of `top` has `steps` units, and an entry
-    at most `most`.
+    at most `most`. A row may have `count` vectors, first those of all rows, then the next ones.
     """
 
     vectors: Floats
@@ -675,6 +675,7 @@ class Square:
     size: Floats | None = None
     steps: float = FULL_SCALE
     most: float = math.inf
+    count: int = 1
 
     @property
     def width(self) -> int:
@@ -689,7 +690,7 @@ class Square:
 
     def empty(self) -> ProductSums:
         """Return an accumulator."""
-        return ProductSums((len(self.vectors),))
+        return ProductSums((len(self.vectors),), vectors=self.count)
 
     def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats]:
         """Return the vectors, shape (k, rows)."""

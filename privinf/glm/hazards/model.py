@@ -1,0 +1,406 @@
+"""Cox's proportional-hazards regression of one table, or of a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from privinf.accounting import Ledger
+from privinf.error_boundary import error_boundaries, refuses
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumModelOptions
+from privinf.fitting.rows import Limits, ModelRows
+from privinf.glm.hazards.path import MOST_NOISE, MOST_NOISE_MODEL
+from privinf.glm.hazards.results import PHRegResults
+from privinf.glm.hazards.rows import HazardRows, hazard_rows
+from privinf.glm.hazards.running import run_hazards
+from privinf.glm.plan import FitRequest
+from privinf.glm.sums import Roles
+from privinf.mechanisms import arrays
+from privinf.progress import progress_bar
+from privinf.schema import Schema
+from privinf.schema.arrays import CONSTANT
+from privinf.typing import (
+    Bounds,
+    Calibration,
+    ColumnLike,
+    ColumnsLike,
+    Missing,
+    Pair,
+    RngLike,
+    SitePairs,
+    SpendingOptions,
+    SumRelation,
+    Table,
+    Trust,
+)
+from privinf.validation import check_choice
+
+FollowUpRule = Literal["longest", "model"]
+INTERVALS = 64  # of the grid
+STATUS = "status"  # name of a status that is passed as an array
+# Options of statsmodels' PHReg that this model does not have.
+NOT_HERE = {
+    "entry": "is not supported: left truncation needs numbers at risk that depend on two times",
+    "strata": "is not supported: every record needs the same baseline hazard; use a factor in the formula",
+    "ties": "is not supported: events within an interval of the grid keep their own times",
+    "offset": "is not supported: put the column into the formula",
+    "weights": "is not supported: every record counts once",
+    "y_bounds": "is called horizon= here: times have the public bounds (0, horizon)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PHRegOptions(SumModelOptions):
+    """Arguments of the constructors of `PHReg`, which describes them."""
+
+    status: str
+    horizon: float | None = None
+    intervals: int = INTERVALS
+
+    def limits(self) -> Limits:
+        """Return the public bounds of arrays, whose status is 0 or 1."""
+        bounds = self.bounds
+        y_bounds: Pair | None = None if self.horizon is None else (0.0, self.horizon)
+        return Limits(bounds=bounds, y_bounds=y_bounds)
+
+    def read(self, formula: str, schema: Schema) -> tuple[str, PHRegOptions]:
+        """Return the formula of the design, with the column of the status."""
+        if not isinstance(self.status, str):
+            raise ArgumentError("status= must be the name of a column of the table")
+        return Roles(status=self.status).added(formula), self
+
+
+@error_boundaries
+class PHReg(Model[PHRegOptions]):
+    r"""Cox's proportional-hazards regression of one table, or of a federation.
+
+    For several sites, use `from_arrays`, or `from_formula` with a federation.
+
+    Parameters
+    ----------
+    time : array_like, shape (n,)
+        Time until the event or censoring, 0 or more. What happens after `horizon` is cut.
+    X : array_like or DataFrame, shape (n, d)
+        Columns, without a constant, used as they are.
+    status : array_like, shape (n,), or str
+        1 if the time ended with the event, 0 if it was censored; or the name of such a column of X.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of every column of X but the status, in order or by name; values outside are clipped.
+    horizon : float
+        Public end of the follow-up.
+    intervals : int
+        Number of intervals of equal length of the public grid, on which the baseline hazard is estimated. Few
+        intervals are enough unless the hazard is steep at 0.
+    missing : {"raise", "impute-public"}
+        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit of the model, and refuses one that would exceed its limit.
+        Default: a new ledger of the model.
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound is missing or invalid, or an argument is invalid. No
+        message contains a value of a row.
+
+    Notes
+    -----
+    **Privacy.** The guarantee is for replacing one record, with its time, status and columns. The number of
+    records, the grid, the horizon and the bounds are public. Everything else that leaves the curator, or the
+    server, is noised, and the report counts everything that a fit released.
+
+    A record is followed up to a public cumulated hazard c of its own columns, where c leaves noise that is
+    small enough. Where hazards are proportional and effects linear, this does not change the coefficients.
+    Elsewhere the target is Cox's regression with this follow-up. The summary names c and the share of
+    events that come later, and warns where this share is not small. Without noise and on a fine grid, the
+    coefficients are those of Cox's regression (`privinf.glm.hazards.path` has the releases).
+
+    References
+    ----------
+    Cox (1972), "Regression models and life-tables". Lin and Wei (1989), "The robust inference for the Cox
+    proportional hazards model".
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 2))
+    >>> event_time = rng.exponential(size=20_000) / (0.5 * np.exp(X @ [0.8, 0.0]))
+    >>> time = np.minimum(event_time, 2.0)
+    >>> model = pi.PHReg(time, X, status=event_time <= 2.0, bounds=[(-1, 1)] * 2, horizon=2.0)
+    >>> fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    >>> bool((abs(fit.params - [0.8, 0.0]) < 4 * fit.bse).all())
+    True
+    """
+
+    _rows: HazardRows
+    _trust: Trust
+
+    @refuses(NOT_HERE, NotAvailableError)
+    def __init__(
+        self,
+        time: ColumnLike,
+        X: ColumnsLike,
+        *,
+        status: ColumnLike | str,
+        bounds: Bounds,
+        horizon: float,
+        intervals: int = INTERVALS,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        table, name = arrays.with_status(X, status, STATUS)
+        options = PHRegOptions(
+            bounds=_with_status(bounds, arrays.column_names(table), name),
+            status=name,
+            horizon=horizon,
+            intervals=intervals,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(time, table, options)
+
+    @classmethod
+    @refuses({**NOT_HERE, "bounds": "is not an argument here: the schema has the bounds"})
+    def from_formula(
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        status: str,
+        schema: Schema,
+        horizon: float | None = None,
+        intervals: int = INTERVALS,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a table, or from the tables of a federation's sites.
+
+        Parameters
+        ----------
+        formula : str
+            Such as ``"time ~ age + C(group)"``. The constant is part of the baseline hazard.
+        data : table or federation
+            One table (a data frame, a path, a reader), or a federation of sites.
+        status : str
+            Name of a column that is 1 if the time ended with the event and 0 if it was censored; the schema
+            declares it with the bounds (0, 1).
+        schema : Schema
+            Public bounds and levels of the columns. The time has the bounds (0, horizon).
+        horizon : float, optional
+            Public end of the follow-up. Default: the upper bound of the time.
+        intervals : int
+            Number of intervals of equal length of the public grid.
+        missing : {"raise", "impute-public"}
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with sums or rows. Default: "central" for one table, "server" for a federation.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit of the model. Default: a new ledger of the model.
+
+        Returns
+        -------
+        PHReg
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A column does not match its declaration, or an argument is invalid.
+        """
+        options = PHRegOptions(
+            status=status,
+            horizon=horizon,
+            intervals=intervals,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
+
+    @classmethod
+    @refuses({**NOT_HERE, "machines": SITES_NOW, "parties": SITES_NOW})
+    def from_arrays(
+        cls,
+        sites: SitePairs,
+        *,
+        status: str,
+        bounds: Bounds,
+        horizon: float,
+        intervals: int = INTERVALS,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (time, X) per site, X a data frame that holds the status.
+
+        Parameters
+        ----------
+        sites : sequence or mapping of (time, X)
+            Times and columns of every site, by label or numbered from 0. The sites are simulated in this
+            process; for real sites pass a federation to `from_formula`.
+        status : str
+            Name of a column of every X that is 1 if the time ended with the event, 0 if it was censored.
+        bounds : sequence of (low, high), or mapping
+            Public bounds of every column but the status, in order or by name; values outside are clipped.
+        horizon : float
+            Public end of the follow-up.
+        intervals : int
+            Number of intervals of equal length of the public grid.
+        missing : {"raise", "impute-public"}
+            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            extra ``federation``.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit of the model. Default: a new ledger of the model.
+
+        Returns
+        -------
+        PHReg
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about the rows of one site names the site.
+        """
+        tables = arrays.sites_with_constant(sites)
+        names = arrays.column_names(next(iter(tables.values()))[1])
+        options = PHRegOptions(
+            bounds=_with_status(bounds, names, status),
+            status=status,
+            horizon=horizon,
+            intervals=intervals,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(tables, options)
+
+    def _set_rows(self, model_rows: ModelRows, options: PHRegOptions) -> None:
+        """Keep the sites of the rows, with the public grid."""
+        assert options.trust is not None
+        placed = model_rows.placed(options.trust, zero_out=True, passes=True)
+        rows = hazard_rows(placed, options.status, options.horizon, options.intervals)
+        super()._set_rows(rows, options)
+        self._trust = options.trust
+
+    @refuses({"source": SITES_NOISE})
+    @refuses(
+        {
+            **STATSMODELS,
+            "groups": "is not supported: records are independent",
+            "cov_type": "is always robust",
+        },
+        NotAvailableError,
+    )
+    def fit(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        follow_up: FollowUpRule = "longest",
+        max_colluding: int = 0,
+        relation: SumRelation = "replace-one",
+        calibration: Calibration | None = None,
+        progress: bool | None = None,
+    ) -> PHRegResults:
+        """Fit the model.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        follow_up : {"longest", "model"}
+            How long records with a high hazard are followed. "longest" (default): as long as the variance of
+            the noise is at most 1.5 times the sampling variance, so that the target is near Cox's regression
+            with complete follow-up. "model": up to 0.4 times; intervals are narrower, and rely on
+            proportional hazards and linear effects.
+        max_colluding : int
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
+        relation : {"replace-one", "zero-out"}
+            Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
+            nothing; the guarantee is weaker.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        progress : bool, optional
+            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
+            two seconds.
+
+        Returns
+        -------
+        PHRegResults
+            Logarithms of hazard ratios with robust standard errors, tests and the privacy report.
+
+        Raises
+        ------
+        ArgumentError
+            The request is wrong; nothing was spent.
+        NotAvailableError
+            Records or budget are too few for the coefficients, and nothing was spent; or there are too few
+            events, and only their count was charged.
+        BudgetExceededError
+            The fit would exceed the ledger's limit; nothing was spent.
+        ConvergenceError, NotPositiveDefiniteError
+            Without noise: there is no finite estimate, or columns are collinear.
+
+        Notes
+        -----
+        **Privacy.** `privacy` counts every release. Intervals are quantiles of draws that account for the
+        noise. If the noise hides part of the Hessian, they are quantiles of a posterior with a named prior.
+        """
+        spending = SpendingOptions(
+            epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
+        )
+        most_noise = {"longest": MOST_NOISE, "model": MOST_NOISE_MODEL}[
+            check_choice(follow_up, FollowUpRule, "follow_up")
+        ]
+        request = FitRequest(max_colluding=max_colluding, relation=relation)
+        budget: dict[str, Any] = {**spending.spending()}
+        with progress_bar(progress, type(self).__name__, unit="sum"):
+            return run_hazards(self._rows, self._trust, self.ledger, request, budget, most_noise)
+
+    def __repr__(self) -> str:
+        rows = self._rows.rows
+        size = f"{rows.total} rows x {len(self._rows.columns)} columns"
+        return f"<{type(self).__name__}: {size}, {len(rows.rows)} sites (rows not shown)>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a model with raw rows cannot be pickled: pickle the results instead")
+
+
+def _with_status(bounds: Bounds, names: list[str], status: str) -> Bounds:
+    """Return the bounds of all columns but the constant, of the status too."""
+    if bounds is None or isinstance(bounds, str) or status not in names:
+        return bounds
+    if isinstance(bounds, Mapping):
+        return dict(bounds) | {status: (0.0, 1.0)}
+    pairs = list(bounds)
+    pairs.insert([name for name in names if name != CONSTANT].index(status), (0.0, 1.0))
+    return pairs

@@ -1,0 +1,327 @@
+"""Results of proportional-hazards fits: hazard ratios, the follow-up that they are for, notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.error_boundary import error_boundaries
+from privinf.errors import ArgumentError
+from privinf.errors import WeakIdentificationWarning as Weak
+from privinf.glm.advice import (
+    DRAWN_NOTE,
+    FAR_COLUMN,
+    FAR_OUT,
+    LAST_STEP,
+    POSTERIOR_NOTE,
+    column_reach,
+    listed,
+    step_text,
+)
+from privinf.glm.curved import OneStepRelease
+from privinf.glm.hazards.path import HazardFit
+from privinf.glm.posterior_draws import (
+    DRAWN_EQUATION,
+    LARGEST_PRIOR_INFLUENCE,
+    POSTERIOR_EQUATION,
+    PRIOR_SLOPE,
+    PosteriorDraws,
+    drawn,
+    drawn_terms,
+    noise_of_draws,
+    prior_influence,
+    recorded,
+)
+from privinf.glm.results import FitDescription, GLMInference, singular
+from privinf.glm.rows import GlmRows
+from privinf.glm.running import NO_CURVATURE
+from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.results import Results
+from privinf.results.context import Context
+from privinf.results.fit_statistics import FitStatistics
+from privinf.results.notes import Note, must_read, sentence
+from privinf.results.prediction import Predictions
+from privinf.results.rendering import SummaryColumn, ratios
+from privinf.typing import Floats
+from privinf.validation import check_number
+
+NO_SQUARES = "a proportional-hazards fit has no residual variance and no R-squared"
+NO_PREDICTIONS = (
+    "predictions of survival times and curves are not available, because their intervals are not validated: "
+    "use hazard_ratios()"
+)
+NOT_CONVERGED = (
+    "the fit did not converge: the last step moved linear predictors by {:.1f} (root mean square), or {:.1f} "
+    "standard errors. The budget is small for {} coefficients and {} records; use more records, a larger "
+    "budget, fewer columns or tighter bounds"
+)
+RATIO_NOTE = "HR is the hazard ratio, exp(coef), per unit of the column."
+# Share of events after the stop above which a warning comes.
+LATER = 0.02
+CUT_FOLLOW_UP = (
+    "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later; if "
+    "hazards are not proportional or effects not linear, coefficients differ from those of complete follow-up"
+)
+FAR_RECORDS = (
+    "records far out in {} have less weight; if hazards are not proportional or effects not linear there, "
+    "coefficients differ from those of Cox's regression; use logarithms, tighter bounds or a larger budget"
+)
+DECIDED_BY_PRIOR = (
+    "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it"
+)
+OF_A_PRIOR = (
+    "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
+    f"deviation {PRIOR_SLOPE:g}) on slopes of columns scaled to [-1, 1], and can miss slopes that are large "
+    "relative to it"
+)
+# Targets in the header of a summary.
+TARGET = "Cox with follow-up to {}, {} intervals"
+CUT_TARGET = (
+    "Cox with high-risk records followed up to a cumulated hazard of {:g} ({:.1%} of events are later)"
+)
+NEGLIGIBLE = 0.001  # share of events after the stop below which the target is called Cox's
+
+
+class HazardPredictions(Predictions):
+    """No predictions."""
+
+    @property
+    def refusal(self) -> str:
+        """Why this result predicts for no new row."""
+        return NO_PREDICTIONS
+
+
+@dataclass(frozen=True, eq=False)
+class HazardInference(GLMInference):
+    """Inference of a proportional-hazards fit: draws of the slopes."""
+
+    @property
+    def constant(self) -> int | None:
+        """None: the baseline has the place of a constant."""
+        return None
+
+    @property
+    def weak_intervals(self) -> list[tuple[type[Warning], str]]:
+        """Warning of coefficients that the prior of a posterior decides."""
+        names = ", ".join(self.weakness.index) if self.cov_type == "posterior" else ""
+        return [(Weak, DECIDED_BY_PRIOR.format(names))] if names else []
+
+    @property
+    def weak_joint_inference(self) -> list[tuple[type[Warning], str]]:
+        """Warning of the prior of a posterior."""
+        return [(Weak, OF_A_PRIOR)] if self.cov_type == "posterior" else []
+
+
+@error_boundaries
+class PHRegResults(Results):
+    """Results of `PHReg`: coefficients are logarithms of hazard ratios.
+
+    Adds to `Results`: `hazard_ratios`, `follow_up` and `events_after_stop`.
+
+    Notes
+    -----
+    **Privacy.** Reads no rows and costs nothing: every member post-processes the fit's releases.
+    """
+
+    @cached_property
+    def _inference(self) -> HazardInference:
+        return HazardInference(self._estimate, self._context)
+
+    @cached_property
+    def _fit_statistics(self) -> FitStatistics:
+        return FitStatistics(self._inference, NO_SQUARES)
+
+    @cached_property
+    def _predictions(self) -> HazardPredictions:
+        return HazardPredictions(self._inference, self._fit_statistics)
+
+    @property
+    def _hazards(self) -> Mapping[str, Any]:
+        return dict(self._context.settings["hazards"])
+
+    def _check_settings(self) -> None:
+        settings = self._hazards
+        if not isinstance(settings, Mapping) or not settings.keys() >= {"stop", "later", "events"}:
+            raise ArgumentError("settings of a PHReg result must hold its stop and its events")
+        check_number(self.follow_up, "stop", low=0.0, high=math.inf)
+        check_number(self.events_after_stop, "later", low=0.0, high=1.0)
+
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        return refused | {"hazard_ratios"} if self._estimate.cov is None else refused
+
+    def hazard_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return hazard ratios with intervals: exp of the coefficients.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+
+        Returns
+        -------
+        DataFrame
+            One row per coefficient.
+        """
+        ends = self.conf_int(alpha).to_numpy()
+        return ratios(np.asarray(self._estimate.params), ends, self.names, "hazard ratio", alpha)
+
+    @property
+    def follow_up(self) -> float:
+        """Cumulated hazard up to which records are followed; infinite in a fit without noise."""
+        stop = self._hazards["stop"]
+        return math.inf if stop is None else float(stop)
+
+    @property
+    def events_after_stop(self) -> float:
+        """Share of events that come after the stop, estimated."""
+        return float(self._hazards["later"])
+
+    def _summary_columns(self) -> tuple[SummaryColumn, ...]:
+        """Return hazard ratios."""
+        cells = [f"{math.exp(min(value, 700.0)):.3f}" for value in self.params]
+        return (SummaryColumn(name="HR", cells=cells, place=1, note=Note(RATIO_NOTE, "table")),)
+
+
+def hazard_results(
+    rows: GlmRows, fit: HazardFit, description: FitDescription, edges: Floats, events: float
+) -> PHRegResults:
+    """Return the results of a fit, in the user's units; intervals are quantiles of draws.
+
+    `rows` has only the columns with coefficients.
+    """
+    q = fit.baseline.blocks
+    back = np.hstack([np.zeros((rows.p, q)), rows.to_user])
+    context = description.context(rows, *_target_notes(rows, fit))
+    context["settings"] |= {
+        "family": "hazards",
+        "hazards": {
+            "stop": fit.stop if math.isfinite(fit.stop) else None,
+            "later": fit.later,
+            "events": events,
+            "edges": edges.tolist(),
+        },
+    }
+    cut = fit.later > NEGLIGIBLE
+    target = TARGET.format(f"{edges[-1]:g}", len(edges))
+    context["target"] = CUT_TARGET.format(fit.stop, fit.later) if cut else target
+    step = fit.step
+    if step is None:
+        return _without_intervals(back[:, q:] @ fit.path[-1], rows, NO_CURVATURE, context)
+    if step.hessian.sd == 0.0:
+        return _exact(rows, step, back, context)
+    try:
+        posterior = drawn(step, rows.total, None)
+    except np.linalg.LinAlgError:
+        return _without_intervals(back[:, q:] @ fit.path[-1], rows, NO_CURVATURE, context)
+    total = np.atleast_2d(np.cov(posterior.draws.T))
+    reason = ""
+    if not (posterior.converged or posterior.weak):
+        length = math.sqrt(posterior.length2)
+        reason = NOT_CONVERGED.format(posterior.shift, length, len(total), rows.total)
+    reason = reason or singular(total)
+    context["notes"] = (*_draw_notes(rows, step, posterior, back, bool(reason)), *context["notes"])
+    if reason:
+        return _without_intervals(back @ posterior.params, rows, reason, context)
+    noise = noise_of_draws(posterior, total)
+    terms = VarianceTerms(POSTERIOR_EQUATION, {"sampling, noise and prior": total}, {})
+    if noise is not None:
+        terms = VarianceTerms.dividing(total, DRAWN_EQUATION, drawn_terms(step, noise))
+    estimate = Estimate(
+        params=posterior.params,
+        cov=total,
+        names=(*(f"baseline {b + 1}" for b in range(q)), *rows.design.names),
+        nobs=rows.total,
+        noise_cov=noise,
+        cov_type="posterior" if posterior.weak else "HC0",
+        terms=terms,
+    ).transformed(back, names=rows.design.names)
+    context["settings"] |= {"curved": recorded(step), "to_user": back.tolist()}
+    if texts := [text for text, _ in changed_targets(rows.design.names, fit)]:
+        context["settings"] |= {"misfits": texts}
+    sampling = None if noise is None else back @ (total - noise) @ back.T
+    return PHRegResults(estimate, Context(**context, sampling_cov=sampling))
+
+
+def _without_intervals(
+    params: Floats, rows: GlmRows, reason: str, context: Mapping[str, Any]
+) -> PHRegResults:
+    estimate = Estimate(
+        params=params,
+        cov=None,
+        names=rows.design.names,
+        nobs=rows.total,
+        cov_type="none",
+        weak_reason=reason,
+    )
+    return PHRegResults(estimate, Context(**context))
+
+
+def _exact(rows: GlmRows, step: OneStepRelease, back: Floats, context: Mapping[str, Any]) -> PHRegResults:
+    """Return the results of a fit without noise, with its robust covariance."""
+    move = step.place.transform.T @ np.linalg.inv(step.hessian.mean)
+    cov = move @ step.meat @ move.T / rows.total
+    nothing = np.zeros_like(cov)
+    estimate = Estimate(
+        params=step.place.theta + move @ step.score.mean,
+        cov=cov,
+        names=tuple(f"coefficient {j}" for j in range(len(cov))),
+        nobs=rows.total,
+        noise_cov=nothing,
+        cov_type="HC0",
+        terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(step, nothing)),
+    ).transformed(back, names=rows.design.names)
+    return PHRegResults(estimate, Context(**context, sampling_cov=back @ cov @ back.T))
+
+
+def changed_targets(names: Sequence[str], fit: HazardFit) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the warnings of a target that may not be Cox's regression, each with the coefficients it names.
+
+    Events after the stop are one reason. The other one is the weight of records far out in a column: weights
+    leave out more than `FAR_OUT` standard errors of a score that is wrong there, in columns whose farther
+    bound is more than `FAR_COLUMN` standard deviations from the mean.
+    """
+    warnings: list[tuple[str, tuple[str, ...]]] = []
+    if fit.later > LATER:
+        warnings.append((CUT_FOLLOW_UP.format(fit.stop, fit.later), ()))
+    if fit.step is not None and fit.step.far > 0.0:
+        reach = column_reach(fit.gram.lifted(), 0)[1:]
+        far = (reach > FAR_COLUMN) & (fit.step.far * reach / FAR_COLUMN > FAR_OUT)
+        if far.any():
+            columns = tuple(name for name, is_far in zip(names, far, strict=True) if is_far)
+            warnings.append((FAR_RECORDS.format(listed(columns)), columns))
+    return warnings
+
+
+def _target_notes(rows: GlmRows, fit: HazardFit) -> tuple[Note, ...]:
+    """Return the notes on a target that may not be Cox's regression."""
+    return tuple(
+        note
+        for text, columns in changed_targets(rows.design.names, fit)
+        for note in must_read(sentence(text), columns=columns)
+    )
+
+
+def _draw_notes(
+    rows: GlmRows, step: OneStepRelease, posterior: PosteriorDraws, back: Floats, is_bare: bool
+) -> tuple[Note, ...]:
+    """Return the notes on the draws of a fit; a fit that `is_bare` has no intervals to explain."""
+    size = math.sqrt(posterior.length2)
+    length = Note(step_text(size))
+    if is_bare and not posterior.weak:
+        return (length if posterior.converged else Note(LAST_STEP.format(posterior.shift, size)),)
+    if not posterior.weak:
+        return Note(DRAWN_NOTE), length
+    influence = prior_influence(step, posterior.draws, None, back)
+    decided = zip(rows.design.names, influence > LARGEST_PRIOR_INFLUENCE, strict=True)
+    names = tuple(name for name, is_decided in decided if is_decided)
+    weak = must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE))
+    if names:
+        weak += must_read(sentence(DECIDED_BY_PRIOR.format(", ".join(names))), columns=names)
+    return *weak, length

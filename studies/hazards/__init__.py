@@ -1,0 +1,1 @@
+"""Proportional hazards: simulated releases for studies of many fits, and Cox's regression without noise."""

@@ -1,0 +1,286 @@
+"""PHReg: Cox's regression without noise, intervals, storage, sites, messages."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.duration.hazard_regression import PHReg
+
+import privinf as pi
+from privinf.errors import (
+    AlignmentError,
+    ArgumentError,
+    BudgetExceededError,
+    MisfitWarning,
+    NotAvailableError,
+    PrivinfError,
+    SchemaError,
+)
+from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.mechanisms.rows import Rows
+
+SLOPES = {"group[T.b]": -0.5, "treated": 0.4, "age": 0.03}
+SCHEMA = pi.Schema(
+    {"time": (0.0, 2.0), "event": (0, 1), "treated": (0, 1), "age": (20.0, 90.0), "group": ["a", "b"]}
+)
+FORMULA = "time ~ treated + age + group"
+SPEND = {"epsilon": 4.0, "delta": 1e-6, "rng": 0}
+
+
+def table(n=8_000, seed=0, scale=0.3):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "treated": (rng.random(n) < 0.4).astype(float),
+            "age": rng.uniform(20.0, 90.0, n),
+            "group": np.array(["a", "b"], dtype=object)[(rng.random(n) < 0.3).astype(int)],
+        }
+    )
+    eta = 0.4 * frame["treated"] + 0.03 * (frame["age"] - 55.0) - 0.5 * (frame["group"] == "b")
+    failure = rng.exponential(size=n) / (scale * np.exp(eta))
+    end = rng.uniform(0.5, 3.0, n)
+    frame["time"] = np.minimum(np.minimum(failure, end), 2.0)
+    frame["event"] = ((failure <= end) & (failure <= 2.0)).astype(float)
+    return frame
+
+
+def fitted(frame=None, **options):
+    frame = table() if frame is None else frame
+    model = pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA)
+    return model.fit(**{**SPEND, **options})
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fitted()
+
+
+def test_without_noise_it_is_coxs_regression_with_robust_errors():
+    frame = table(3_000)
+    fit = fitted(frame, epsilon=math.inf, rng=None)
+    columns = np.column_stack([frame["group"] == "b", frame["treated"], frame["age"]]).astype(float)
+    model = PHReg(frame["time"], columns, status=frame["event"], ties="breslow")
+    reference = model.fit(groups=np.arange(3_000))
+    assert list(fit.names) == list(SLOPES)
+    assert (np.abs(fit.params.to_numpy() - reference.params) < 0.02 * reference.bse).all()
+    np.testing.assert_allclose(fit.bse, reference.bse, rtol=0.05)
+    assert math.isinf(fit.follow_up)
+    assert fit.events_after_stop == 0.0
+
+
+def test_intervals_and_ratios(result):
+    truth = np.array(list(SLOPES.values()))
+    assert (np.abs(result.params - truth) < 4.0 * result.bse).all()
+    assert (result.bse > result.bse_sampling).all()
+    ends = result.conf_int().to_numpy()
+    ratios = result.hazard_ratios()
+    np.testing.assert_allclose(ratios["hazard ratio"], np.exp(result.params))
+    np.testing.assert_allclose(ratios.to_numpy()[:, 1:], np.exp(ends))
+    test = result.t_test("treated = 0")
+    assert test.pvalue == pytest.approx(result.pvalues["treated"], rel=0.05)
+    assert result.wald_test("treated = age = 0").pvalue < 0.001
+    assert result.cov_type == "HC0"
+    assert result.simultaneous(rng=0).conf_int().shape == (3, 2)
+
+
+def test_summary_names_follow_up_status_and_hazard_ratios(result):
+    text = str(result.summary())
+    assert "PHReg Results" in text
+    assert "HR" in text
+    assert f"{math.exp(result.params['treated']):.3f}" in text
+    assert "event" in text
+    assert result.target.startswith("Cox with follow-up to 2, 64")
+    assert "Events:" in text
+    assert "Family" not in text
+
+
+def test_a_long_tail_of_hazards_is_cut_and_said():
+    """High risks early on: much of what happens, happens after the stop."""
+    rng = np.random.default_rng(1)
+    n = 4_000
+    x = rng.uniform(-1.0, 1.0, (n, 2))
+    failure = rng.exponential(size=n) / (2.0 * np.exp(x @ [1.5, 1.0]))
+    model = pi.PHReg(np.minimum(failure, 2.0), x, status=failure <= 2.0, bounds=[(-1, 1)] * 2, horizon=2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert fit.events_after_stop > 0.02
+    assert fit.follow_up <= 3.0
+    assert "high-risk records followed up to" in fit.target
+    assert "followed up" in str(fit.summary())
+    with pytest.warns(MisfitWarning, match="events come later"):
+        fit.conf_int()
+
+
+def test_a_column_with_a_long_tail_is_named():
+    rng = np.random.default_rng(2)
+    n = 6_000
+    tail = np.minimum(np.exp(0.8 * rng.standard_normal(n)), 40.0)
+    x = np.column_stack([tail, rng.uniform(-1.0, 1.0, n)])
+    failure = rng.exponential(size=n) / (0.5 * tail**0.5 * np.exp(0.5 * x[:, 1]))
+    model = pi.PHReg(
+        np.minimum(failure, 2.0), x, status=failure <= 2.0, bounds=[(0, 40), (-1, 1)], horizon=2.0
+    )
+    fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    with pytest.warns(MisfitWarning, match="far out in x1 have less weight"):
+        fit.conf_int()
+    assert "less weight" in " ".join(str(fit.summary()).split())
+
+
+def test_following_the_model_follows_less_and_is_narrower():
+    rng = np.random.default_rng(1)
+    n = 20_000
+    x = rng.uniform(-1.0, 1.0, (n, 2))
+    failure = rng.exponential(size=n) / (2.0 * np.exp(x @ [1.5, 1.0]))
+    model = pi.PHReg(np.minimum(failure, 2.0), x, status=failure <= 2.0, bounds=[(-1, 1)] * 2, horizon=2.0)
+    longest = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    short = model.fit(epsilon=1.0, delta=1e-6, rng=0, follow_up="model")
+    assert short.follow_up < longest.follow_up
+    assert short.bse_privacy.sum() < longest.bse_privacy.sum()
+    with pytest.raises(ArgumentError, match="follow_up"):
+        model.fit(epsilon=1.0, delta=1e-6, follow_up="short")
+
+
+def test_the_ledger_holds_the_budget(result):
+    assert result.privacy.epsilon() == pytest.approx(4.0, rel=1e-3)
+    ledger = pi.Ledger(budget=pi.Budget(epsilon=1.0, delta=1e-6))
+    model = pi.PHReg.from_formula(FORMULA, table(), status="event", schema=SCHEMA, ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        model.fit(**SPEND)
+    assert len(ledger.entries) == 0
+
+
+def test_results_come_back_from_their_file(result, tmp_path):
+    result.save(tmp_path / "fit")
+    loaded = pi.load_results(tmp_path / "fit")
+    assert type(loaded) is type(result)
+    pd.testing.assert_series_equal(loaded.params, result.params)
+    pd.testing.assert_frame_equal(loaded.conf_int(), result.conf_int())
+    assert str(loaded.summary()) == str(result.summary())
+    assert loaded.follow_up == result.follow_up
+
+
+def test_arrays_and_formulas_are_one_model():
+    frame = table()
+    columns = frame[["treated", "age"]].assign(b=(frame["group"] == "b").astype(float))
+    bounds = [(0, 1), (20, 90), (0, 1)]
+    of_arrays = pi.PHReg(frame["time"], columns, status=frame["event"], bounds=bounds, horizon=2.0)
+    by_name = pi.PHReg(
+        frame["time"], columns.assign(event=frame["event"]), status="event", bounds=bounds, horizon=2.0
+    )
+    fits = [model.fit(epsilon=math.inf) for model in (of_arrays, by_name)]
+    whole = fitted(frame, epsilon=math.inf, rng=None)
+    for fit in fits:
+        np.testing.assert_allclose(fit.params, whole.params.iloc[[1, 2, 0]], rtol=1e-4)
+        np.testing.assert_allclose(fit.bse, whole.bse.iloc[[1, 2, 0]], rtol=1e-4)
+
+
+def test_sites_are_the_pooled_table():
+    frame = table(6_000)
+    parts = {"north": frame[:2_500], "south": frame[2_500:]}
+    policy = SitePolicy(simulation=True, trusted_server=True)
+    held = InProcessFederation(
+        {name: Site(Rows(part, None), SCHEMA, policy=policy) for name, part in parts.items()}
+    )
+    model = pi.PHReg.from_formula(FORMULA, held, status="event", schema=SCHEMA)
+    pooled = fitted(frame, epsilon=math.inf, rng=None)
+    np.testing.assert_allclose(model.fit(epsilon=math.inf).params, pooled.params, atol=1e-8)
+    fit = model.fit(**SPEND)
+    assert (np.abs(fit.params - pooled.params) < 5.0 * fit.bse_privacy).all()
+    assert fit.privacy.epsilon() == pytest.approx(4.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+def test_arrays_of_sites(trust):
+    frame = table(6_000)
+    columns = frame[["treated", "age", "event"]]
+    sites = {"a": (frame["time"][:3_000], columns[:3_000]), "b": (frame["time"][3_000:], columns[3_000:])}
+    model = pi.PHReg.from_arrays(
+        sites, status="event", bounds={"treated": (0, 1), "age": (20, 90)}, horizon=2.0, trust=trust
+    )
+    fit = model.fit(**SPEND)
+    assert list(fit.names) == ["treated", "age"]
+    assert (np.abs(fit.params - [0.4, 0.03]) < 6.0 * fit.bse).all()
+
+
+def test_the_same_seed_is_the_same_fit():
+    np.testing.assert_array_equal(fitted(table(3_000)).params, fitted(table(3_000)).params)
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"status": "age"}, SchemaError, "bounds"),
+        ({"status": "nothing"}, PrivinfError, "nothing"),
+        ({"status": 3}, ArgumentError, "name of a column"),
+        ({"horizon": 3.0}, ArgumentError, "at most 2"),
+        ({"horizon": -1.0}, ArgumentError, "horizon"),
+        ({"intervals": 1}, ArgumentError, "intervals"),
+        ({"intervals": 5_000}, ArgumentError, "at most"),
+        ({"missing": "drop"}, NotAvailableError, "number of records must be public"),
+        ({"strata": "group"}, ArgumentError, "strata"),
+        ({"entry": "age"}, ArgumentError, "left truncation"),
+        ({"trust": "central", "formula": "time ~ 0 + age"}, SchemaError, "baseline"),
+        ({"formula": "time ~ 1"}, PrivinfError, "column"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(change, error, text):
+    options = {"status": "event", "schema": SCHEMA} | change
+    formula = options.pop("formula", FORMULA)
+    with pytest.raises(error, match=text):
+        pi.PHReg.from_formula(formula, table(400), **options)
+
+
+def test_too_few_records_are_refused_before_a_charge():
+    ledger = pi.Ledger()
+    model = pi.PHReg.from_formula(FORMULA, table(150), status="event", schema=SCHEMA, ledger=ledger)
+    with pytest.raises(NotAvailableError, match="Nothing was charged"):
+        model.fit(epsilon=1.0, delta=1e-6)
+    assert len(ledger.entries) == 0
+    few = pi.PHReg.from_formula(FORMULA, table(4), status="event", schema=SCHEMA)
+    with pytest.raises(AlignmentError, match="too few"):
+        few.fit(epsilon=1.0, delta=1e-6)
+
+
+def test_too_few_events_are_refused_after_their_count():
+    ledger = pi.Ledger()
+    rare = table(4_000, scale=0.001)
+    model = pi.PHReg.from_formula(FORMULA, rare, status="event", schema=SCHEMA, ledger=ledger)
+    with pytest.raises(NotAvailableError, match="too few events"):
+        model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert len(ledger.entries) == 1
+
+
+def test_predictions_are_refused_with_the_reason(result):
+    with pytest.raises(NotAvailableError, match="hazard_ratios"):
+        result.predict(table(5))
+    with pytest.raises(NotAvailableError):
+        result.rsquared
+    assert "predict" not in dir(result)
+
+
+def test_a_status_of_another_length_is_refused():
+    with pytest.raises(ArgumentError, match="one status per row"):
+        pi.PHReg(np.ones(4), np.zeros((4, 1)), status=np.ones(3), bounds=[(0, 1)], horizon=2.0)
+    X = pd.DataFrame({"status": np.zeros(4)})
+    with pytest.raises(ArgumentError, match="pass status='status'"):
+        pi.PHReg(np.ones(4), X, status=np.ones(4), bounds=[(0, 1)], horizon=2.0)
+
+
+@pytest.mark.parametrize("option", ["cov_type", "groups", "maxiter"])
+def test_options_of_statsmodels_are_explained(option):
+    model = pi.PHReg.from_formula(FORMULA, table(400), status="event", schema=SCHEMA)
+    with pytest.raises(NotAvailableError, match=option):
+        model.fit(epsilon=1.0, delta=1e-6, **{option: 1})
+
+
+def test_models_show_no_rows():
+    model = pi.PHReg.from_formula(FORMULA, table(400), status="event", schema=SCHEMA)
+    assert repr(model) == "<PHReg: 400 rows x 3 columns, 1 sites (rows not shown)>"
