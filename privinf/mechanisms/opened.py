@@ -18,10 +18,12 @@ from privinf.mechanisms.labels import coded, label_column
 from privinf.mechanisms.rows import (
     BLOCK,
     Rows,
-    complete_rows,
+    check_constant,
+    gaps_as_nan,
     inputs_outside,
     needed,
     once_complete,
+    read_rows,
     unit_codes,
 )
 from privinf.mechanisms.statistics.places import COPIED_BYTES
@@ -117,12 +119,8 @@ class OpenedRows:
         if rows.response is not None:
             _check_lengths(len(rows.response), self._size)
         if self._design is not None:
-            complete = complete_rows(self._design, rows)
-            if complete is None:
-                return rows
-            response = None if rows.response is None else np.asarray(rows.response)[complete]
-            X = rows.features if isinstance(rows.features, pd.DataFrame) else np.asarray(rows.features)
-            return replace(rows, features=X[complete], response=response)
+            complete = read_rows(self._design, gaps_as_nan(rows))
+            return replace(rows, features=complete.matrix, response=complete.response)
         if rows.response is None:
             return rows
         absent = np.asarray(pd.isna(np.asarray(rows.response)))
@@ -327,11 +325,7 @@ def _check_matrix(X: Floats, design: Design) -> None:
     for start in range(0, len(X), 4096):
         if not np.isfinite(X[start : start + 4096]).all():
             raise SchemaError("the features have missing or infinite values")
-    if design.constant is not None and not (X[:, design.constant] == 1.0).all():
-        name = design.names[design.constant]
-        raise SchemaError(
-            f"column {name!r} is declared as the constant but is not all ones: set it to 1 in every row"
-        )
+    check_constant(design, X)
 
 
 def _declared(schema: Schema | Design) -> list[str]:

@@ -17,23 +17,25 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import pandas as pd
 
-from privinf.errors import AlignmentError, NotAvailableError, SchemaError, SensitivityError
+from privinf.errors import AlignmentError, NotAvailableError, SensitivityError
 from privinf.mechanisms.rows import (
     EACH_ROW,
     MESSAGES,
     NO_COUNT,
+    DesignRows,
     EncodedRows,
     PublicSizes,
     Rows,
+    check_constant,
     check_enough,
     check_levels,
-    complete_rows,
     encode,
+    gaps_as_nan,
     inputs_outside,
     needed,
     numeric_names,
-    observation_weights,
     once_complete,
+    read_rows,
     refuse_dropping,
     refuse_unordered,
     response_of,
@@ -47,7 +49,7 @@ from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, RecordSens
 from privinf.mechanisms.sums import BLOCK_ROWS, FULL_SCALE, block_rows
 from privinf.schema import Design, Schema
 from privinf.schema.reading import Reader, as_frame
-from privinf.typing import Flags, Floats, Integers
+from privinf.typing import Floats, Integers
 from privinf.validation import READ_ROWS, even_parts
 
 T = TypeVar("T")
@@ -227,10 +229,10 @@ class RowPasses(Passes):
     def _hold(self, rows: Rows, together: bool) -> None:
         """Take rows that are in memory; those of a unit are brought together."""
         design = self._design
+        if rows.missing == "drop":
+            rows = gaps_as_nan(rows)
         features = rows.features
         response = rows.response
-        if rows.missing == "drop":
-            features, response = _with_gaps(features), None if response is None else _with_gaps(response)
         matrix = isinstance(features, np.ndarray) and features.ndim == 2
         if not (matrix or isinstance(features, pd.DataFrame)):
             features = design.released(features, missing=once_complete(rows.missing))
@@ -245,12 +247,6 @@ class RowPasses(Passes):
             )
         self.counted(n)
         codes = unit_codes(design.schema, rows)
-        if (complete := self._complete(self._rows)) is not None:
-            features = features[complete]
-            response = None if response is None else response[complete]
-            codes = None if codes is None else codes[complete]
-            self._height = len(features)
-            self._rows = rows = Rows(features, response, rows.missing)
         if codes is not None and together:
             order = np.argsort(codes, kind="stable")
             response = None if response is None else response_of(design, rows)[order]
@@ -261,10 +257,6 @@ class RowPasses(Passes):
             design.reading.is_matrix(features) and isinstance(response, np.ndarray) and self._weights is None
         )
         self._plain = self._plain and response.dtype == np.float64 and response.ndim == 1
-
-    def _complete(self, rows: Rows) -> Flags | None:
-        """Return which rows in memory are complete, where others are dropped; None for all."""
-        return complete_rows(self._design, rows, self.seen_levels) if self._dropping else None
 
     @property
     def _dropping(self) -> bool:
@@ -321,7 +313,7 @@ class RowPasses(Passes):
         """
         self.read += 1
         if self._rows.in_memory:
-            yield from (self._block(*self._rows_of(part), part.start) for part in self._slices())
+            yield from (self._block(self._rows_of(part), part) for part in self._slices())
             if not self._plain:
                 outcome = self._design.outcome.column.inputs if self._rows.response is None else ()
                 names = dict.fromkeys((*outcome, *self._design.inputs))
@@ -337,21 +329,20 @@ class RowPasses(Passes):
         start = 0
         for part in self._parts():
             self._height = start + len(part)
+            place = slice(start, self._height)
             if isinstance(part, np.ndarray):  # the response, and the columns of the design
-                yield self._block(part[:, 1:], part[:, 0], None, start)
+                yield self._block(DesignRows(matrix=part[:, 1:], response=part[:, 0]), place)
             else:
-                complete = self._complete(Rows(part, None, self._rows.missing))
-                part = part if complete is None else part[complete]
-                block = self._block(*self._evaluated(part, None, self.seen_levels), start)
-                yield block if self._stream is None else self._with_inputs(block, part)
+                rows = self._checked(part)
+                block = self._block(rows, place)
+                yield block if self._stream is None else self._with_inputs(block, part, rows)
             start = self._height
 
-    def _with_inputs(self, block: SiteBlock, table: pd.DataFrame) -> SiteBlock:
+    def _with_inputs(self, block: SiteBlock, table: pd.DataFrame, rows: DesignRows) -> SiteBlock:
         """Return a block of a site with the marks of inputs that lie outside their bounds."""
-        if not self._design.clipped_inputs:
-            return block
         reader = Reader(table, self._design.schema, self._rows.missing, seen_levels=self.seen_levels)
-        return replace(block, inputs=inputs_outside(self._design, reader))
+        marks = inputs_outside(self._design, reader)
+        return block if marks is None else replace(block, inputs=rows.select(marks))
 
     def _slices(self) -> Iterator[slice]:
         """Yield the ends of blocks, none of them inside a unit's adjacent rows."""
@@ -386,7 +377,7 @@ class RowPasses(Passes):
     @property
     def empty(self) -> SiteBlock:
         """A block without rows."""
-        return self._block(np.empty((0, self.width)), np.empty(0), None, 0)
+        return self._block(DesignRows(matrix=np.empty((0, self.width)), response=np.empty(0)), slice(0, 0))
 
     def _parts(self) -> Iterator[Floats | pd.DataFrame]:
         """Yield the rows of a table that is read again: arrays of its numbers, or frames."""
@@ -399,73 +390,52 @@ class RowPasses(Passes):
             else:
                 yield from (block.iloc[part] for part in even_parts(len(block), block_size))
 
-    def _block(self, matrix: Floats, response: Floats, weights: Floats | None, start: int) -> SiteBlock:
-        if self._stream is not None:
-            return self._site_block(matrix, response, None, None, start)
-        public = None
-        if self._dropping:
-            return self._site_block(matrix, response, None, None, start)
-        if self._alone and self._design.constant is not None:  # ones, as was checked
-            public = self._ones[: len(matrix)]
-        elif not self._alone:
-            public = matrix[:, ~self._design.private]
-            if self._public is not None:
-                self._public.check(public)
-        return self._site_block(matrix[:, self._private], response, public, weights, start)
-
-    def _site_block(
-        self, x: Floats, y: Floats, clear: Floats | None, weights: Floats | None, start: int
-    ) -> SiteBlock:
+    def _block(self, rows: DesignRows, part: slice) -> SiteBlock:
+        """Return the block of the rows of a part."""
         design = self._design
         assert design.y_low is not None
         assert design.y_high is not None
         columns = self._private if self._stream is None else slice(None)
         return SiteBlock(
-            features=x,
-            response=y,
+            features=rows.matrix[:, columns],
+            response=rows.response,
             low=design.low[columns],
             high=design.high[columns],
             response_low=design.y_low,
             response_high=design.y_high,
-            start=start,
+            start=part.start,
             stream=self._stream or 0,
-            clear=clear,
-            weights=weights,
+            clear=self._public_columns(rows.matrix),
+            weights=rows.weights,
             ordered=self.ordered,
             finite=True,
-            units=None if self._codes is None else self._codes[start : start + len(y)],
+            units=None if self._codes is None else rows.select(self._codes[part]),
         )
 
-    def _rows_of(self, part: slice) -> tuple[Floats, Floats, Floats | None]:
-        """Return matrix, response and weights of some rows: views of the holder's arrays where they do."""
+    def _public_columns(self, matrix: Floats) -> Floats | None:
+        """Return the public columns of some rows, where blocks have them apart."""
+        if self._stream is not None or self._dropping:
+            return None
+        if self._alone:  # a constant, which is one, as was checked
+            return None if self._design.constant is None else self._ones[: len(matrix)]
+        public = matrix[:, ~self._design.private]
+        if self._public is not None:
+            self._public.check(public)
+        return public
+
+    def _rows_of(self, part: slice) -> DesignRows:
+        """Return some rows in memory: views of the holder's arrays where they are finite."""
         X, y = self._rows.features, self._rows.response
         if self._plain and np.isfinite((matrix := X[part]).sum()) and np.isfinite(y[part].sum()):
-            return self._with_ones(matrix), y[part], None
+            check_constant(self._design, matrix)
+            return DesignRows(matrix=matrix, response=y[part])
         table = X.iloc[part] if isinstance(X, pd.DataFrame) else X[part]
-        return self._evaluated(table, None if y is None else y[part], self.seen_levels)
+        return self._checked(table, None if y is None else y[part])
 
-    def _evaluated(
-        self, table: Floats | pd.DataFrame, y: Floats | None, seen_columns: set[str]
-    ) -> tuple[Floats, Floats, Floats | None]:
-        """Return matrix, response and weights of some rows."""
-        design = self._design
-        rows = Rows(table, y, once_complete(self._rows.missing))
-        matrix = self._with_ones(design.released(table, missing=rows.missing, seen_levels=seen_columns))
-        return (
-            matrix,
-            response_of(design, rows, seen_columns),
-            observation_weights(design, rows, self._weights),
-        )
-
-    def _with_ones(self, matrix: Floats) -> Floats:
-        """Return the matrix, whose declared constant is one."""
-        constant = self._design.constant
-        if constant is not None and not (matrix[:, constant] == 1.0).all():
-            name = self._design.names[constant]
-            raise SchemaError(
-                f"column {name!r} is declared as the constant but is not all ones: set it to 1 in every row"
-            )
-        return matrix
+    def _checked(self, table: Floats | pd.DataFrame, response: Floats | None = None) -> DesignRows:
+        """Return some rows, checked; without the incomplete ones where these are dropped."""
+        rows = Rows(table, response, self._rows.missing)
+        return read_rows(self._design, rows, self._weights, seen_levels=self.seen_levels)
 
     def public_sizes(self) -> tuple[Floats, float]:
         """Return the largest size of each public column, and of their rows on the grid the squared norm.
@@ -526,18 +496,6 @@ class OwnSum:
         """Return an empty exact accumulator for blocks like this one, whose rows are not read."""
         assert self.op.sums is not None
         return cast("MomentSums", self.op.sums(block, self.args))
-
-
-def _with_gaps(values: Any) -> Any:
-    """Return lists and columns as arrays of doubles, nan where they have no value; others as they are."""
-    if isinstance(values, (np.ndarray, pd.DataFrame)):
-        return values
-    try:
-        if isinstance(values, pd.Series):
-            return values.to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return values  # is refused where it is read
 
 
 # ---- columns

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,8 @@ from privinf.schema.declared import DAYS
 from privinf.schema.reading import NO_DECLARED_LEVEL, Reader
 from privinf.typing import Flags, Floats, Imputation, Integers, Missing, Table
 from privinf.validation import check_choice, counted
+
+Values = TypeVar("Values", Floats, Integers, Flags)
 
 BLOCK = 1 << 13  # rows a block: a dozen columns of it stay in the cache
 # Tables that are in memory; others are sources, read block by block.
@@ -202,6 +204,33 @@ class EncodedRows:
         raise TypeError("encoded rows cannot be pickled: pickle the release or the result instead")
 
 
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class DesignRows:
+    """Rows in memory as a design reads them, in user units.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (n, p)
+    response : ndarray, shape (n,)
+    weights : ndarray, shape (n,), or None
+        Public observation weights, inside their declared bounds.
+    complete : ndarray of bool, or None
+        Which of the rows that were read these are, where others were dropped; None: all.
+    """
+
+    matrix: Floats
+    response: Floats
+    weights: Floats | None = None
+    complete: Flags | None = None
+
+    def select(self, values: Values) -> Values:
+        """Return the values of these rows, from values of all rows that were read."""
+        return values if self.complete is None else values[self.complete]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
+
+
 class Placed(Protocol):
     """A holder of rows that knows whether they have positions of their own."""
 
@@ -292,11 +321,7 @@ def encode(
         )
     if seen_levels is None:
         check_enough(n, design)
-    if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
-        name = design.names[design.constant]
-        raise SchemaError(
-            f"column {name!r} is declared as the constant but is not all ones: set it to 1 in every row"
-        )
+    check_constant(design, matrix)
     return EncodedRows(
         private=scale_private(design, matrix),
         public=np.ascontiguousarray(matrix[:, ~design.private]),
@@ -322,7 +347,10 @@ def needed(design: Design, weights: str | None = None) -> list[str]:
 
 
 def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None) -> Floats:
-    """Return the response, shape (n,), in user units; SchemaError where it does not fit the design."""
+    """Return the response, shape (n,), in user units; SchemaError where it does not fit the design.
+
+    A response next to the table is nan where it is missing and incomplete rows are dropped.
+    """
     if rows.response is None:
         return design.response_values(rows.features, missing=rows.missing, seen_levels=seen_levels)
     try:
@@ -334,8 +362,8 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
     if np.isfinite(y.sum()) or np.isfinite(y).all():  # sums are quicker, and can overflow
         return y
     absent = np.isnan(y)
-    if absent.any():
-        if rows.missing != "impute-public" or design.response_public:
+    if absent.any() and rows.missing != "drop":
+        if rows.missing == "raise" or design.response_public:
             remedy = ""
             if not design.response_public:
                 remedy = "pass missing='impute-public', or missing='drop' where it is available, or "
@@ -382,51 +410,94 @@ def scaled_response(design: Design, y: Floats) -> Floats:
     return (np.clip(y, design.y_low, design.y_high) - design.y_center) / design.y_scale
 
 
-def complete_rows(design: Design, rows: Rows, seen_levels: set[str] | None = None) -> Flags | None:
-    """Return which rows in memory have all values that a design reads; None where all have them.
+def read_rows(
+    design: Design, rows: Rows, weights: str | None = None, *, seen_levels: set[str] | None = None
+) -> DesignRows:
+    """Return rows in memory as a design reads them, without the incomplete ones where these are dropped.
 
-    Values of incomplete rows are checked as others are, so that what is refused does not depend on which
-    rows are complete. `seen_levels` is as for `privinf.schema.reading.Reader`: a missing level counts as
-    declared.
+    Every value is checked before a row is dropped, so that neither the refusal of a table nor its message
+    depends on which rows are complete. `seen_levels` is as for `privinf.schema.reading.Reader`: a missing
+    level counts as declared.
 
     Raises
     ------
-    SchemaError
-        A value of an incomplete row does not fit the design. The message holds no value.
+    SchemaError, ArgumentError
+        A value of any row does not fit the design. The message holds no value.
 
     Notes
     -----
     **Privacy.** How many rows are complete is private: the result never leaves the mechanisms.
     """
-    features = rows.features
-    response = None if rows.response is None else np.asarray(rows.response)
-    if isinstance(features, pd.DataFrame):
-        # Columns that the table lacks are refused where they are read.
-        names = [name for name in needed(design) if name in features.columns]
-        absent: Flags = np.logical_or.reduce(features[names].isna().to_numpy(), axis=1)
-    else:
-        absent = np.logical_or.reduce(np.asarray(pd.isna(features)), axis=1)
-    if response is not None:
-        absent = np.asarray(absent | pd.isna(response))
-    if not absent.any():
-        return None
-    if isinstance(features, pd.DataFrame):
-        names = [name for name in names if design.schema is None or name != design.schema.unit]
-        levels = set[str]() if seen_levels is None else seen_levels
-        Reader(features[absent], design.schema, "drop", seen_levels=levels).open(names)
-    elif _has_infinite(np.asarray(features)[absent]):
-        raise SchemaError("the features have infinite values")
-    if response is not None and _has_infinite(response[absent]):
-        raise SchemaError(f"response {design.response!r} has infinite values")
-    return np.asarray(~absent)
+    if rows.missing == "drop":
+        return _complete_rows(design, rows, seen_levels)
+    matrix = design.released(rows.features, missing=rows.missing, seen_levels=seen_levels)
+    check_constant(design, matrix)
+    return DesignRows(
+        matrix=matrix,
+        response=response_of(design, rows, seen_levels),
+        weights=observation_weights(design, rows, weights),
+    )
 
 
-def _has_infinite(values: Any) -> bool:
-    """Return whether some of these numbers are infinite; objects that are not numbers are refused later."""
+def _complete_rows(design: Design, rows: Rows, seen_levels: set[str] | None) -> DesignRows:
+    """Return the complete rows; all are checked first, with stand-ins for their missing values."""
+    table = rows.features
+    if rows.response is not None and design.reading.is_matrix(table) and np.isfinite(table).all():
+        check_constant(design, table)
+        return _present(table, response_of(design, rows), None)
+    reader = design.reading.open(table, "drop", seen_levels)
+    reader.open(design.inputs)
+    matrix = design.reading.evaluate(reader)
+    if design.constant is not None:
+        present = reader.complete(design.columns[design.constant].inputs)
+        check_constant(design, matrix if present is None else matrix[present])
+    if rows.response is not None:
+        return _present(matrix, response_of(design, rows), reader.complete(design.inputs))
+    outcome = design.outcome.column.inputs
+    reader.open(outcome)
+    response = design.reading.evaluate_response(reader)
+    return _present(matrix, response, reader.complete((*design.inputs, *outcome)))
+
+
+def _present(matrix: Floats, response: Floats, complete: Flags | None) -> DesignRows:
+    """Return the rows that are complete, None being all, and have a response, which may be nan."""
+    absent = np.isnan(response)
+    if absent.any():
+        complete = ~absent if complete is None else complete & ~absent
+    if complete is None:
+        return DesignRows(matrix=matrix, response=response)
+    by_column = matrix.flags.f_contiguous  # stays so in memory: it is read column by column
+    selected = matrix.T.compress(complete, axis=1).T if by_column else matrix[complete]
+    return DesignRows(matrix=selected, response=response[complete], complete=complete)
+
+
+def gaps_as_nan(rows: Rows) -> Rows:
+    """Return rows whose lists and columns are arrays, with nan where a column of numbers has no value.
+
+    Other values stay as they are, and are refused where they are read.
+    """
+    response = None if rows.response is None else _gaps_as_nan(rows.response)
+    return replace(rows, features=_gaps_as_nan(rows.features), response=response)
+
+
+def _gaps_as_nan(values: Any) -> Any:
+    if isinstance(values, pd.DataFrame):
+        return values
     try:
-        return bool(np.isinf(np.where(pd.isna(values), np.nan, values).astype(np.float64)).any())
+        array = values if isinstance(values, (np.ndarray, pd.Series)) else np.array(values, dtype=object)
+        column = isinstance(array, pd.Series) or (array.dtype == object and array.ndim == 1)
+        return pd.Series(array).to_numpy(dtype=np.float64, na_value=np.nan) if column else array
     except (TypeError, ValueError, OverflowError):
-        return False
+        return values
+
+
+def check_constant(design: Design, matrix: Floats) -> None:
+    """Raise SchemaError unless the declared constant is one in every row of a design matrix."""
+    if design.constant is not None and not np.all(matrix[:, design.constant] == 1.0):
+        raise SchemaError(
+            f"column {design.names[design.constant]!r} is declared as the constant but is not all ones: set "
+            "it to 1 in every row"
+        )
 
 
 def once_complete(missing: Missing) -> Missing:

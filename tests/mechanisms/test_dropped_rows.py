@@ -450,6 +450,121 @@ def test_values_of_incomplete_rows_are_checked_as_others_are(tmp_path):
     assert "y" in OpenedRows(Rows(frame, missing="drop"), SCHEMA).defects
 
 
+SPOILT = {
+    "infinite": [(7, "x", np.inf)],
+    "undeclared": [(7, "g", "elsewhere")],
+    "undeclared, and blanks": [(7, "g", "elsewhere"), (90, "g", " u")],
+    "two columns": [(7, "g", "elsewhere"), (90, "x", np.inf)],
+    "a text": [(7, "x", "0.5")],
+    "a truth value": [(7, "x", True)],
+    "a large integer": [(7, "x", 10**400)],
+}
+GAPS = {"none": [], "first": [7], "second": [90], "another": [3], "all": list(range(120))}
+
+
+def refusal(call):
+    try:
+        call()
+    except (SchemaError, ArgumentError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "accepted"
+
+
+@pytest.mark.parametrize("kind", ["frame", "Parquet", "CSV", "DuckDB", "site"])
+@pytest.mark.parametrize("defect", SPOILT)
+def test_no_message_depends_on_which_rows_are_complete(kind, defect, tmp_path):
+    """Neither what is refused nor the text tells whether the row with the defect lacks another value."""
+    schema = pi.Schema(SCHEMA.columns | {"g": ["u", "v", "w"]})
+    design = Design.from_formula("y ~ x + q + C(g)", schema)
+    refusals = {}
+    for name, gaps in GAPS.items():
+        frame = table(120, share=0.0).assign(g=list("uvw") * 40, x=0.5)
+        for row, column, value in SPOILT[defect]:
+            frame[column] = frame[column].astype(object)
+            frame.loc[row, column] = value
+        frame.loc[gaps, "q"] = np.nan
+        if kind in ("Parquet", "DuckDB") and defect.startswith("a "):
+            pytest.skip("columns of these files have one type")
+        if kind != "frame" and kind != "site":
+            frame = frame.infer_objects()
+        data = {
+            "frame": lambda frame=frame: frame,
+            "Parquet": lambda frame=frame: written(frame, tmp_path / "t.parquet"),
+            "CSV": lambda frame=frame: KINDS["CSV file"](frame, tmp_path),
+            "DuckDB": lambda frame=frame: FURTHER_KINDS["relation that sums"](frame, tmp_path),
+            "site": lambda frame=frame: frame,
+        }[kind]()
+        if kind == "site":
+            refusals[name] = refusal(lambda data=data: OpenedRows(Rows(data, missing="drop"), design))
+        else:
+            mechanism = pi.Moments(design, missing="drop")
+            refusals[name] = refusal(lambda data=data, of=mechanism: of.release(data, **SPEND))
+    assert refusals["none"] != "accepted" or (kind, defect) == ("CSV", "a text")
+    assert len(set(refusals.values())) == 1, refusals
+
+
+ARRAY_DEFECTS = {
+    "infinite": lambda X, y: X.__setitem__((7, 1), np.inf),
+    "infinite response": lambda X, y: y.__setitem__(7, np.inf),
+    "both": lambda X, y: (X.__setitem__((7, 1), np.inf), y.__setitem__(50, np.inf)),
+    "constant": lambda X, y: X.__setitem__((7, 0), 2.0),
+    "a text": lambda X, y: X.__setitem__((7, 1), "0.5"),
+    "a text in the response": lambda X, y: y.__setitem__(7, "high"),
+    "a truth value": lambda X, y: X.__setitem__((7, 1), True),
+    "two dimensions": None,
+}
+
+
+@pytest.mark.parametrize("defect", ARRAY_DEFECTS)
+@pytest.mark.parametrize("framed", [False, True], ids=["array", "frame"])
+def test_no_message_about_arrays_depends_on_which_rows_are_complete(framed, defect):
+    design = Design.from_arrays(["const", "x1", "x2"], bounds=BOX, public=["const"], y_bounds=(-1, 1))
+    refusals, of_sites = {}, {}
+    for name, gaps in {"none": [], "first": [7], "second": [50], "all": list(range(80))}.items():
+        X, y = np.full((80, 3), 0.5), np.zeros(80)
+        X[:, 0] = 1.0
+        if defect.startswith("a "):
+            X, y = X.astype(object), y.astype(object)
+        if defect == "two dimensions":
+            y = y[:, None]
+        else:
+            ARRAY_DEFECTS[defect](X, y)
+        X[gaps, 2] = np.nan
+        rows = pd.DataFrame(X, columns=["const", "x1", "x2"]) if framed else X
+        mechanism = pi.Moments(design, missing="drop")
+        refusals[name] = refusal(lambda rows=rows, y=y, of=mechanism: of.release((y, rows), **SPEND))
+        of_sites[name] = refusal(lambda rows=rows, y=y: OpenedRows(Rows(rows, y, "drop"), design))
+    assert "accepted" not in refusals.values()
+    assert len(set(refusals.values())) == len(set(of_sites.values())) == 1, (refusals, of_sites)
+
+
+def with_marks(values, mark):
+    """Return numbers as objects, with a mark in the place of nan."""
+    objects = values.astype(object)
+    objects[np.isnan(values)] = mark
+    return objects
+
+
+ARRAY_KINDS = {
+    "lists with None": lambda values: with_marks(values, None).tolist(),
+    "lists with NA": lambda values: with_marks(values, pd.NA).tolist(),
+    "objects with NA": lambda values: with_marks(values, pd.NA),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAY_KINDS)
+def test_lists_and_objects_are_read_whichever_mark_their_gaps_have(kind):
+    design = Design.from_arrays(["const", "x1", "x2"], bounds=BOX, public=["const"], y_bounds=(-1, 1))
+    y, X, complete = arrays()
+    released = pi.Moments(design, missing="drop").release((y, X), **SPEND).arrays["moments"]
+    other = ARRAY_KINDS[kind](y), ARRAY_KINDS[kind](X)
+    of_kind = pi.Moments(design, missing="drop").release(other, **SPEND).arrays["moments"]
+    np.testing.assert_array_equal(of_kind, released)
+    for flags in (complete, np.full(len(y), True)):
+        rows = Rows(ARRAY_KINDS[kind](X[flags]), ARRAY_KINDS[kind](y[flags]), "drop")
+        np.testing.assert_array_equal(OpenedRows(rows, design).matrix(design), X[complete])
+
+
 # ---- refusals
 
 
