@@ -308,10 +308,14 @@ class Moments:
             )
         if self.trust == "local":
             return self._release_records(checked_rows, budget, parts[0], to)
-        passes = RowPasses(self.design, checked_rows, self.weights, passes=len(parts), together=units > 0)
+        return self._release_sums(checked_rows, budget, parts, units)
+
+    def _release_sums(self, rows: Rows, budget: Spending, parts: Sequence[float], units: int) -> Release:
+        """Release the sum of all records' moments, and with a second part of mu the residual moments."""
+        passes = RowPasses(self.design, rows, self.weights, passes=len(parts), together=units > 0)
         public_bounds, q2 = passes.public_sizes()
         weight = self.response_weight or default_response_weight(self._norm, self.design.y_norm, q2)
-        queries = self._queries(weight, public_bounds, q2, robust=robust, units=units)
+        queries = self._queries(weight, public_bounds, q2, robust=len(parts) > 1, units=units)
         lines = [self._line(query, part) for query, part in zip(queries, parts, strict=True)]
         scales, entries = zip(*(line.calibrated(budget.source) for line in lines), strict=True)
         sums = queries[0].over(passes, exact=scales[0] > 0.0)
@@ -321,38 +325,22 @@ class Moments:
             check_room(largest_count * query.record_sensitivity.bound, scale, budget.source)
         recorded = budget.ledger.spend(*entries)
         arrays = {"moments": noisy_total(sums, scales[0], budget.source), "public_moments": sums.public}
-        noise_model = _noise_model(self.trust, weight, scales[0], budget) | imputing(checked_rows.missing)
-        if robust:
-            full = self.layout.matrix(arrays["moments"], arrays["public_moments"])
-            complete = complete_rows_of(self.design, noise_model, full, passes.n)
-            n = passes.n if complete is None else complete.rows
-            full = full / n
-            moment_scale = MomentScale(
-                weight=weight,
-                x_norm=self._norm,
-                y_norm=self.design.y_norm,
-                public=self.layout.public,
+        noise_model = _noise_model(self.trust, weight, scales[0], budget) | imputing(rows.missing)
+        if len(parts) > 1:
+            plan = residual_plan(
+                self.design,
+                noise_model,
+                self.layout.matrix(arrays["moments"], arrays["public_moments"]),
+                passes.n,
                 public_norm2=q2,
-                n=n,
-                noise=scales[0] / n,
-                residual_noise=scales[1] / n,
+                residual_noise=scales[1],
                 units=units,
             )
-            plan = ResidualPlan.from_moments(full, moment_scale)
             unit = plan.largest if noise_model["noise_free"] else plan.bound
-            factor = 1.0 / (unit * self.design.y_scale)
-            residual_args = {"response_factor": factor, "coefficients": plan.coefficients / unit}
-            if units:
-                residual_args["residual_clip"] = plan.residual / unit
-                noise_model["units"] = units
-            queries[1] = replace(queries[1], args={**queries[1].args, **residual_args})
-            second = after_the_charge(partial(queries[1].over, passes, exact=scales[1] > 0.0))
-            arrays["residual_moments"] = noisy_total(second, scales[1], budget.source) * unit**2
-            noise_model |= {
-                "residual_bound": math.inf if noise_model["noise_free"] else unit,
-                "residual_scale": scales[1] * unit**2,
-                "residual_largest": plan.largest,
-            }
+            query = self._residual_query(queries[1], plan, unit, units)
+            residual_sums = after_the_charge(partial(query.over, passes, exact=scales[1] > 0.0))
+            arrays["residual_moments"] = noisy_total(residual_sums, scales[1], budget.source) * unit**2
+            noise_model |= _residual_noise_model(noise_model, plan, unit, scales[1], units)
         return Release(
             kind="moments",
             arrays=arrays,
@@ -361,6 +349,16 @@ class Moments:
             entries=recorded,
             nobs=passes.n,
         )
+
+    def _residual_query(self, query: OwnSum, plan: ResidualPlan, unit: float, units: int) -> OwnSum:
+        """Return the query of residual moments as the first release decides, in units of their bound."""
+        args: dict[str, Any] = {
+            "response_factor": 1.0 / (unit * self.design.y_scale),
+            "coefficients": plan.coefficients / unit,
+        }
+        if units:
+            args["residual_clip"] = plan.residual / unit
+        return replace(query, args={**query.args, **args})
 
     @property
     def _norm(self) -> float:
@@ -528,6 +526,49 @@ def complete_rows_of(
     assert design.constant is not None  # refused without one
     total = float(moments[design.constant, design.constant])
     return CompleteRows.from_sum(total, noise_model["scale"], n, len(design.columns))
+
+
+def residual_plan(
+    design: Design,
+    noise_model: Mapping[str, Any],
+    moments: Floats,
+    n: int,
+    *,
+    public_norm2: float,
+    residual_noise: float,
+    units: int = 0,
+) -> ResidualPlan:
+    """Return which residuals a second release is about, from the released sums of zz' over n rows.
+
+    `residual_noise` is the sd of the noise of the sums of residual moments that are clipped at 1.
+    """
+    complete = complete_rows_of(design, noise_model, moments, n)
+    n = n if complete is None else complete.rows
+    missing: Missing = noise_model.get("missing", "raise")
+    scale = MomentScale(
+        weight=noise_model["response_weight"],
+        x_norm=moment_norm(design, missing),
+        y_norm=design.y_norm,
+        public=moment_layout(design, missing).public,
+        public_norm2=public_norm2,
+        n=n,
+        noise=noise_model["scale"] / n,
+        residual_noise=residual_noise / n,
+        units=units,
+    )
+    return ResidualPlan.from_moments(moments / n, scale)
+
+
+def _residual_noise_model(
+    noise_model: Mapping[str, Any], plan: ResidualPlan, unit: float, scale: float, units: int
+) -> dict[str, Any]:
+    """Return the entries of a noise model about residual moments, whose sums have noise `scale` in units."""
+    of_units = {"units": units} if units else {}
+    return of_units | {
+        "residual_bound": math.inf if noise_model["noise_free"] else unit,
+        "residual_scale": scale * unit**2,
+        "residual_largest": plan.largest,
+    }
 
 
 def _design_of_columns(

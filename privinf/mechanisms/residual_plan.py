@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.schema import Design
 from privinf.typing import Floats
 
 # Residuals are clipped at a multiple of their released standard deviation before the HC0 release: at the
@@ -51,31 +50,6 @@ class MomentScale:
     noise: float
     residual_noise: float
     units: int = 0
-
-    @classmethod
-    def from_design(
-        cls,
-        design: Design,
-        weight: float,
-        public_norm2: float,
-        n: int,
-        noise: float,
-        residual_noise: float,
-        units: int = 0,
-    ) -> MomentScale:
-        """Return the scale of sums over n records by a design, the two noises those of the sums."""
-        public = int((~design.private).sum())
-        return cls(
-            weight=weight,
-            x_norm=design.norm,
-            y_norm=design.y_norm,
-            public=public,
-            public_norm2=public_norm2,
-            n=n,
-            noise=noise / n,
-            residual_noise=residual_noise / n,
-            units=units,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,12 +22,12 @@ from privinf.fitting.rows import ModelRows
 from privinf.mechanisms.gaussian import total_mu, warn_of_large_delta
 from privinf.mechanisms.moments import (
     ROBUST_SHARE,
-    complete_rows_of,
     moment_layout,
     moment_norm,
     refuse_dropping_of,
+    residual_plan,
 )
-from privinf.mechanisms.residual_plan import MomentScale, ResidualPlan
+from privinf.mechanisms.residual_plan import ResidualPlan
 from privinf.mechanisms.rows import imputing
 from privinf.mechanisms.statistics.moments import (
     default_response_weight,
@@ -244,21 +244,15 @@ class FederatedMoments:
         """Return the plan of the second round, whose price is `mu`, from the first one."""
         missing: Missing = noise_model.get("missing", "raise")
         layout = moment_layout(self.design, missing)
-        full = layout.matrix(arrays["moments"], arrays["public_moments"])
-        complete = complete_rows_of(self.design, noise_model, full, n)
-        n = n if complete is None else complete.rows
-        norm = moment_norm(self.design, missing)
-        scale = MomentScale(
-            weight=self.response_weight,
-            x_norm=norm,
-            y_norm=self.design.y_norm,
-            public=layout.public,
+        sensitivity = residual_moment_sensitivity(moment_norm(self.design, missing), layout.public)
+        return residual_plan(
+            self.design,
+            noise_model,
+            layout.matrix(arrays["moments"], arrays["public_moments"]),
+            n,
             public_norm2=layout.public,
-            n=n,
-            noise=noise_model["scale"] / n,
-            residual_noise=residual_moment_sensitivity(norm, layout.public) / mu / n,
+            residual_noise=sensitivity / mu,
         )
-        return ResidualPlan.from_moments(full / n, scale)
 
     def _shared_args(self, missing: Missing = "raise") -> dict[str, Any]:
         """Return the arguments of both statistics: units that differ from the user's, and the constant.
