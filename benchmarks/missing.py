@@ -31,6 +31,7 @@ from studies.simulation import binomial_limits
 RESULTS = Path(__file__).parent / "results"
 STORE = RESULTS / "missing_fits.csv"
 PAGE = RESULTS / "missing.md"
+REAL_TABLES = "## Real tables"  # the section that missing_real.py writes
 TRUTH = {"Intercept": 0.4, "g[T.b]": 0.3, "g[T.c]": -0.3, "x": 0.7}
 SCHEMA = pi.Schema({"y": (-5.0, 6.0), "b": (0, 1), "k": (0, 25), "x": (-1.0, 1.0), "g": ["a", "b", "c"]})
 MODELS = {
@@ -172,7 +173,8 @@ def report() -> None:
         f"that knows the number of complete rows are {min(ratios):.3f} to {max(ratios):.3f}.",
         "",
     ]
-    PAGE.write_text("\n".join(text))
+    _, heading, real_tables = PAGE.read_text().partition(REAL_TABLES) if PAGE.exists() else ("", "", "")
+    PAGE.write_text("\n".join(text) + (f"\n{heading}{real_tables}" if heading else ""))
     print(PAGE.read_text())
 
 

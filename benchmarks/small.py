@@ -50,6 +50,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "counts": ("10", ""),
     "tests_size": ("", "DRAWS = 20"),
     "missing": ("1 --few", ""),
+    "missing_real": ("1", ""),
     "missing_stats": ("", "DRAWS, TOLD = 4, 2"),
     "tests_published": ("", "DRAWS = 10"),
     "statsmodels_tests": ("", ""),
