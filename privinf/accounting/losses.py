@@ -202,14 +202,13 @@ class ThresholdLoss:
 
     Notes
     -----
-    Neighboring tables differ in the label of one record. There are three cases. If the old and the new label
-    both occur in both tables, two counts differ by 1, and their release is mu-GDP. If one of these two labels
-    occurs in only one table, it is shown with probability `delta`. The count of the second of the two labels
-    differs by 1, and the release of this count is (mu/sqrt 2)-GDP. If each of the two labels occurs in only
-    one table, the counts of all other labels are equal. If m releases are composed, k of them can be in the
-    second or third case, and the others are in the first case. The total is the largest loss over k from 0 to
-    m. A release in the first case costs its mu^2. A release in the second or third case costs its delta and
-    half of its mu^2.
+    Neighboring tables differ in the label of one record. There are three cases. (1) If the old and the new
+    label both occur in both tables, two counts differ by 1, and their release is mu-GDP. (2) If one of these
+    two labels occurs in only one table, it is shown with probability `delta`. The count of the second of the
+    two labels differs by 1, and the release of this count is (mu/sqrt 2)-GDP. (3) If each of the two labels
+    occurs in only one table, the counts of all other labels are equal. If m releases are composed, k of them
+    can be in case 2 or 3, and the others are in case 1. The total is the largest loss over k from 0 to
+    m. A release in case 1 costs its mu^2. A release in case 2 or 3 costs its delta and half of its mu^2.
     """
 
     mu: float

@@ -253,7 +253,7 @@ class SitePolicy:
         Parameters
         ----------
         charges : iterable of mapping
-            Ledger lines as the server states them, with scopes in the server's ledger.
+            Ledger lines that the server states; their scopes are names in the server's ledger.
         record_sensitivity : sensitivity of the statistic
             Sensitivity of the sum to one record, as the site computes it.
         scope : tuple of str

@@ -148,8 +148,8 @@ class GLM(Model[GLMOptions]):
 
     Let r be the clipped residual of a record, and w = min(1, R^2/||x||^2) its weight. The weight depends on
     x alone and does not change a correctly specified mean. The estimate solves sum w x r = 0. The estimate is
-    computed in noisy rounds and one final Newton step D. The final step uses the noisy score and Hessian H at
-    the last iterate theta_T, and the covariance of the estimate is known:
+    computed in noisy rounds and one final Newton step, whose vector is D. The final step uses the noisy score
+    and Hessian H at the last iterate theta_T, and the covariance of the estimate is known:
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
