@@ -207,8 +207,20 @@ def test_arrays_of_sites(trust):
     assert (np.abs(fit.params - [0.4, 0.03]) < 6.0 * fit.bse).all()
 
 
-def test_the_same_seed_is_the_same_fit():
-    np.testing.assert_array_equal(fitted(table(3_000)).params, fitted(table(3_000)).params)
+def test_a_file_is_the_table_that_it_holds(tmp_path):
+    frame = table(3_000)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    model = pi.PHReg.from_formula(FORMULA, str(tmp_path / "rows.csv"), status="event", schema=SCHEMA)
+    np.testing.assert_array_equal(model.fit(**SPEND).params, fitted(frame).params)
+
+
+def test_missing_values_are_refused_or_imputed():
+    frame = table(3_000)
+    frame.loc[:20, "age"] = np.nan
+    with pytest.raises(SchemaError, match="missing values"):
+        pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA).fit(**SPEND)
+    model = pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA, missing="impute-public")
+    assert "Missing values were replaced" in " ".join(model.fit(**SPEND).notes)
 
 
 # ---- what is refused

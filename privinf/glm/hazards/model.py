@@ -129,8 +129,8 @@ class PHReg(Model[PHRegOptions]):
     --------
     >>> import numpy as np, privinf as pi
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (20_000, 2))
-    >>> event_time = rng.exponential(size=20_000) / (0.5 * np.exp(X @ [0.8, 0.0]))
+    >>> X = rng.uniform(-1, 1, (5_000, 2))
+    >>> event_time = rng.exponential(size=5_000) / (0.5 * np.exp(X @ [0.8, 0.0]))
     >>> time = np.minimum(event_time, 2.0)
     >>> model = pi.PHReg(time, X, status=event_time <= 2.0, bounds=[(-1, 1)] * 2, horizon=2.0)
     >>> fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
