@@ -19,7 +19,7 @@ from privinf.errors import (
 from privinf.federation.checkpoint import CHARGES_STAND
 from privinf.validation import counted
 
-# Errors that sites and the ways to them cause, in the middle of a fit.
+# Errors in the middle of a fit that sites, the ways to them, and disks and limits of ledgers cause.
 CAUSED_BY_OTHERS = (AlignmentError, BudgetExceededError, NotAvailableError, StorageError)
 # How a message begins that a checkpoint has completed already.
 CHARGES_STAND_START = CHARGES_STAND.partition(";")[0]
@@ -45,7 +45,7 @@ def stating_charges(
     checkpoint: str | PathLike[str] | None = None,
     resumable: bool = True,
 ) -> Iterator[None]:
-    """Add the charges so far, and how to resume, to errors that sites cause.
+    """Add the charges so far, and how to resume, to errors that end a fit in its middle.
 
     Parameters
     ----------

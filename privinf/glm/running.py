@@ -223,13 +223,10 @@ def prepare_fit(
     rows = all_rows.reported()
     plan = plan_fit(level, request, rows)
     _check_plan(plan, request, rows, all_rows)
-    is_local = isinstance(all_rows.federation, (LocalSites, TableByPasses))
-    if not is_local:
-        charges = stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint)
-        stack.enter_context(charges)
+    stack.enter_context(stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint))
     warn_of_large_delta(spending.get("delta"), rows.total)
     default = plan.curved or plan.least_squares is not None
-    is_curator = trust == "central" and is_local
+    is_curator = trust == "central" and isinstance(all_rows.federation, (LocalSites, TableByPasses))
     outside = OutsideCount.from_rows(all_rows, plan.mu) if default and is_curator else None
     folder = _folder(all_rows, trust, request, plan, outside)
     unspent = plan.mu if folder is None else stack.enter_context(folder).unspent(plan.mu, ledger)

@@ -11,7 +11,6 @@ from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.federation.charges import stating_charges
-from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
@@ -567,11 +566,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
         check_made(options.cov_type, "HC0", refused=NO_ROW_COUNT)
         kind = options.kind(self._rows.trust, self._rows.family)
         bar = progress_bar(progress, type(self).__name__, unit="sum")
-        with bar, charged_for(f"{type(self).__name__}: {formula_text(self._rows.design)}"):
-            if isinstance(self._rows.federation, LocalSites):
-                return self._fitted(kind, options)
-            with stating_charges(self.ledger, delta=options.delta, resumable=False):
-                return self._fitted(kind, options)
+        charges = stating_charges(self.ledger, delta=options.delta, resumable=False)
+        with bar, charged_for(f"{type(self).__name__}: {formula_text(self._rows.design)}"), charges:
+            return self._fitted(kind, options)
 
     def _fitted(self, kind: FitKind, options: LassoOptions) -> LassoResults | MachineResults:
         """Return the fit of one kind."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+from support.disks import small_files
 
 import privinf as pi
 from privinf.accounting import Budget, GaussianLoss, Ledger
@@ -341,3 +342,23 @@ def test_a_name_is_short_and_a_subject_has_only_characters(tmp_path, make_entry)
         ledger.named("größe 表 2").spend(make_entry(GaussianLoss(0.1)))
     (fit,) = LedgerFile(tmp_path / "study.ledger").fits
     assert (fit.name, fit.subject) == ("größe 表 2", "OLS: y ~ ? \x1b[2J")
+
+
+@pytest.mark.parametrize("model", ["OLS", "DebiasedLasso"])
+def test_a_fit_that_ends_at_a_full_disk_states_its_charges(tmp_path, monkeypatch, rows, schema, model):
+    ledger = LedgerFile(tmp_path / "study.ledger", Budget(rho=2.0))
+    ledger.spend()
+    spend = Ledger.spend
+
+    def full(handle, *entries):
+        if len(ledger) < 2:
+            return spend(handle, *entries)
+        with small_files(10):
+            return spend(handle, *entries)
+
+    monkeypatch.setattr(Ledger, "spend", full)
+    words = {"mu": 1.0} if model == "OLS" else {"rho": 0.5, "sparsity": 1}
+    with pytest.raises(StorageError, match="charged 2 releases to the ledger of the fit") as caught:
+        getattr(pi, model).from_formula("y ~ x", rows, schema=schema, ledger=ledger).fit(rng=0, **words)
+    assert "These charges are kept. " in str(caught.value)
+    assert len(LedgerFile(tmp_path / "study.ledger")) == 2
