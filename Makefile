@@ -146,6 +146,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/missing.py
 	$(BIN)/python benchmarks/missing_real.py
 	$(BIN)/python benchmarks/missing_stats.py
+	$(BIN)/python benchmarks/survival.py
 	$(BIN)/python benchmarks/tests_published.py
 	$(BIN)/python benchmarks/statsmodels_tests.py
 	$(BIN)/python benchmarks/planner.py

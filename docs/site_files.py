@@ -33,6 +33,7 @@ TOP = {
 }
 ROOMS = {
     "stats": "Means and tests",
+    "survival": "Survival",
     "federation": "Federation",
     "datasets": "Data sets",
     "plotting": "Plots",

@@ -10,7 +10,7 @@ from privinf.version import __version__ as __version__
 
 _attribute, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
 # Named in full, not by *.
-_ROOMS = {"datasets", "federation", "models", "plotting", "stats"}
+_ROOMS = {"datasets", "federation", "models", "plotting", "stats", "survival"}
 _IN_CHECKOUT = {"audit", "simulation"}  # modules of former versions that are in `studies` now
 __all__ = sorted(set(_names) - _ROOMS - {"__version__"})
 

@@ -4,6 +4,7 @@ from . import federation as federation
 from . import models as models
 from . import plotting as plotting
 from . import stats as stats
+from . import survival as survival
 from .accounting.budget import Budget as Budget
 from .accounting.entries import LedgerEntry as LedgerEntry
 from .accounting.files import LedgerFile as LedgerFile

@@ -22,7 +22,7 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bands", "budget", "coefficients", "estimates", "noise_share", "several"]
+__all__ = ["bands", "budget", "coefficients", "curves", "estimates", "noise_share", "several"]
 # Colors of Okabe and Ito's palette.
 TOTAL = "#0072B2"  # intervals with all errors
 NOISE_FREE = "#E69F00"  # intervals without the noise
@@ -138,6 +138,76 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_title(result.title, loc="left", pad=20)
     stamp(ax, result.privacy)
     legend(ax, columns=1)
+    return ax
+
+
+def curves(result: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot survival curves as steps with simultaneous bands, and the numbers at risk below the axes.
+
+    Parameters
+    ----------
+    result : SurvivalResult
+        Result of `privinf.survival.KaplanMeier` or `privinf.survival.NelsonAalen`.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed.
+    """
+    frame = result.tidy()
+    groups = list(result.groups)
+    survival = result.kind == "survival"
+    ax = new_axes(ax, width=6.4, height=4.4 + 0.22 * len(groups))
+    colors = [FIT_COLORS[place % len(FIT_COLORS)] for place in range(len(groups))]
+    start = 1.0 if survival else 0.0
+    at_risk = result.at_risk()
+    for place, group in enumerate(groups):
+        part = frame[frame["group"] == group]
+        times = np.concatenate([[0.0], part["time"].to_numpy()])
+        values, low, high = (
+            np.concatenate([[start], part[name].to_numpy()]) for name in ("estimate", "band_low", "band_high")
+        )
+        label = None if len(groups) == 1 else group
+        ax.step(times, values, where="post", color=colors[place], linewidth=1.6, label=label, zorder=3)
+        shown = np.isfinite(high)
+        ax.fill_between(
+            times[shown], low[shown], high[shown], step="post", color=colors[place], alpha=0.18, linewidth=0.0
+        )
+        height = -0.26 - 0.065 * place
+        name = "At risk" if len(groups) == 1 else group
+        across = ax.get_xaxis_transform()
+        ax.text(
+            -0.06,
+            height,
+            name if len(name) <= 14 else f"{name[:6]}...{name[-5:]}",
+            transform=ax.transAxes,
+            color=colors[place] if len(groups) > 1 else INK,
+            fontsize="small",
+            ha="right",
+            va="center",
+        )
+        for time, count in at_risk[group].items():
+            ax.text(time, height, f"{count:d}", transform=across, color=INK, fontsize="small", ha="center")
+    if len(groups) > 1:
+        ax.text(-0.06, -0.195, "At risk", transform=ax.transAxes, color=INK, fontsize="small", ha="right")
+        ax.legend(frameon=False, fontsize="small", title=result.release.names[2])
+    quiet(ax, grid="y")
+    ax.set_xlim(0.0, float(result.times[-1]))
+    ax.set_ylim(0.0, 1.0 if survival else None)
+    ticks = at_risk.index.to_numpy()
+    ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    ax.set_xlabel(result.release.names[0])
+    name = "survival" if survival else "cumulated hazard"
+    ax.set_ylabel(f"{name}, {100.0 * result.confidence_level:g}% band")
+    ax.set_title(result.title, loc="left", pad=20)
+    stamp(ax, result.privacy)
     return ax
 
 

@@ -43,6 +43,8 @@ ColumnKind = Literal["number", "levels"]
 CovType = Literal["nonrobust", "HC0"]  # purpose of a release
 MomentsCov = Literal["nonrobust", "HC0", "cluster"]  # what moments are released for
 CovWord = Literal["nonrobust", "HC0", "HC1", "cluster"]  # options of a fit
+# Weights of the intervals in a log-rank test.
+LogRankWeights = Literal["logrank", "fleming-harrington", "gehan"]
 CountTarget = Literal["table", "population"]  # what counts are estimates of
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
@@ -197,6 +199,7 @@ __all__ = [
     "Label",
     "LabelChoice",
     "LabelKind",
+    "LogRankWeights",
     "LossName",
     "Margins",
     "MarginsMethod",

@@ -48,6 +48,7 @@ from privinf.typing import Flags, Floats, Integers
 LEAST_SDS = 5.0  # sds of noise that a number at risk must exceed
 LEAST_AT_RISK = 10.0
 BAND_DRAWS = 2000
+JITTER = 1e-9  # added to variances of 1, so that rounding leaves correlations positive definite
 LARGEST_HAZARD = 1.0 - 1e-9  # of one interval that is used
 WIDEST_LOG_RATIO = 10.0  # log hazard ratios are searched up to here
 RATIO_POINTS = 401
@@ -273,14 +274,15 @@ class CellEstimate:
             full_grid=self.full_grid,
         )
 
-    def curve(self, group: int = 0) -> Curve:
-        """Return the curve of one group."""
+    def curve(self, group: int = 0, *, summed: bool = False) -> Curve:
+        """Return the curve of one group; `summed` hazards are those of Nelson and Aalen, sums of q."""
         return Curve.from_cells(
             self.D[..., group, :],
             self.C[..., group, :],
             self.at_risk[..., group, :],
             self.noise.sizes(full_grid=self.full_grid),
             full_grid=self.full_grid,
+            summed=summed,
         )
 
 
@@ -325,8 +327,20 @@ class Curve:
     used: Flags
 
     @classmethod
-    def from_cells(cls, D: Floats, C: Floats, N: Floats, noise: GroupNoise, *, full_grid: bool) -> Curve:
-        """Return the curve of cells of one group, shapes (..., K), (..., K + 1) and (..., K)."""
+    def from_cells(
+        cls,
+        D: Floats,
+        C: Floats,
+        N: Floats,
+        noise: GroupNoise,
+        *,
+        full_grid: bool,
+        summed: bool = False,
+    ) -> Curve:
+        """Return the curve of cells of one group, shapes (..., K), (..., K + 1) and (..., K).
+
+        `summed` hazards are sums of q, in place of those of the product of 1 - q.
+        """
         Y = N if full_grid else N - 0.5 * C[..., :-1]
         w = nonnegative(D) + 0.5 / D.shape[-1]
         enough = np.maximum(LEAST_SDS * np.sqrt(np.maximum(noise.NN, 0.0)), LEAST_AT_RISK)
@@ -338,7 +352,8 @@ class Curve:
         w = np.where(used, w, 0.0)
         q = np.where(used, q, 0.0)
         smooth = np.minimum((w - np.where(used, 0.5 / D.shape[-1], 0.0)) / Y, LARGEST_HAZARD)
-        of_D = np.where(used, 1.0 / (Y * (1.0 - smooth)), 0.0)
+        kept = np.ones_like(smooth) if summed else 1.0 - smooth
+        of_D = np.where(used, 1.0 / (Y * kept), 0.0)
         of_Y = -smooth * of_D
         moved = (
             of_D[..., :, None] * of_D[..., None, :] * noise.DD
@@ -347,9 +362,9 @@ class Curve:
             + of_Y[..., :, None] * of_Y[..., None, :] * noise.YY
         )
         hazards = np.cumsum(w / Y, axis=-1)
-        sampling = np.cumsum(w / ((Y - w) * Y), axis=-1)
+        sampling = np.cumsum(w / ((Y if summed else Y - w) * Y), axis=-1)
         return cls(
-            hazard=-np.cumsum(np.log1p(-q), axis=-1),
+            hazard=np.cumsum(q if summed else -np.log1p(-q), axis=-1),
             noise=np.cumsum(np.cumsum(moved, axis=-1), axis=-2),
             ratio=sampling / np.maximum(hazards, 1e-300),
             sampling=sampling,
@@ -389,7 +404,7 @@ class Curve:
         return low, np.where(self.used, high, np.inf)
 
     def critical(self, level: float) -> Floats:
-        """Return the quantile of the largest |G_k|/sd_k over the edges that are used, shape (...)."""
+        """Return the quantile of the largest |G_k|/sd_k over the used edges, shape (...); 0 for none."""
         shape = self.used.shape
         K = shape[-1]
         draws = _normal_draws(K)
@@ -399,12 +414,11 @@ class Curve:
         for at in np.ndindex(shape[:-1]):
             keep = np.flatnonzero(self.used[at])
             if not len(keep):
-                quantiles[at] = np.inf
+                quantiles[at] = 0.0
                 continue
             covariance = covariances[at][np.ix_(keep, keep)]
             sd = np.sqrt(np.diag(covariance))
-            values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            root = np.linalg.cholesky(covariance / np.outer(sd, sd) + JITTER * np.eye(len(keep)))
             largest = np.abs(draws[:, : len(keep)] @ root.T).max(axis=1)
             quantiles[at] = np.quantile(largest, level)
         return quantiles
@@ -491,7 +505,13 @@ class LogRankScore:
         return np.where(singular, np.nan, np.einsum("...g,...g->...", self.U, solved))
 
 
-def log_rank(cells: CellEstimate, weights: Floats | None = None, ratio: Floats | float = 0.0) -> LogRankScore:
+def log_rank(
+    cells: CellEstimate,
+    weights: Floats | None = None,
+    ratio: Floats | float = 0.0,
+    *,
+    corrected: bool = True,
+) -> LogRankScore:
     """Return the score of a log-rank test of groups.
 
     Parameters
@@ -501,6 +521,8 @@ def log_rank(cells: CellEstimate, weights: Floats | None = None, ratio: Floats |
         Of intervals; default: 1.
     ratio : float or ndarray
         Log hazard ratio b of the second group that is tested; with more than two groups 0.
+    corrected : bool
+        Whether the mean of the noise's second order is taken off, which expected cells do not have.
     """
     D, E = cells.D, cells.exposed
     groups = cells.groups
@@ -528,7 +550,8 @@ def log_rank(cells: CellEstimate, weights: Floats | None = None, ratio: Floats |
         - weighted * of_DE.sum(axis=-2, keepdims=True) / R[..., None, :] ** 2
         + events[..., None, :] * weighted * of_EE.sum(axis=-2, keepdims=True) / R[..., None, :] ** 3
     )
-    U = (w[..., None, :] * (D - events[..., None, :] * p + second)).sum(axis=-1)
+    moved = second if corrected else 0.0
+    U = (w[..., None, :] * (D - events[..., None, :] * p + moved)).sum(axis=-1)
     share = np.clip(p, 0.0, 1.0)
     variance = w**2 * smooth
     if cells.full_grid:

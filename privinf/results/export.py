@@ -320,6 +320,35 @@ class PortableTable:
 
 
 @error_boundaries
+class PortableCurves(PortableTable):
+    """Curves with intervals that leave as tables, texts and plots; all of it post-processes one release."""
+
+    __slots__ = ()
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot the curves as steps, with their bands, and the numbers at risk below.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to plot; default: new axes.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes with the plot.
+
+        Raises
+        ------
+        NotAvailableError
+            matplotlib is not installed (``privinf[plots]``).
+        """
+        from privinf.plotting import curves
+
+        return curves(self, ax=ax)
+
+
+@error_boundaries
 class PortableTest(PortableTable):
     """The result of a test that leaves as tables and texts; all of it post-processes one release."""
 

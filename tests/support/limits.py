@@ -25,7 +25,7 @@ LIMITS = {
     "definitions too many of ROOT2, CONSTANT, FALSE_SELECTION_RATE": 0,
 }
 
-TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "stats"}
+TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "stats", "survival"}
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
 # The ground floor: rooms that every room may import, and that import one another alone.
 EVERYWHERE = {

@@ -45,7 +45,7 @@ from privinf.typing import Floats, Integers
 from privinf.validation import check_flag
 from privinf.wire import Derivations, Statistics
 
-MOST_INTERVALS = 2048  # intervals of one grid
+MOST_INTERVALS = 512  # intervals of one grid
 MOST_GROUPS = 256
 MIDDLE = 0.5  # a status, or the mark of a group, above it is 1
 
@@ -176,8 +176,8 @@ def _rooted(counts: Any, cells: SurvivalCells, root: Callable[[int], Any]) -> An
     parts = []
     for group in counts.reshape(cells.groups, cells.width):
         for sequence in (group[:intervals], group[intervals:]):
-            reversed_sums = np.convolve(sequence[::-1], root(len(sequence)))[: len(sequence)]
-            parts.append(reversed_sums[::-1])
+            sums = np.convolve(sequence[::-1], root(len(sequence)))[: len(sequence)]
+            parts.append(sums[::-1])
     if cells.counted:
         parts.append(np.array([counts.sum() * root(1)[0]]))
     return np.concatenate(parts)

@@ -1,0 +1,316 @@
+"""Comparisons of groups by the log-rank test and its family, and the hazard ratio of two groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.stats import chi2
+
+from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
+from privinf.error_boundary import error_boundaries
+from privinf.errors import ArgumentError, LargeDeltaWarning
+from privinf.inference.estimate import upper_quantile
+from privinf.inference.survival import (
+    CellEstimate,
+    LogRankScore,
+    gehan_weights,
+    log_hazard_ratio,
+    log_rank,
+    survival_weights,
+)
+from privinf.results.export import PortableTest, caution_kind
+from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes, sentence
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import (
+    ESTIMATED_OBSERVATIONS,
+    NOT_PRIVATE,
+    OBSERVATIONS,
+    large_delta,
+    number,
+    privacy_facts,
+)
+from privinf.survival.release import SurvivalRelease
+from privinf.typing import Alternative, Floats, LogRankWeights, SummaryNotes
+from privinf.validation import check_choice, check_number
+from privinf.wire import readable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ONE_GROUP = "a comparison needs at least two groups: pass by="
+TEST_NOTE = (
+    "The test allows for sampling and for the privacy noise: under the null hypothesis it rejects as often "
+    "as its level says, whatever the noise."
+)
+RATIO_NOTE = (
+    "The hazard ratio is that of {second} to {first}. Its interval has every ratio that the test does not "
+    "reject; it assumes proportional hazards up to {end:g}."
+)
+UNBOUNDED_NOTE = "An end of the interval of the hazard ratio is unbounded, because the noise hides the ratio."
+NO_RATIO = "Weights other than those of the log-rank test have no hazard ratio: use weights='logrank'."
+EXPECTED_NOTE = (
+    "observed - expected compares the events of a group with those expected if all hazards were equal, with "
+    "the weights of the test."
+)
+TEST_NAMES: dict[LogRankWeights, str] = {
+    "logrank": "Log-Rank Test",
+    "fleming-harrington": "Fleming-Harrington Test",
+    "gehan": "Gehan Test",
+}
+
+
+class ComparisonRow(NamedTuple):
+    """A line of a comparison's table."""
+
+    name: str
+    estimate: float
+    bse: float
+    low: float
+    high: float
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class LogRankResult(PortableTest):
+    """Result of a log-rank test, with the hazard ratio of two groups; from one release.
+
+    Attributes
+    ----------
+    title : str
+        Title of the summary.
+    release : SurvivalRelease
+        The noisy counts from which everything is computed.
+    statistic : float
+        Chi-squared statistic.
+    df : float
+        Degrees of freedom, the number of groups less 1.
+    pvalue : float
+        p-value.
+    rows : tuple
+        For two groups and the weights of the log-rank test the hazard ratio, whose standard error is that of
+        its logarithm, from the length of its interval. Otherwise observed minus expected events of each
+        group, with their standard errors if all hazards are equal.
+    effects : mapping of str to float
+        Observed minus expected events of each group, if `rows` have the hazard ratio.
+    weights : {"logrank", "fleming-harrington", "gehan"}
+        Weights of the test.
+    confidence_level : float
+        Level of the intervals.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the release, and public.
+    """
+
+    title: str
+    release: SurvivalRelease
+    rows: tuple[ComparisonRow, ...]
+    weights: LogRankWeights
+    statistic: float
+    pvalue: float
+    df: float
+    confidence_level: float = 0.95
+    null: str = "equal hazards"
+    alternative: Alternative = "two-sided"
+    effects: Mapping[str, float] = field(default_factory=dict)
+    cautions: tuple[tuple[type[Warning], str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "effects", dict(self.effects))
+
+    @property
+    def nobs(self) -> int:
+        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
+        return self.release.nobs if self.complete is None else self.complete.rows
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        return self.release.complete
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
+        return self.release.privacy
+
+    @property
+    def hazard_ratio(self) -> ComparisonRow:
+        """The hazard ratio of the second group to the first, with its interval.
+
+        Raises
+        ------
+        ArgumentError
+            There are more than two groups, or the weights are not those of the log-rank test.
+        """
+        if len(self.release.groups) != 2 or self.weights != "logrank":
+            raise ArgumentError(
+                "a hazard ratio needs two groups and weights='logrank': compare two groups, for example by a "
+                "schema that declares two levels"
+            )
+        return self.rows[0]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Estimates, standard errors and intervals."""
+        import pandas as pd
+
+        low, high = level_names(self.confidence_level)
+        names = [row.name for row in self.rows]
+        return pd.DataFrame([row[1:] for row in self.rows], names, ["estimate", "std err", low, high])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The texts of the notes."""
+        return tuple(note.text for note in self._notes)
+
+    @property
+    def _notes(self) -> tuple[Note, ...]:
+        notes = [*complete_sample_notes(self.complete)]
+        if self.rows[0].name.startswith("hazard ratio"):
+            first, second = self.release.groups
+            end = float(self.release.edges[-1])
+            if math.isinf(self.rows[0].high) or self.rows[0].low == 0.0:
+                notes.append(Note(UNBOUNDED_NOTE, "must-read"))
+            notes.append(Note(RATIO_NOTE.format(first=first, second=second, end=end), "table"))
+        elif len(self.release.groups) == 2:
+            notes.append(Note(NO_RATIO))
+        notes += [Note(EXPECTED_NOTE, "table"), Note(TEST_NOTE)]
+        return tuple(notes)
+
+    def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
+        """Return the test, the hazard ratio of two groups, and the cost.
+
+        Parameters
+        ----------
+        notes : {"main", "all"}
+            "main": the notes that must be read and those that explain the table, four at most. "all": every
+            note, with the assumptions of the privacy guarantee.
+
+        Returns
+        -------
+        Summary of statsmodels
+            It prints as text; `as_html` and `as_latex` give other formats.
+
+        Notes
+        -----
+        **Privacy.** The summary is a function of the release, and public.
+        """
+        check_choice(notes, SummaryNotes, "notes")
+        small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
+        label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
+        left = [("Null:", self.null), ("Groups:", self.release.names[2]), (label, f"{self.nobs:d}")]
+        if self.privacy.stamp:
+            left.append(("Privacy:", NOT_PRIVATE))
+        right = [
+            ("Statistic:", number(self.statistic)),
+            ("Df:", f"{self.df:.0f}"),
+            ("P-value:", small),
+            ("Up to time:", f"{self.release.edges[-1]:g}"),
+        ]
+        if self.complete is not None:
+            right.append((MISSING_LABEL, "rows dropped"))
+        return PrivateSummary(
+            title=f"{self.title} Results",
+            top=(left, right),
+            header=["estimate", "std err", *level_names(self.confidence_level)],
+            rows=[(row.name, *map(shown_number, row[1:])) for row in self.rows],
+            tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
+            privacy=privacy_facts(self.privacy),
+            notes=[
+                *(
+                    Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
+                    for text in large_delta(self.privacy, self.release.nobs)
+                ),
+                *self._notes,
+                *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
+            ],
+            printed=notes,
+        )
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.title}: statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, "
+            f"{len(self.release.groups)} groups, {self.nobs} records>"
+        )
+
+
+def compared(
+    release: SurvivalRelease, weights: LogRankWeights, rho: float, confidence_level: float
+) -> LogRankResult:
+    """Return the comparison of the groups of a release.
+
+    Raises
+    ------
+    ArgumentError
+        There is one group, or the weights are none.
+    """
+    check_choice(weights, LogRankWeights, "weights")
+    check_number(rho, "rho", low=0.0)
+    if len(release.groups) < 2:
+        raise ArgumentError(ONE_GROUP)
+    cells = release.cells
+    numbers = _weights(cells, weights, rho)
+    score = log_rank(cells, numbers)
+    statistic = float(score.statistic)
+    df = len(release.groups) - 1.0
+    z = upper_quantile((1.0 - confidence_level) / 2.0)
+    rows = []
+    effects = {}
+    if df == 1.0 and weights == "logrank":
+        b, low, high = log_hazard_ratio(cells, z)
+        sd = (high - low) / (2.0 * z)
+        name = f"hazard ratio, {release.groups[1]} to {release.groups[0]}"
+        rows.append(ComparisonRow(name, *(math.exp(b), sd, math.exp(low), math.exp(high))))
+    U = np.concatenate([[-score.U.sum()], score.U])
+    names = [f"{group}: observed - expected" for group in release.groups]
+    if rows:
+        effects = dict(zip(names, U.tolist(), strict=True))
+    else:
+        pairs = zip(names, U.tolist(), _sds(score), strict=True)
+        rows = [ComparisonRow(*pair, math.nan, math.nan) for pair in pairs]
+    return LogRankResult(
+        title=TEST_NAMES[weights],
+        release=release,
+        rows=tuple(rows),
+        weights=weights,
+        statistic=statistic,
+        pvalue=float(chi2.sf(statistic, df)),
+        df=df,
+        confidence_level=confidence_level,
+        effects=effects,
+    )
+
+
+def _sds(score: LogRankScore) -> list[float]:
+    """Return the standard errors of observed minus expected events of all groups, if hazards are equal."""
+    variance = score.sampling + score.noise
+    others = np.sqrt(np.maximum(np.diag(variance), 0.0))
+    return [math.sqrt(max(float(variance.sum()), 0.0)), *others.tolist()]
+
+
+def _weights(cells: CellEstimate, weights: LogRankWeights, rho: float) -> Floats | None:
+    if weights == "gehan":
+        return gehan_weights(cells)
+    return survival_weights(cells, rho) if weights == "fleming-harrington" else None
+
+
+def shown_number(value: float) -> str:
+    """Return a number for a summary: blank where there is none."""
+    return "" if math.isnan(value) else number(value)
+
+
+def level_names(level: float) -> tuple[str, str]:
+    """Return the heads of an interval's columns."""
+    tail = (1.0 - level) / 2.0
+    return f"[{tail:.4g}", f"{1.0 - tail:.4g}]"

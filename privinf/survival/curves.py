@@ -1,0 +1,518 @@
+"""Survival curves with intervals, bands, quantiles and restricted means, all from one release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
+from privinf.error_boundary import error_boundaries
+from privinf.errors import ArgumentError, LargeDeltaWarning
+from privinf.inference.estimate import upper_quantile
+from privinf.inference.survival import CellEstimate, Curve, nonnegative
+from privinf.results.export import PortableCurves, caution_kind
+from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes, sentence
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import (
+    ESTIMATED_OBSERVATIONS,
+    NOT_PRIVATE,
+    OBSERVATIONS,
+    large_delta,
+    number,
+    privacy_facts,
+)
+from privinf.survival.comparison import LogRankResult, compared, level_names, shown_number
+from privinf.survival.release import SurvivalRelease
+from privinf.typing import Floats, LogRankWeights, SummaryNotes
+from privinf.validation import check_choice, check_fraction, check_number
+from privinf.wire import readable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CurveKind = Literal["survival", "hazard"]
+TITLES: dict[CurveKind, str] = {"survival": "Kaplan-Meier Curve", "hazard": "Nelson-Aalen Curve"}
+INTERVALS_NOTE = (
+    "std err and intervals allow for sampling and for the privacy noise. Each interval holds by itself; the "
+    "bands of .table hold at all times together."
+)
+SHOWN_NOTE = (
+    "Curves and numbers at risk are shown monotone and without negative numbers; intervals belong to the "
+    "estimates before that."
+)
+ACTUARIAL_NOTE = (
+    "Events are known by intervals of the public grid: a record that is censored in an interval counts as at "
+    "risk for half of it. Pass discrete=True if the grid has every time that can occur."
+)
+ENDS_NOTE = (
+    "In {} the numbers at risk are known well enough up to {:g}. Later the curve is not estimated, and its "
+    "limits are those that a falling curve must keep."
+)
+EARLY_MEAN = "restricted means end there"
+SHOWN_TIMES = 4  # at which the summary prints the curve
+
+
+class TimeEstimate(NamedTuple):
+    """A time, or another number, with its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SurvivalResult(PortableCurves):
+    """Survival curves or cumulated hazards of groups, with intervals; all of it from one release.
+
+    Attributes
+    ----------
+    release : SurvivalRelease
+        The noisy counts from which everything is computed.
+    kind : {"survival", "hazard"}
+        Whether the table and the plot show survival or its cumulated hazard.
+    confidence_level : float
+        Level of the intervals and of the bands.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the release, and public.
+    """
+
+    release: SurvivalRelease
+    kind: CurveKind = "survival"
+    confidence_level: float = 0.95
+    cautions: tuple[tuple[type[Warning], str], ...] = ()
+    _cells: CellEstimate = field(init=False)
+    _curves: tuple[Curve, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        cells = self.release.cells
+        summed = self.kind == "hazard" and self.release.discrete
+        object.__setattr__(self, "_cells", cells)
+        curves = tuple(cells.curve(place, summed=summed) for place in range(cells.groups))
+        object.__setattr__(self, "_curves", curves)
+
+    # ---- what it is
+
+    @property
+    def title(self) -> str:
+        """Title of the summary."""
+        return TITLES[self.kind]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups; "all" without groups."""
+        return self.release.groups
+
+    @property
+    def times(self) -> Floats:
+        """Public edges of the grid, shape (K,)."""
+        return self.release.edges
+
+    @property
+    def nobs(self) -> int:
+        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
+        return self.release.nobs if self.complete is None else self.complete.rows
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        return self.release.complete
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
+        return self.release.privacy
+
+    @property
+    def last_times(self) -> dict[str, float]:
+        """Last time of every group up to which its curve is estimated; 0 where no interval is."""
+        return {
+            group: float(self.times[last - 1]) if (last := int(self._curves[place].last)) else 0.0
+            for place, group in enumerate(self.groups)
+        }
+
+    @property
+    def _z(self) -> float:
+        return upper_quantile((1.0 - self.confidence_level) / 2.0)
+
+    # ---- curves
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The curves: estimates, standard errors, intervals, bands, numbers at risk and of events.
+
+        Returns
+        -------
+        DataFrame
+            One row a time, and for several groups one a group and time. Where the curve is not estimated, the
+            estimate is nan and the ends are those of a falling curve.
+        """
+        import pandas as pd
+
+        low, high = level_names(self.confidence_level)
+        names = ["survival" if self.kind == "survival" else "cumulated hazard", "std err", low, high]
+        names += ["band low", "band high", "at risk", "events"]
+        parts = {}
+        for place, group in enumerate(self.groups):
+            index = pd.Index(self.times, name=self.release.names[0])
+            parts[group] = pd.DataFrame(np.column_stack(self._columns(place)), index, names)
+        if len(parts) == 1:
+            return parts[self.groups[0]]
+        return pd.concat(parts, names=[self.release.names[2]])
+
+    def _columns(self, place: int) -> list[Floats]:
+        """Return the columns of the table of one group."""
+        curve = self._curves[place]
+        hazard = _falling(curve)
+        intervals = curve.intervals(self._z)
+        band = curve.band(self.confidence_level)
+        se = np.where(curve.used, np.sqrt(curve.variance), np.nan)
+        at_risk = np.minimum.accumulate(np.clip(self._cells.at_risk[place], 0.0, self.release.nobs))
+        events = nonnegative(self._cells.D[place])
+        counts = [np.rint(at_risk), np.rint(np.maximum(events, 0.0))]
+        if self.kind == "hazard":
+            return [hazard, se, *intervals, *band, *counts]
+        S = np.exp(-hazard)
+        ends = [np.exp(-end) for end in (*intervals[::-1], *band[::-1])]
+        return [S, S * se, *ends, *counts]
+
+    def tidy(self) -> pd.DataFrame:
+        """Return one row a group and time, as ``broom::tidy`` does for a survival curve.
+
+        Columns ``group``, ``time``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, ``band_low``,
+        ``band_high``, ``n_risk`` and ``n_event``.
+
+        Returns
+        -------
+        DataFrame
+            One row a group and time.
+        """
+        import pandas as pd
+
+        names = ["estimate", "std_error", "conf_low", "conf_high", "band_low", "band_high"]
+        names += ["n_risk", "n_event"]
+        parts = []
+        for place, group in enumerate(self.groups):
+            part = pd.DataFrame(np.column_stack(self._columns(place)), columns=names)
+            part.insert(0, "time", self.times)
+            part.insert(0, "group", group)
+            parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+    def at_risk(self, times: Any = None) -> pd.DataFrame:
+        """Return the numbers at risk, monotone and rounded, one column a group.
+
+        Parameters
+        ----------
+        times : sequence of float, optional
+            Times; each stands for the interval of the grid that it begins or is in. Default: 0 and four to
+            six edges.
+
+        Returns
+        -------
+        DataFrame
+            Index: the times.
+        """
+        import pandas as pd
+
+        chosen = self._risk_times() if times is None else np.atleast_1d(np.asarray(times, dtype=np.float64))
+        index = np.minimum(np.searchsorted(self.times, chosen, side="right"), len(self.times) - 1)
+        columns = {group: self._columns(place)[6][index] for place, group in enumerate(self.groups)}
+        beyond = chosen >= self.times[-1]
+        frame = pd.DataFrame(columns, index=pd.Index(chosen, name=self.release.names[0]))
+        if beyond.any():
+            still = np.clip(np.rint(self._cells.C[:, -1]), 0.0, None)
+            frame.loc[beyond] = np.minimum(still, frame.loc[beyond])
+        return frame.astype(np.int64)
+
+    def _risk_times(self) -> Floats:
+        K = len(self.times)
+        parts = next((parts for parts in (4, 5, 6, 3) if K % parts == 0), 5)
+        step = max(K // parts, 1)
+        return np.concatenate([[0.0], self.times[step - 1 :: step]])
+
+    # ---- numbers of a curve
+
+    def quantile(self, p: float = 0.5) -> pd.DataFrame:
+        """Return when a share p has had the event, with intervals by inversion of tests.
+
+        Parameters
+        ----------
+        p : float
+            Order of the quantile, between 0 and 1: 0.5 is the median survival time.
+
+        Returns
+        -------
+        DataFrame
+            One row a group: estimate and the ends of its interval. The estimate is nan where the curve does
+            not reach ``1 - p``, and the upper end infinite where it cannot be excluded that it does not.
+        """
+        order = check_fraction(p, "p")
+        return self._frame([self._quantile(place, order) for place in range(len(self.groups))])
+
+    def median(self) -> pd.DataFrame:
+        """Return median survival times with their intervals: `quantile` of order 0.5.
+
+        Returns
+        -------
+        DataFrame
+            One row a group: estimate and the ends of its interval.
+        """
+        return self.quantile(0.5)
+
+    def _quantile(self, place: int, p: float) -> TimeEstimate:
+        curve = self._curves[place]
+        first, last = curve.quantile_edges(p, self._z)
+        places = np.concatenate([[0.0], self.times, [math.inf]])
+        low, high = float(places[int(first)]), float(places[int(last)])
+        hazard = _falling(curve)[curve.used]
+        target = -math.log1p(-p)
+        estimate = math.nan
+        if len(hazard) and hazard[-1] >= target:
+            at = int(np.argmax(hazard >= target))
+            if self.release.discrete:
+                estimate = float(self.times[at])
+            else:
+                before = hazard[at - 1] if at else 0.0
+                start = places[at]
+                share = (target - before) / max(hazard[at] - before, 1e-300)
+                estimate = float(start + share * (self.times[at] - start))
+            estimate = min(max(estimate, low), high)
+        return TimeEstimate(estimate, low, high)
+
+    def restricted_mean(self, until: float | None = None) -> pd.DataFrame:
+        """Return the mean time to the event, where what happens later counts as that time.
+
+        Parameters
+        ----------
+        until : float, optional
+            An edge of the grid. Default: the last time up to which the curves of all groups are estimated.
+
+        Returns
+        -------
+        DataFrame
+            One row a group: estimate, standard error, ends of the interval, and the time ``until``.
+
+        Raises
+        ------
+        ArgumentError
+            The time is not an edge of the grid up to which all curves are estimated.
+        """
+        last = min(self.last_times.values())
+        end = last if until is None else check_number(until, "until")
+        at = np.flatnonzero(np.isclose(self.times, end, rtol=1e-9, atol=0.0))
+        if not len(at) or end > last * (1.0 + 1e-9):
+            raise ArgumentError(
+                f"until= must be one of the edges of the grid (.times) up to {last:g}, the last time up to "
+                "which all curves are estimated"
+            )
+        frame = self._frame([self._mean(place, int(at[0]) + 1) for place in range(len(self.groups))])
+        means = [self._mean_and_sd(place, int(at[0]) + 1)[1] for place in range(len(self.groups))]
+        frame.insert(1, "std err", means)
+        frame["until"] = float(self.times[at[0]])
+        return frame
+
+    def _mean_and_sd(self, place: int, until: int) -> tuple[float, float]:
+        curve = self._curves[place]
+        mean, sd = curve.restricted_mean(self.times, until, steps=self.release.discrete)
+        return float(mean), float(sd)
+
+    def _mean(self, place: int, until: int) -> TimeEstimate:
+        mean, sd = self._mean_and_sd(place, until)
+        half = self._z * sd
+        end = float(self.times[until - 1])
+        return TimeEstimate(mean, max(mean - half, 0.0), min(mean + half, end))
+
+    def _frame(self, estimates: list[TimeEstimate]) -> pd.DataFrame:
+        import pandas as pd
+
+        low, high = level_names(self.confidence_level)
+        return pd.DataFrame(estimates, index=list(self.groups)).set_axis(["estimate", low, high], axis=1)
+
+    # ---- other views of the same release
+
+    def intervals(self, confidence_level: float) -> SurvivalResult:
+        """Return the same curves with intervals and bands of another level, at no further cost.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Level, between 0 and 1.
+
+        Returns
+        -------
+        SurvivalResult
+            From the same release.
+        """
+        return self._as(confidence_level=check_fraction(confidence_level, "confidence_level"))
+
+    def nelson_aalen(self) -> SurvivalResult:
+        """Return the cumulated hazards of the same release, at no further cost.
+
+        Returns
+        -------
+        SurvivalResult
+            From the same release.
+        """
+        return self._as(kind="hazard")
+
+    def kaplan_meier(self) -> SurvivalResult:
+        """Return the survival curves of the same release, at no further cost.
+
+        Returns
+        -------
+        SurvivalResult
+            From the same release.
+        """
+        return self._as(kind="survival")
+
+    def _as(self, **changes: Any) -> SurvivalResult:
+        return replace(self, **changes)
+
+    def logrank(self, weights: LogRankWeights = "logrank", *, rho: float = 1.0) -> LogRankResult:
+        """Test whether the groups have the same hazards, from the same release at no further cost.
+
+        Parameters
+        ----------
+        weights : {"logrank", "fleming-harrington", "gehan"}
+            Weights of the intervals: 1, ``S(t)**rho``, or the share of the records that is at risk.
+        rho : float
+            Exponent of "fleming-harrington".
+
+        Returns
+        -------
+        LogRankResult
+            Statistic, p-value, and for two groups the hazard ratio with its interval.
+
+        Raises
+        ------
+        ArgumentError
+            There is one group only.
+        """
+        return compared(self.release, weights, rho, self.confidence_level)
+
+    # ---- summary
+
+    def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
+        """Return medians, restricted means and the curve at a few times, with the cost.
+
+        Parameters
+        ----------
+        notes : {"main", "all"}
+            "main": the notes that must be read and those that explain the table, four at most. "all": every
+            note, with the assumptions of the privacy guarantee.
+
+        Returns
+        -------
+        Summary of statsmodels
+            It prints as text; `as_html` and `as_latex` give other formats.
+
+        Notes
+        -----
+        **Privacy.** The summary is a function of the release, and public.
+        """
+        check_choice(notes, SummaryNotes, "notes")
+        return PrivateSummary(
+            title=f"{self.title} Results",
+            top=self._facts(),
+            header=["estimate", "std err", *level_names(self.confidence_level)],
+            rows=self._rows(),
+            tests=([], []),
+            privacy=privacy_facts(self.privacy),
+            notes=[
+                *(
+                    Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
+                    for text in large_delta(self.privacy, self.release.nobs)
+                ),
+                *self._notes,
+                *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
+            ],
+            printed=notes,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The texts of the notes."""
+        return tuple(note.text for note in self._notes)
+
+    @property
+    def _notes(self) -> tuple[Note, ...]:
+        early = [
+            Note(ENDS_NOTE.format("the data" if group == "all" else f"group {group}", last), "must-read")
+            for group, last in self.last_times.items()
+            if last < self.times[-1]
+        ]
+        detail = [] if self.release.discrete else [Note(ACTUARIAL_NOTE)]
+        shown = [Note(SHOWN_NOTE)] if self.release.scale > 0.0 else []
+        return (
+            *complete_sample_notes(self.complete),
+            *early,
+            Note(INTERVALS_NOTE, "table"),
+            *shown,
+            *detail,
+        )
+
+    def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        release = self.release
+        target = "survival" if self.kind == "survival" else "cumulated hazard"
+        grid = "every time" if release.discrete else "intervals"
+        left = [("Target:", f"{target} up to {self.times[-1]:g}"), ("Time:", release.names[0])]
+        left.append(("Status:", release.names[1]))
+        if len(release.names) > 2:
+            left.append(("Groups:", release.names[2]))
+        if self.privacy.stamp:
+            left.append(("Privacy:", NOT_PRIVATE))
+        label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
+        right = [(label, f"{self.nobs:d}"), ("Grid:", f"{len(self.times)} {grid}")]
+        estimated = min(self.last_times.values())
+        if estimated < self.times[-1]:
+            right.append(("Estimated up to:", f"{estimated:g}"))
+        if release.sites > 1:
+            right.append(("Sites:", str(release.sites)))
+        if self.complete is not None:
+            right.append((MISSING_LABEL, "rows dropped"))
+        return left, right
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        last = min(self.last_times.values())
+        until = int(np.flatnonzero(self.times == last)[0]) + 1 if last > 0.0 else 0
+        steps = max(len(self.times) // SHOWN_TIMES, 1)
+        places = np.arange(len(self.times) - 1, -1, -steps)[::-1][-SHOWN_TIMES:]
+        for place, group in enumerate(self.groups):
+            prefix = "" if group == "all" else f"{group}: "
+            if self.kind == "survival":
+                median = self._quantile(place, 0.5)
+                rows.append((f"{prefix}median", *map(shown_number, (median[0], math.nan, *median[1:]))))
+            if self.kind == "survival" and until:
+                mean = self._mean(place, until)
+                sd = self._mean_and_sd(place, until)[1]
+                numbers = (mean.estimate, sd, mean.low, mean.high)
+                rows.append((f"{prefix}restricted mean ({last:g})", *map(number, numbers)))
+            columns = np.column_stack(self._columns(place)[:4])
+            name = "survival" if self.kind == "survival" else "hazard"
+            for at in places:
+                numbers_at = map(shown_number, columns[at].tolist())
+                rows.append((f"{prefix}{name} at {self.times[at]:g}", *numbers_at))
+        return rows
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
+
+    def __repr__(self) -> str:
+        size = f"{len(self.groups)} groups" if len(self.groups) > 1 else "one curve"
+        return f"<{self.title}: {size}, {len(self.times)} times, {self.nobs} records>"
+
+
+def _falling(curve: Curve) -> Floats:
+    """Return the cumulated hazard made monotone, as it is shown; nan where it is not estimated."""
+    return np.where(curve.used, np.maximum.accumulate(np.maximum(curve.hazard, 0.0)), np.nan)

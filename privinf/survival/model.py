@@ -1,0 +1,495 @@
+"""Models of survival curves and the log-rank test: options, one release, and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from privinf.accounting import Ledger
+from privinf.accounting.ledger import check_ledger
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.fitting.model import HidesRows
+from privinf.schema import Schema
+from privinf.survival.comparison import ONE_GROUP, LogRankResult, compared
+from privinf.survival.curves import CurveKind, SurvivalResult
+from privinf.survival.release import release_cells
+from privinf.survival.rows import INTERVALS, SurvivalOptions, SurvivalRows, survival_rows
+from privinf.typing import (
+    ArrayLike,
+    Calibration,
+    ColumnLike,
+    Label,
+    LogRankWeights,
+    Missing,
+    Pair,
+    RngLike,
+    SpendingOptions,
+    Table,
+    Trust,
+)
+from privinf.validation import check_choice, check_count, check_fraction
+
+NOT_YET = "is not available for survival curves and log-rank tests: {}"
+# Arguments of other packages, and why they are refused.
+REFUSED = {
+    "entry": NOT_YET.format(
+        "left truncation would need counts of entries; use people who are followed from time 0 alone"
+    ),
+    "strata": NOT_YET.format("make one call for each stratum"),
+    "cluster": NOT_YET.format("each person has one row"),
+    "freq_weights": NOT_YET.format("every record counts once"),
+    "weights_column": NOT_YET.format("every record counts once"),
+    "exog": NOT_YET.format("curves have no covariates; pass groups as by="),
+}
+
+
+@error_boundaries
+class _CurveModel(HidesRows):
+    """Common part of models of curves: constructor and fit."""
+
+    kind: ClassVar[CurveKind]
+    ledger: Ledger
+    _rows: SurvivalRows
+
+    @refuses(REFUSED, NotAvailableError)
+    def __init__(
+        self,
+        time: ColumnLike | str,
+        status: ColumnLike | str,
+        *,
+        by: ColumnLike | str | None = None,
+        data: Table = None,
+        schema: Schema | None = None,
+        bounds: Pair | None = None,
+        levels: Sequence[Label] | None = None,
+        horizon: float | None = None,
+        grid: int | ArrayLike = INTERVALS,
+        discrete: bool = False,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        sites: ColumnLike | str | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        options = SurvivalOptions(
+            by=by,
+            data=data,
+            schema=schema,
+            bounds=bounds,
+            levels=levels,
+            horizon=horizon,
+            grid=grid,
+            discrete=discrete,
+            missing=missing,
+            trust=trust,
+            sites=sites,
+        )
+        self.ledger = check_ledger(ledger)
+        self._rows = survival_rows(time, status, options)
+
+    def fit(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        confidence_level: float = 0.95,
+        max_colluding: int = 0,
+        calibration: Calibration | None = None,
+    ) -> SurvivalResult:
+        """Release the counts once, and return the curves.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it. With `mu` or `rho`
+            it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        confidence_level : float
+            Level of the intervals and bands, between 0 and 1.
+        max_colluding : int
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+
+        Returns
+        -------
+        SurvivalResult
+            ``.table``, ``.median()``, ``.quantile(p)``, ``.restricted_mean()``, ``.logrank()``, ``.plot()``,
+            ``.summary()``, ``.privacy``.
+
+        Raises
+        ------
+        ArgumentError
+            The request is wrong; nothing was spent.
+        BudgetExceededError
+            The release would exceed the ledger's limit; nothing was spent.
+        NotAvailableError, AlignmentError
+            A site refuses, or there are fewer than two records.
+
+        Notes
+        -----
+        **Privacy.** One Gaussian release; `privacy` states its cost. Everything in the result is computed
+        from it.
+        """
+        spending = SpendingOptions(
+            epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
+        )
+        level = check_fraction(confidence_level, "confidence_level")
+        colluding = check_count(max_colluding, "max_colluding", least=0)
+        purpose = purpose_of(type(self).__name__, self._rows)
+        release = release_cells(self._rows, spending.spending(), self.ledger, purpose, colluding)
+        return SurvivalResult(release=release, kind=self.kind, confidence_level=level)
+
+    def __repr__(self) -> str:
+        rows = self._rows
+        groups = "" if len(rows.names) < 3 else f", {len(rows.levels)} groups"
+        return f"<{type(self).__name__}: {rows.n} records, {len(rows.edges)} times{groups} (rows not shown)>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a model with raw rows cannot be pickled: pickle the results instead")
+
+
+def purpose_of(name: str, rows: SurvivalRows) -> str:
+    """Return what a ledger says a release was for."""
+    groups = f" by {rows.names[2]}" if len(rows.names) > 2 else ""
+    return f"{name}: {rows.names[0]}, {rows.names[1]}{groups}"
+
+
+@error_boundaries
+class KaplanMeier(_CurveModel):
+    """Survival curves of groups, with intervals and bands that account for the noise.
+
+    Parameters
+    ----------
+    time : array_like or str
+        Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
+        `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
+    status : array_like or str
+        1 if the record had the event at its time, 0 if it was censored, or the name of a column of `data`
+        with two declared values, of which the second is the event.
+    by : array_like or str, optional
+        Group of each record, or the name of its column: one curve per group, from the same release.
+    data : table or Federation, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, the path of
+        a CSV or Parquet file, or a federation whose sites hold the rows.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    bounds : (low, high), optional
+        Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last edge
+        of `grid`.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    horizon : float, optional
+        Public end of the follow-up. Default: the public upper bound of the time.
+    grid : int or sequence of float
+        Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
+        at the horizon. An event at an edge belongs to the interval before it.
+    discrete : bool
+        Whether `grid` lists all times that can occur, such as whole months. Then the curve is the
+        Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
+        for half of it.
+    missing : {"raise", "drop"}
+        "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
+        Their number is private: the number of complete rows is released with the counts at no further cost.
+        A federation's sites declare it for their rows.
+    trust : {"central", "server", "secure-sum"}, optional
+        Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
+        several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
+        "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is revealed.
+    sites : array_like or str, optional
+        Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
+        process.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit of the model, and refuses one that would exceed its limit.
+        Default: a new ledger of the model.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError
+        An argument is invalid, a column or its bounds do not match the declaration, or the schema allows
+        several rows for one person. Nothing is charged.
+
+    Notes
+    -----
+    One release has noisy counts of events and of censored records, by interval and group. Curves, intervals,
+    bands, quantiles, restricted means, log-rank tests and hazard ratios are computed from it at no further
+    cost (`privinf.inference.survival` has the formulas). More intervals cost little: from 32 to 128 intervals
+    the noise of a curve grows by a quarter.
+
+    Not available: left truncation, strata, several rows for one person, and competing risks.
+
+    **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
+    number of records is public, and so are the grid and the horizon. Every record is read once. The noise
+    does not depend on the number of groups from two on. With ``trust="secure-sum"`` only the noisy total is
+    revealed.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> event, end = rng.exponential(3.0, 5000), rng.uniform(1.0, 6.0, 5000)
+    >>> time, status = np.minimum(event, end), (event <= end) * 1
+    >>> curve = pi.survival.KaplanMeier(time, status, horizon=5.0).fit(epsilon=1.0, delta=1e-6, rng=0)
+    >>> low, high = curve.table.loc[2.5, ["[0.025", "0.975]"]]
+    >>> bool(low < np.exp(-2.5 / 3.0) < high)
+    True
+    """
+
+    kind = "survival"
+
+
+@error_boundaries
+class NelsonAalen(_CurveModel):
+    """Cumulated hazards of groups, with intervals and bands that account for the noise.
+
+    Parameters
+    ----------
+    time : array_like or str
+        Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
+        `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
+    status : array_like or str
+        1 if the record had the event at its time, 0 if it was censored, or the name of a column of `data`
+        with two declared values, of which the second is the event.
+    by : array_like or str, optional
+        Group of each record, or the name of its column: one curve per group, from the same release.
+    data : table or Federation, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, the path of
+        a CSV or Parquet file, or a federation whose sites hold the rows.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    bounds : (low, high), optional
+        Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last edge
+        of `grid`.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    horizon : float, optional
+        Public end of the follow-up. Default: the public upper bound of the time.
+    grid : int or sequence of float
+        Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
+        at the horizon. An event at an edge belongs to the interval before it.
+    discrete : bool
+        Whether `grid` lists all times that can occur, such as whole months. Then the curve is the
+        Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
+        for half of it.
+    missing : {"raise", "drop"}
+        "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
+        Their number is private: the number of complete rows is released with the counts at no further cost.
+        A federation's sites declare it for their rows.
+    trust : {"central", "server", "secure-sum"}, optional
+        Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
+        several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
+        "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is revealed.
+    sites : array_like or str, optional
+        Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
+        process.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit of the model, and refuses one that would exceed its limit.
+        Default: a new ledger of the model.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError
+        An argument is invalid, a column or its bounds do not match the declaration, or the schema allows
+        several rows for one person. Nothing is charged.
+
+    Notes
+    -----
+    One release has noisy counts of events and of censored records, by interval and group. Curves, intervals,
+    bands, quantiles, restricted means, log-rank tests and hazard ratios are computed from it at no further
+    cost (`privinf.inference.survival` has the formulas). More intervals cost little: from 32 to 128 intervals
+    the noise of a curve grows by a quarter.
+
+    Not available: left truncation, strata, several rows for one person, and competing risks.
+
+    **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
+    number of records is public, and so are the grid and the horizon. Every record is read once. The noise
+    does not depend on the number of groups from two on. With ``trust="secure-sum"`` only the noisy total is
+    revealed.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> event, end = rng.exponential(3.0, 5000), rng.uniform(1.0, 6.0, 5000)
+    >>> time, status = np.minimum(event, end), (event <= end) * 1
+    >>> hazard = pi.survival.NelsonAalen(time, status, horizon=5.0).fit(epsilon=1.0, delta=1e-6, rng=0)
+    >>> low, high = hazard.table.loc[2.5, ["[0.025", "0.975]"]]
+    >>> bool(low < 2.5 / 3.0 < high)
+    True
+    """
+
+    kind = "hazard"
+
+
+@error_boundary
+@refuses(REFUSED, NotAvailableError)
+def logrank(
+    time: ColumnLike | str,
+    status: ColumnLike | str,
+    by: ColumnLike | str,
+    *,
+    data: Table = None,
+    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    rng: RngLike = None,
+    weights: LogRankWeights = "logrank",
+    exponent: float = 1.0,
+    bounds: Pair | None = None,
+    levels: Sequence[Label] | None = None,
+    horizon: float | None = None,
+    grid: int | ArrayLike = INTERVALS,
+    discrete: bool = False,
+    confidence_level: float = 0.95,
+    missing: Missing = "raise",
+    trust: Trust | None = None,
+    sites: ColumnLike | str | None = None,
+    max_colluding: int = 0,
+    calibration: Calibration | None = None,
+    ledger: Ledger | None = None,
+) -> LogRankResult:
+    """Test whether groups have the same hazards, and estimate the hazard ratio of two groups.
+
+    Parameters
+    ----------
+    time : array_like or str
+        Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
+        `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
+    status : array_like or str
+        1 if the record had the event at its time, 0 if it was censored, or the name of a column of `data`
+        with two declared values, of which the second is the event.
+    by : array_like or str
+        Group of each record, or the name of its column.
+    data : table or Federation, optional
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, the path of
+        a CSV or Parquet file, or a federation whose sites hold the rows.
+    schema : Schema, optional
+        Public bounds and levels of the columns of `data`.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+        of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it. With `mu` or `rho` it
+        is the delta at which epsilon is reported.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    rng : None, int or Generator, optional
+        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+        private; the results are marked as such.
+    weights : {"logrank", "fleming-harrington", "gehan"}
+        Weights of the intervals: 1, ``S(t)**exponent``, or the share of the records that is at risk.
+    exponent : float
+        Exponent of "fleming-harrington".
+    bounds : (low, high), optional
+        Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last edge
+        of `grid`.
+    levels : sequence, optional
+        Public list of the groups, if `by` is an array.
+    horizon : float, optional
+        Public end of the follow-up. Default: the public upper bound of the time.
+    grid : int or sequence of float
+        Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
+        at the horizon. An event at an edge belongs to the interval before it.
+    discrete : bool
+        Whether `grid` lists all times that can occur, such as whole months. Then the curve is the
+        Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
+        for half of it.
+    confidence_level : float
+        Level of the interval of the hazard ratio, between 0 and 1.
+    missing : {"raise", "drop"}
+        "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
+        Their number is private: the number of complete rows is released with the counts at no further cost.
+        A federation's sites declare it for their rows.
+    trust : {"central", "server", "secure-sum"}, optional
+        Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
+        several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
+        "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is revealed.
+    sites : array_like or str, optional
+        Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
+        process.
+    max_colluding : int
+        Number of sites that may collude with the server in secure sums; their noise does not count toward the
+        guarantee.
+    calibration : {"exact", "classic"}, optional
+        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+        noise. "classic" is the textbook formula, to reproduce published results only.
+    ledger : Ledger, optional
+        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
+        charged before anything is released.
+
+    Returns
+    -------
+    LogRankResult
+        ``.statistic``, ``.pvalue``, ``.hazard_ratio`` of two groups, ``.table``, ``.summary()``,
+        ``.privacy``.
+
+    Raises
+    ------
+    ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
+        An argument is invalid, a column does not match its declaration, the request is not available for
+        these rows, or the ledger's limit does not allow the release.
+
+    Notes
+    -----
+    The test has its level whatever the noise: the variance of the score has the part of the noise. The hazard
+    ratio's interval has every ratio that the test does not reject. If you also need curves, fit `KaplanMeier`
+    and call its result's ``logrank()``, which costs nothing more.
+
+    **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
+    number of records is public, and so are the grid and the horizon. Every record is read once. There is one
+    Gaussian release, of noisy counts.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.integers(0, 2, 8000)
+    >>> event, end = rng.exponential(3.0 / (1.0 + group), 8000), rng.uniform(1.0, 6.0, 8000)
+    >>> time, status = np.minimum(event, end), (event <= end) * 1
+    >>> test = pi.survival.logrank(
+    ...     time, status, group, levels=[0, 1], horizon=5.0, epsilon=1.0, delta=1e-6, rng=0
+    ... )
+    >>> bool(test.pvalue < 1e-6), bool(1.7 < test.hazard_ratio.estimate < 2.3)
+    (True, True)
+    """
+    check_choice(weights, LogRankWeights, "weights")
+    if by is None:
+        raise ArgumentError(ONE_GROUP)
+    spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration)
+    level = check_fraction(confidence_level, "confidence_level")
+    colluding = check_count(max_colluding, "max_colluding", least=0)
+    options = SurvivalOptions(
+        by=by,
+        data=data,
+        schema=schema,
+        bounds=bounds,
+        levels=levels,
+        horizon=horizon,
+        grid=grid,
+        discrete=discrete,
+        missing=missing,
+        trust=trust,
+        sites=sites,
+    )
+    rows = survival_rows(time, status, options)
+    account = check_ledger(ledger)
+    release = release_cells(rows, spending.spending(), account, purpose_of("logrank", rows), colluding)
+    return compared(release, weights, exponent, level)

@@ -1,0 +1,230 @@
+"""Power of a log-rank test, and the expected interval of a hazard ratio, before any rows are there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.errors import ArgumentError
+from privinf.inference.estimate import upper_quantile
+from privinf.inference.survival import CellEstimate, CellNoise, log_hazard_ratio, log_rank
+from privinf.mechanisms.gaussian import total_mu
+from privinf.mechanisms.statistics.survival import MOST_INTERVALS, SurvivalCells, suffix_root
+from privinf.survival.rows import INTERVALS
+from privinf.typing import Floats, SpendingOptions
+from privinf.validation import check_count, check_fraction, check_number, check_positive
+
+MOST_PEOPLE = 10**9
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRankPlan:
+    """Power of a log-rank test of two groups by the number of people, for guessed hazards and a budget.
+
+    Attributes
+    ----------
+    hazard_ratio : float
+        Guess of the hazard ratio of the second group to the first.
+    survival : float
+        Guess of the share of the first group without the event at the horizon.
+    dropout : float
+        Guess of the share that is censored before the horizon, of people without the event.
+    share : float
+        Share of the people in the second group.
+    scale : float
+        Sd of the noise of every released count; 0 without noise.
+    intervals : int
+        Number of intervals of the grid.
+    alpha : float
+        Level of the test.
+
+    Notes
+    -----
+    **Privacy.** No rows are read, and nothing is charged.
+    """
+
+    hazard_ratio: float
+    survival: float
+    dropout: float
+    share: float
+    scale: float
+    intervals: int
+    alpha: float
+
+    def power(self, n: int) -> float:
+        """Return the probability that the test rejects equal hazards.
+
+        Parameters
+        ----------
+        n : int
+            Number of people.
+
+        Returns
+        -------
+        float
+            Between `alpha` and 1.
+        """
+        return self._power(check_count(n, "n", least=2))
+
+    def n_for(self, power: float = 0.8) -> int:
+        """Return the number of people for a power.
+
+        Parameters
+        ----------
+        power : float
+            Probability that the test rejects, above `alpha` and below 1.
+
+        Returns
+        -------
+        int
+            The least number of people, to 1%.
+
+        Raises
+        ------
+        ArgumentError
+            No number of people up to 1,000,000,000 is enough, or the power is not above `alpha`.
+        """
+        aim = check_fraction(power, "power")
+        if aim <= self.alpha:
+            raise ArgumentError("power= must be above the level alpha= of the test")
+        if self.hazard_ratio == 1.0 or self._power(MOST_PEOPLE) < aim:
+            raise ArgumentError(
+                f"not even {MOST_PEOPLE:,} people reach this power: plan a hazard ratio farther from 1"
+            )
+        low, high = 2.0, float(MOST_PEOPLE)
+        while high > 1.005 * low and high - low > 1.0:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if self._power(middle) >= aim else (middle, high)
+        return math.ceil(high)
+
+    def interval(self, n: int) -> tuple[float, float]:
+        """Return the interval of the hazard ratio where the counts are those expected.
+
+        Parameters
+        ----------
+        n : int
+            Number of people.
+
+        Returns
+        -------
+        (low, high)
+            Ends of the interval of level ``1 - alpha``; infinite, or 0, where the noise hides the ratio.
+        """
+        z = upper_quantile(self.alpha / 2.0)
+        _, low, high = log_hazard_ratio(self._cells(float(check_count(n, "n", least=2))), z)
+        return math.exp(low), math.exp(high)
+
+    def _power(self, n: float) -> float:
+        score = log_rank(self._cells(n), corrected=False)
+        variance = float((score.sampling + score.noise)[0, 0])
+        if not variance > 0.0:
+            return self.alpha
+        z = upper_quantile(self.alpha / 2.0)
+        shift = abs(float(score.U[0])) / math.sqrt(variance)
+        return float(ndtr(shift - z) + ndtr(-shift - z))
+
+    def _cells(self, n: float) -> CellEstimate:
+        """Return the expected cells of n people: exponential times of events and of dropout."""
+        times = np.linspace(0.0, 1.0, self.intervals + 1)
+        leaving = -math.log1p(-self.dropout)
+        first = -math.log(self.survival)
+        parts = [
+            _expected(n * (1.0 - self.share), first, leaving, times),
+            _expected(n * self.share, first * self.hazard_ratio, leaving, times),
+        ]
+        D, C = (np.stack([part[place] for part in parts]) for place in (0, 1))
+        noise = CellNoise(scale=self.scale, root=suffix_root(self.intervals + 1), groups=2)
+        return CellEstimate(D=D, C=C, noise=noise)
+
+
+def _expected(n: float, hazard: float, leaving: float, times: Floats) -> tuple[Floats, Floats]:
+    """Return the expected numbers of events and of censored people by interval."""
+    present = n * np.exp(-(hazard + leaving) * times)
+    gone = -np.diff(present)
+    return gone * (hazard / (hazard + leaving)), np.append(gone * (leaving / (hazard + leaving)), present[-1])
+
+
+@error_boundary
+def plan_logrank(
+    *,
+    hazard_ratio: float,
+    survival: float,
+    dropout: float = 0.0,
+    share: float = 0.5,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    grid: int = INTERVALS,
+    alpha: float = 0.05,
+) -> LogRankPlan:
+    """Plan a log-rank test of two groups: its power, the number of people, the interval of the hazard ratio.
+
+    Parameters
+    ----------
+    hazard_ratio : float
+        Guess of the hazard ratio of the second group to the first.
+    survival : float
+        Guess of the share of the first group without the event at the horizon, between 0 and 1.
+    dropout : float
+        Guess of the share that is censored before the horizon, of people without the event.
+    share : float
+        Share of the people in the second group.
+    epsilon : float, optional
+        Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
+        `rho`. ``epsilon=inf`` plans a test without noise.
+    delta : float, optional
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it.
+    mu : float, optional
+        Budget in Gaussian differential privacy, instead of `epsilon`.
+    rho : float, optional
+        Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+    grid : int
+        Number of intervals of the grid.
+    alpha : float
+        Level of the test.
+
+    Returns
+    -------
+    LogRankPlan
+        ``.power(n)``, ``.n_for(power)``, ``.interval(n)``.
+
+    Raises
+    ------
+    ArgumentError
+        A guess or the budget is out of range.
+
+    Notes
+    -----
+    Times to the event and to dropout are taken as exponential. The power is that of a normal score whose mean
+    and variance are those at the expected counts, sampling and noise.
+
+    **Privacy.** No rows are read, and nothing is charged.
+
+    Examples
+    --------
+    >>> import privinf as pi
+    >>> plan = pi.survival.plan_logrank(hazard_ratio=1.5, survival=0.6, epsilon=1.0, delta=1e-6)
+    >>> 800 < plan.n_for(0.8) < 1600
+    True
+    """
+    spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
+    intervals = check_count(grid, "grid")
+    if intervals > MOST_INTERVALS:
+        raise ArgumentError(f"grid= must be at most {MOST_INTERVALS} intervals")
+    level = total_mu(spending)
+    cells = SurvivalCells(edges=np.arange(1.0, intervals + 1.0), groups=2, counted=False)
+    return LogRankPlan(
+        hazard_ratio=check_positive(hazard_ratio, "hazard_ratio"),
+        survival=check_fraction(survival, "survival"),
+        dropout=check_number(dropout, "dropout", low=0.0, high=0.99),
+        share=check_fraction(share, "share"),
+        scale=0.0 if math.isinf(level) else cells.sensitivity().l2 / level,
+        intervals=intervals,
+        alpha=check_fraction(alpha, "alpha"),
+    )

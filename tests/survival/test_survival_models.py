@@ -1,0 +1,380 @@
+"""Kaplan-Meier curves, cumulated hazards and log-rank tests from arrays, tables, sites and federations."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import privinf as pi
+from privinf.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    NotAvailableError,
+    SchemaError,
+    SensitivityError,
+)
+from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.mechanisms.rows import Rows
+
+SCHEMA = pi.Schema({"months": (0, 60), "state": ["alive", "dead"], "arm": ["a", "b"]})
+EDGES = np.arange(1.0, 61.0)
+BUDGET = {"epsilon": 1.0, "delta": 1e-6, "rng": 0}
+NONE = {"epsilon": math.inf}
+
+
+def people(n=4000, seed=0, *, whole=True):
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(0, 2, n)
+    event = rng.exponential(30.0 / (1.0 + 0.7 * arm))
+    end = rng.uniform(10.0, 80.0, n)
+    time = np.minimum(event, end)
+    return pd.DataFrame(
+        {
+            "months": np.ceil(time) if whole else time,
+            "state": np.where(event <= end, "dead", "alive"),
+            "arm": np.where(arm == 1, "b", "a"),
+            "hospital": rng.choice(["x", "y", "z"], n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table():
+    return people()
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return pi.survival.KaplanMeier("months", "state", by="arm", data=table, schema=SCHEMA).fit(**BUDGET)
+
+
+def model(data, **options):
+    return pi.survival.KaplanMeier("months", "state", by="arm", data=data, schema=SCHEMA, **options)
+
+
+# ---- without noise
+
+
+def test_with_every_time_and_no_noise_it_is_statsmodels(table):
+    exact = model(table, grid=EDGES, discrete=True).fit(**NONE)
+    hazard = exact.nelson_aalen().table
+    time, dead = table["months"].to_numpy(), (table["state"] == "dead").to_numpy() & (table["months"] <= 60)
+    for arm in "ab":
+        mine = exact.table.loc[arm]
+        at = (table["arm"] == arm).to_numpy()
+        reference = sm.SurvfuncRight(np.minimum(time[at], 60.5), dead[at])
+        common = mine.index.isin(reference.surv_times)
+        expected = pd.Series(reference.surv_prob, reference.surv_times)[mine.index[common]]
+        risk = pd.Series(reference.n_risk, reference.surv_times)[mine.index[common]]
+        events = pd.Series(reference.n_events, reference.surv_times)[mine.index[common]]
+        assert np.abs(mine.loc[common, "survival"] - expected).max() < 1e-8
+        assert (mine.loc[common, "at risk"] == risk).all()
+        assert np.abs(hazard.loc[arm].loc[common, "cumulated hazard"] - (events / risk).cumsum()).max() < 1e-8
+        assert exact.median().loc[arm, "estimate"] == reference.quantile(0.5)
+    cut = np.minimum(time, 60.5), dead
+    for weights, words in (
+        ("logrank", {}),
+        ("gehan", {"weight_type": "gb"}),
+        ("fleming-harrington", {"weight_type": "fh", "fh_p": 1.0}),
+    ):
+        statistic, pvalue = sm.duration.survdiff(*cut, table["arm"], **words)
+        test = exact.logrank(weights)
+        assert test.statistic == pytest.approx(statistic, rel=1e-8)
+        assert test.pvalue == pytest.approx(pvalue, rel=1e-6)
+
+
+def test_the_restricted_mean_is_the_area_below_the_steps(table):
+    exact = model(table, grid=EDGES, discrete=True).fit(**NONE)
+    means = exact.restricted_mean(24.0)
+    S = exact.table["survival"].loc["a"].to_numpy()
+    assert means.loc["a", "estimate"] == pytest.approx(1.0 + S[:23].sum(), rel=1e-12)
+    reference = sm.SurvfuncRight(table["months"], table["state"] == "dead")
+    assert means["std err"].max() < 0.5
+    assert reference.quantile(0.5) > 0
+
+
+def test_in_continuous_time_the_actuarial_curve_is_near_that_of_every_time():
+    rows = people(20_000, 3, whole=False)
+    curve = model(rows, horizon=48.0).fit(**NONE)
+    for arm in "ab":
+        at = rows["arm"] == arm
+        reference = sm.SurvfuncRight(rows.loc[at, "months"], rows.loc[at, "state"] == "dead")
+        times = curve.times
+        place = np.searchsorted(reference.surv_times, times, side="right") - 1
+        off = curve.table.loc[arm, "survival"].to_numpy() - reference.surv_prob[place]
+        assert (np.abs(off) < 0.15 * curve.table.loc[arm, "std err"]).all()
+
+
+# ---- with noise
+
+
+def test_intervals_and_bands_contain_the_curve(fitted, table):
+    exact = model(table).fit(**NONE)
+    columns = fitted.table
+    truth = exact.table["survival"]
+    inside = (columns["[0.025"] <= truth) & (truth <= columns["0.975]"])
+    assert inside.mean() > 0.95
+    assert ((columns["band low"] <= truth) & (truth <= columns["band high"])).all()
+    for arm in "ab":
+        shown = columns.loc[arm, "survival"].dropna()
+        assert (np.diff(shown) <= 0.0).all()
+        assert (np.diff(columns.loc[arm, "at risk"]) <= 0.0).all()
+        assert (columns.loc[arm, "at risk"] >= 0.0).all()
+    medians = fitted.median()
+    assert (medians["[0.025"] <= medians["estimate"]).all()
+    assert (medians["estimate"] <= medians["0.975]"]).all()
+
+
+def test_a_test_and_a_ratio_come_from_the_same_release(fitted):
+    test = fitted.logrank()
+    assert test.release is fitted.release
+    assert test.pvalue < 1e-6
+    ratio = test.hazard_ratio
+    assert ratio.low < 1.7 < ratio.high
+    assert ratio.low < ratio.estimate < ratio.high
+    assert "hazard ratio, b to a" in str(test.summary())
+    again = pi.survival.logrank("months", "state", "arm", data=people(), schema=SCHEMA, **BUDGET)
+    assert again.statistic == test.statistic
+    weighted = fitted.logrank("gehan")
+    assert weighted.tidy()["conf_low"].isna().all()
+    with pytest.raises(ArgumentError, match="two groups and weights='logrank'"):
+        _ = weighted.hazard_ratio
+
+
+def test_other_levels_and_the_hazard_cost_nothing(fitted):
+    wide = fitted.intervals(0.99)
+    assert wide.release is fitted.release
+    assert (wide.table["[0.005"] <= fitted.table["[0.025"] + 1e-12).all()
+    hazard = fitted.nelson_aalen()
+    assert hazard.table["cumulated hazard"].dropna().to_numpy() == pytest.approx(
+        -np.log(fitted.table["survival"].dropna().to_numpy())
+    )
+    assert hazard.kaplan_meier().table.equals(fitted.table)
+
+
+def test_arrays_and_tables_give_the_same_release(fitted, table):
+    arrays = pi.survival.KaplanMeier(
+        table["months"].to_numpy(),
+        (table["state"] == "dead").to_numpy() * 1,
+        by=table["arm"].to_numpy(),
+        levels=["a", "b"],
+        horizon=60.0,
+    ).fit(**BUDGET)
+    assert np.array_equal(arrays.release.values, fitted.release.values)
+    coded = pi.Schema({"months": (0, 60), "state": [1, 2], "arm": (0, 1)})
+    numbers = table.assign(state=np.where(table["state"] == "dead", 2, 1), arm=(table["arm"] == "b") * 1)
+    result = pi.survival.KaplanMeier("months", "state", by="arm", data=numbers, schema=coded).fit(**BUDGET)
+    assert np.array_equal(result.release.values, fitted.release.values)
+    assert result.groups == ("0", "1")
+
+
+def test_a_file_is_read_by_passes(fitted, table, tmp_path):
+    path = tmp_path / "people.csv"
+    table.to_csv(path, index=False)
+    from_file = model(path).fit(**BUDGET)
+    assert np.array_equal(from_file.release.values, fitted.release.values)
+
+
+def test_secure_noise_repeats_nothing(table):
+    first, second = (model(table).fit(epsilon=1.0, delta=1e-6) for _ in range(2))
+    assert not np.array_equal(first.release.values, second.release.values)
+    assert first.privacy.stamp == ""
+    assert first.privacy.epsilon() == pytest.approx(1.0, rel=1e-6)
+
+
+# ---- sites
+
+
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+def test_sites_have_the_sums_of_one_table(table, trust):
+    one = model(table).fit(**NONE)
+    several = model(table, sites="hospital", trust=trust).fit(**NONE)
+    assert np.abs(several.release.values - one.release.values).max() < 1e-8
+    assert several.release.sites == 3
+    assert several.release.trust == trust
+    noisy = model(table, sites="hospital", trust=trust).fit(epsilon=1.0, delta=1e-6)
+    assert noisy.release.scale >= one.release.scale
+    assert abs(noisy.median().loc["a", "estimate"] - one.median().loc["a", "estimate"]) < 5.0
+    assert "Sites:" in str(noisy.summary())
+
+
+def test_a_federation_of_tables(table):
+    policy = SitePolicy(trusted_server=True, simulation=True)
+    sites = {
+        name: Site(Rows(part.drop(columns="hospital")), SCHEMA, policy=policy)
+        for name, part in table.groupby("hospital")
+    }
+    result = model(InProcessFederation(sites)).fit(**NONE)
+    assert np.abs(result.release.values - model(table).fit(**NONE).release.values).max() < 1e-8
+    with pytest.raises(ArgumentError, match="only for rows in one place"):
+        model(InProcessFederation(sites), trust="central")
+    with pytest.raises(ArgumentError, match="max_colluding"):
+        model(table).fit(epsilon=1.0, delta=1e-6, max_colluding=1)
+
+
+# ---- missing values
+
+
+def test_rows_with_missing_values_are_dropped_and_counted(table):
+    rng = np.random.default_rng(1)
+    gaps = table.copy()
+    for name in ("months", "state", "arm"):
+        gaps.loc[rng.random(len(gaps)) < 0.1, name] = None
+    complete = gaps.dropna()
+    with pytest.raises(SchemaError):
+        model(gaps)
+    exact = model(gaps, missing="drop").fit(**NONE)
+    assert exact.complete.rows == len(complete)
+    of_complete = model(complete).fit(**NONE).table
+    assert exact.table.to_numpy() == pytest.approx(of_complete.to_numpy(), rel=1e-6, abs=1e-9, nan_ok=True)
+    noisy = model(gaps, missing="drop").fit(**BUDGET)
+    low, high = noisy.complete.interval
+    assert low - 10 <= len(complete) <= high + 10
+    assert f"{noisy.nobs:d}" in str(noisy.summary())
+    assert noisy.to_dict()["complete"]["of"] == len(table)
+    assert noisy.release.scale == pytest.approx(model(table).fit(**BUDGET).release.scale, rel=1e-6)
+
+
+# ---- what is refused
+
+
+def test_ledgers_refuse_before_anything_is_read(table):
+    ledger = pi.Ledger(pi.Budget(epsilon=0.5, delta=1e-6))
+    with pytest.raises(BudgetExceededError):
+        model(table, ledger=ledger).fit(**BUDGET)
+    assert len(ledger.entries) == 0
+    ledger = pi.Ledger(pi.Budget(epsilon=2.0, delta=1e-5))
+    result = model(table, ledger=ledger).fit(**BUDGET)
+    assert len(ledger.entries) == 1
+    assert result.release.entries == tuple(ledger.entries)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"grid": 0}, ArgumentError, "grid"),
+        ({"grid": 5000}, ArgumentError, "grid"),
+        ({"grid": [3.0, 2.0]}, ArgumentError, "grid"),
+        ({"grid": [1.0, 2.0], "horizon": 2.0}, ArgumentError, "horizon"),
+        ({"horizon": 90.0}, ArgumentError, "horizon"),
+        ({"discrete": True}, ArgumentError, "discrete"),
+        ({"bounds": (0, 60)}, ArgumentError, "bounds"),
+        ({"missing": "impute-public"}, NotAvailableError, "imputed times"),
+        ({"trust": "local"}, ArgumentError, "trust"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(table, options, error, text):
+    with pytest.raises(error, match=text):
+        model(table, **options)
+
+
+@pytest.mark.parametrize("name", ["entry", "strata", "exog", "freq_weights"])
+def test_what_is_not_available_is_refused_by_name(table, name):
+    with pytest.raises(NotAvailableError, match="not available"):
+        model(table, **{name: "hospital"})
+
+
+def test_columns_that_do_not_fit_are_refused(table):
+    three = pi.Schema({"months": (0, 60), "state": ["a", "b", "c"], "arm": ["a", "b"]})
+    with pytest.raises(SchemaError, match="Competing risks"):
+        pi.survival.KaplanMeier("months", "state", data=table, schema=three)
+    units = pi.Schema(
+        {"months": (0, 60), "state": ["alive", "dead"], "arm": ["a", "b"]}, unit="hospital", max_rows=5
+    )
+    with pytest.raises(NotAvailableError, match="one row for each person"):
+        pi.survival.KaplanMeier("months", "state", data=table, schema=units)
+    with pytest.raises(SensitivityError, match="schema"):
+        pi.survival.KaplanMeier("months", "state", data=table)
+    with pytest.raises(SensitivityError, match="public end"):
+        pi.survival.KaplanMeier(table["months"].to_numpy(), (table["state"] == "dead").to_numpy() * 1)
+    with pytest.raises(ArgumentError, match="at least two groups"):
+        pi.survival.KaplanMeier("months", "state", data=table, schema=SCHEMA).fit(**BUDGET).logrank()
+    with pytest.raises(ArgumentError, match="different columns"):
+        pi.survival.KaplanMeier("months", "state", by="state", data=table, schema=SCHEMA)
+
+
+# ---- plans
+
+
+def test_a_plan_has_the_power_of_simulated_tests():
+    plan = pi.survival.plan_logrank(hazard_ratio=1.35, survival=0.5, dropout=0.3, mu=0.4, grid=16)
+    n, draws = 1500, 150
+    rejected = 0
+    for draw in range(draws):
+        rng = np.random.default_rng([3, draw])
+        group = rng.integers(0, 2, n)
+        event = rng.exponential(1.0 / (-math.log(0.5) * np.where(group == 1, 1.35, 1.0)))
+        end = rng.exponential(1.0 / -math.log(0.7), n)
+        test = pi.survival.logrank(
+            np.minimum(event, end),
+            (event <= end) * 1,
+            group,
+            levels=[0, 1],
+            horizon=1.0,
+            grid=16,
+            mu=0.4,
+            rng=rng,
+        )
+        rejected += test.pvalue < 0.05
+    power = plan.power(n)
+    assert 0.3 < power < 0.95
+    assert abs(rejected / draws - power) < 3.0 * math.sqrt(power * (1.0 - power) / draws)
+    assert plan.power(plan.n_for(0.8)) == pytest.approx(0.8, abs=0.01)
+    low, high = plan.interval(5000)
+    assert low < 1.35 < high
+    assert plan.n_for(0.9) > plan.n_for(0.8)
+    with pytest.raises(ArgumentError, match="level alpha="):
+        plan.n_for(0.01)
+    with pytest.raises(ArgumentError, match="people"):
+        pi.survival.plan_logrank(hazard_ratio=1.0, survival=0.5, mu=1.0).n_for(0.8)
+
+
+# ---- results
+
+
+def test_what_the_noise_hides_is_named():
+    few = people(150, 4)
+    result = model(few).fit(**BUDGET)
+    assert min(result.last_times.values()) < 60.0
+    assert "numbers at risk are known well enough" in "".join(result.notes)
+    late = result.table.loc["b"].iloc[-1]
+    assert math.isnan(late["survival"])
+    assert late["[0.025"] == 0.0
+    ratio = result.logrank()
+    assert ratio.rows[0].high == math.inf or ratio.rows[0].low == 0.0
+    assert any("unbounded" in note for note in ratio.notes)
+    with pytest.raises(ArgumentError, match="until="):
+        result.restricted_mean(60.0)
+
+
+def test_results_can_be_stored_and_exported(fitted):
+    copy = pickle.loads(pickle.dumps(fitted))
+    assert copy.table.equals(fitted.table)
+    assert pickle.loads(pickle.dumps(fitted.logrank())).pvalue == fitted.logrank().pvalue
+    content = json.loads(fitted.to_json())
+    assert len(content["estimates"]) == 128
+    assert content["table"]["title"] == "Kaplan-Meier Curve"
+    assert json.loads(fitted.logrank().to_json())["test"]["df"] == 1.0
+    assert "survival up to 60" in str(fitted.summary())
+    assert fitted.summary(notes="all").as_html()
+    assert "rows not shown" in repr(model(people(100)))
+    with pytest.raises(TypeError):
+        pickle.dumps(model(people(100)))
+
+
+def test_the_plot_has_steps_bands_and_numbers_at_risk(fitted):
+    pytest.importorskip("matplotlib").use("Agg")
+    ax = fitted.plot()
+    assert len(ax.lines) == 2
+    texts = [text.get_text() for text in ax.texts]
+    risk = fitted.at_risk()
+    assert all(f"{count:d}" in texts for count in risk["a"])
+    assert risk.loc[0.0].sum() == pytest.approx(4000, abs=1)
+    assert fitted.nelson_aalen().plot().get_ylabel().startswith("cumulated hazard")
+    assert list(fitted.at_risk([0.0, 30.0]).index) == [0.0, 30.0]
