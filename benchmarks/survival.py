@@ -278,7 +278,9 @@ def page(parts):
         texts.append(table([*names, "log-rank without noise"], rows) + "\n")
     if "ratios" in parts:
         texts.append("## Hazard ratios\n")
-        texts.append(f"{RATIOS} draws a cell; exponential times without censoring up to the horizon.\n")
+        texts.append(
+            f"{RATIOS} draws a cell; exponential times, censored uniformly between 0.2 and 1.6 times the horizon.\n"
+        )
         names = ["n", "groups", "log ratio", "epsilon", "power", "coverage", "length", "unbounded"]
         texts.append(table([*names, "power without noise", "length without noise"], parts["ratios"]))
     return "\n".join(texts).rstrip() + "\n"

@@ -21,6 +21,7 @@ ROOMS = (
     "privinf.planning",
     "privinf.plotting",
     "privinf.stats",
+    "privinf.survival",
 )
 # Rooms whose names docstrings may have as types, besides these.
 NAMED_IN = (

@@ -224,6 +224,7 @@ def public_docstrings() -> Iterator[tuple[str, str]]:
     for folder in (
         "privinf",
         "privinf.stats",
+        "privinf.survival",
         "privinf.accounting",
         "privinf.federation",
         "privinf.mechanisms",

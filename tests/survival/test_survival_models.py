@@ -304,7 +304,7 @@ def test_columns_that_do_not_fit_are_refused(table):
 
 def test_a_plan_has_the_power_of_simulated_tests():
     plan = pi.survival.plan_logrank(hazard_ratio=1.35, survival=0.5, dropout=0.3, mu=0.4, grid=16)
-    n, draws = 1500, 150
+    n, draws = 700, 150
     rejected = 0
     for draw in range(draws):
         rng = np.random.default_rng([3, draw])
