@@ -83,7 +83,7 @@ class LogRankResult(PortableTest):
     ----------
     title : str
         Title of the summary.
-    release : SurvivalRelease
+    release : release
         The noisy counts from which everything is computed.
     statistic : float
         Chi-squared statistic.
@@ -101,6 +101,12 @@ class LogRankResult(PortableTest):
         Weights of the test.
     confidence_level : float
         Level of the intervals.
+    null : str
+        Null hypothesis.
+    alternative : {"two-sided"}
+        Alternative.
+    cautions : tuple of (category, text)
+        Warnings about the test.
 
     Notes
     -----

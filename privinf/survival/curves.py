@@ -71,12 +71,14 @@ class SurvivalResult(PortableCurves):
 
     Attributes
     ----------
-    release : SurvivalRelease
+    release : release
         The noisy counts from which everything is computed.
     kind : {"survival", "hazard"}
         Whether the table and the plot show survival or its cumulated hazard.
     confidence_level : float
         Level of the intervals and of the bands.
+    cautions : tuple of (category, text)
+        Warnings about the curves.
 
     Notes
     -----
