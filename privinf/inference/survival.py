@@ -3,11 +3,11 @@ r"""Survival curves, log-rank tests and hazard ratios from noisy cells of events
 **Layout.** Public edges 0 < t_1 < ... < t_K cut time into K intervals. Of every group g the cells are D_gk,
 the events in interval k, and C_gk, the records censored there, k = 1, ..., K + 1; C_{g,K+1} are those still
 followed at t_K. Arrays are D of shape (..., G, K) and C of shape (..., G, K + 1); leading axes are draws.
-What is released (`privinf.mechanisms.statistics.survival`) is, group by group, U D_g and U C_g, one after the
+The release (`privinf.mechanisms.statistics.survival`) is, group by group, U D_g and U C_g, one after the
 other, of G (2K + 1) numbers, and last the number of complete records where it is counted. U is upper
 Toeplitz; its first row `root` is (f_0, ..., f_K). All entries have independent noise of one sd.
 
-**Cells.** `CellEstimate` undoes U, and projects on what is public: the cells add up to n, or to the
+**Cells.** `CellEstimate` undoes U, and projects on the public total: the cells add up to n, or to the
 number of complete records, which is released with the same noise. Noise of linear functionals j of the cells
 is followed in the coordinates of the release: j'U^{-1} has it independent, and the projection takes their
 part along the total away (`CellNoise`).
@@ -19,11 +19,11 @@ second order:
 .. math:: q_k = D_k/Y_k + Cov(D_k, Y_k)/Y_k^2 - D_k Var(Y_k)/Y_k^3, \qquad L_k = -\sum_{i \le k} \log(1 - q_i)
 
 An interval is used as long as N_k is above 5 sds of its noise and above 10, for it and all before it. The
-variance of the noise of L is v_k = j'Sigma j, j = sum_{i <= k} (dD_i - q_i dY_i)/(Y_i (1 - q_i)); in
+variance of the noise of L is v_k = j'Sigma j, with j = sum_{i <= k} (dD_i - q_i dY_i)/(Y_i (1 - q_i)). In
 variances alone D is made nonnegative, by the mean of the running maximum and minimum of its sums. Sampling
 has variance r_k L_k, r_k = sum w_i/((Y_i - w_i) Y_i) / sum w_i/Y_i, with w = D + 1/(2K).
 
-**Intervals** accept L where (L_hat - L)^2 <= z^2 (v + r L). A band has the .95 quantile of the largest
+**Intervals** accept L where (L_hat - L)^2 <= z^2 (v + r L). A band has the 0.95 quantile of the largest
 |G_k|/sd_k in place of z, G normal with the covariance of noise and sampling, and is then made monotone. A
 quantile tests every edge. The restricted mean is the area below the curve up to the last edge that is used.
 
@@ -432,9 +432,9 @@ class Curve:
         )
 
     def quantile_edges(self, p: float, z: float) -> tuple[Integers, Integers]:
-        """Return between which edges the quantile of order p lies, by tests of every edge, shape (...).
+        """Return the edges that enclose the quantile of order p, by tests of every edge, shape (...).
 
-        0 stands for time 0, k for t_k. The upper place is K + 1, for no end, where the last edge that is used
+        0 is time 0, and k is t_k. The upper place is K + 1, for no end, where the last edge that is used
         is not rejected from above.
         """
         target = -math.log1p(-p)

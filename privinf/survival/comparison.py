@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 ONE_GROUP = "a comparison needs at least two groups: pass by="
 TEST_NOTE = (
-    "The test allows for sampling and for the privacy noise: under the null hypothesis it rejects as often "
-    "as its level says, whatever the noise."
+    "The test allows for sampling and for the privacy noise: under the null hypothesis its rate of "
+    "rejection is its level, whatever the noise."
 )
 RATIO_NOTE = (
     "The hazard ratio is that of {second} to {first}. Its interval has every ratio that the test does not "

@@ -213,7 +213,7 @@ class SurvivalResult(PortableCurves):
         Parameters
         ----------
         times : sequence of float, optional
-            Times; each stands for the interval of the grid that it begins or is in. Default: 0 and four to
+            Times; each means the interval of the grid that it begins or is in. Default: 0 and four to
             six edges.
 
         Returns
@@ -253,7 +253,7 @@ class SurvivalResult(PortableCurves):
         -------
         DataFrame
             One row a group: estimate and the ends of its interval. The estimate is nan where the curve does
-            not reach ``1 - p``, and the upper end infinite where it cannot be excluded that it does not.
+            not reach ``1 - p``, and the upper end is infinite where no edge of the grid rejects later times.
         """
         order = check_fraction(p, "p")
         return self._frame([self._quantile(place, order) for place in range(len(self.groups))])

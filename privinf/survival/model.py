@@ -164,7 +164,7 @@ class _CurveModel(HidesRows):
 
 
 def purpose_of(name: str, rows: SurvivalRows) -> str:
-    """Return what a ledger says a release was for."""
+    """Return the purpose of a release, for the ledger."""
     groups = f" by {rows.names[2]}" if len(rows.names) > 2 else ""
     return f"{name}: {rows.names[0]}, {rows.names[1]}{groups}"
 
@@ -179,13 +179,13 @@ class KaplanMeier(_CurveModel):
         Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
         `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
     status : array_like or str
-        1 if the record had the event at its time, 0 if it was censored, or the name of a column of `data`
-        with two declared values, of which the second is the event.
+        1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
+        two declared values, of which the second is the event.
     by : array_like or str, optional
         Group of each record, or the name of its column: one curve per group, from the same release.
     data : table or Federation, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, the path of
-        a CSV or Parquet file, or a federation whose sites hold the rows.
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file. Or a federation, whose sites hold the rows.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     bounds : (low, high), optional
@@ -199,7 +199,7 @@ class KaplanMeier(_CurveModel):
         Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
         at the horizon. An event at an edge belongs to the interval before it.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as whole months. Then the curve is the
+        Whether `grid` lists all times that can occur, such as months. Then the curve is the
         Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
         for half of it.
     missing : {"raise", "drop"}
@@ -262,13 +262,13 @@ class NelsonAalen(_CurveModel):
         Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
         `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
     status : array_like or str
-        1 if the record had the event at its time, 0 if it was censored, or the name of a column of `data`
-        with two declared values, of which the second is the event.
+        1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
+        two declared values, of which the second is the event.
     by : array_like or str, optional
         Group of each record, or the name of its column: one curve per group, from the same release.
     data : table or Federation, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, the path of
-        a CSV or Parquet file, or a federation whose sites hold the rows.
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file. Or a federation, whose sites hold the rows.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     bounds : (low, high), optional
@@ -282,7 +282,7 @@ class NelsonAalen(_CurveModel):
         Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
         at the horizon. An event at an edge belongs to the interval before it.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as whole months. Then the curve is the
+        Whether `grid` lists all times that can occur, such as months. Then the curve is the
         Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
         for half of it.
     missing : {"raise", "drop"}
@@ -372,13 +372,13 @@ def logrank(
         Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
         `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
     status : array_like or str
-        1 if the record had the event at its time, 0 if it was censored, or the name of a column of `data`
-        with two declared values, of which the second is the event.
+        1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
+        two declared values, of which the second is the event.
     by : array_like or str
         Group of each record, or the name of its column.
     data : table or Federation, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, the path of
-        a CSV or Parquet file, or a federation whose sites hold the rows.
+        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
+        of a CSV or Parquet file. Or a federation, whose sites hold the rows.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -409,7 +409,7 @@ def logrank(
         Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
         at the horizon. An event at an edge belongs to the interval before it.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as whole months. Then the curve is the
+        Whether `grid` lists all times that can occur, such as months. Then the curve is the
         Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
         for half of it.
     confidence_level : float

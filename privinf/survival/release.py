@@ -33,7 +33,7 @@ class SurvivalRelease(Released):
     Attributes
     ----------
     values : ndarray
-        What was released, see `privinf.inference.survival`.
+        The released numbers, see `privinf.inference.survival`.
     scale : float
         Sd of the noise of every number; 0 without noise.
     edges : ndarray, shape (K,)

@@ -49,7 +49,7 @@ class SurvivalOptions:
     Attributes
     ----------
     by, data, schema, bounds, levels
-        The columns and what is public about them.
+        The columns, and the public facts about them.
     horizon, grid, discrete
         The grid of times.
     missing, trust, sites
