@@ -31,7 +31,7 @@ from privinf.inference.survival import (
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.survival import suffix_root
 
-OUT = Path(__file__).parent / "results" / "survival.md"
+OUT = (Path(__file__).parent / "results" / "survival").with_suffix(".md")
 STORE = OUT.with_suffix(".json")
 FITS = 200
 COMPARED = 40  # fits whose width is compared with that without noise
