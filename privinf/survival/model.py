@@ -14,7 +14,7 @@ from privinf.schema import Schema
 from privinf.survival.comparison import ONE_GROUP, LogRankResult, compared
 from privinf.survival.curves import CurveKind, SurvivalResult
 from privinf.survival.release import release_cells
-from privinf.survival.rows import INTERVALS, SurvivalOptions, SurvivalRows, survival_rows
+from privinf.survival.rows import DEFAULT_INTERVALS, SurvivalOptions, SurvivalRows, survival_rows
 from privinf.typing import (
     ArrayLike,
     Calibration,
@@ -64,7 +64,7 @@ class _CurveModel(HidesRows):
         bounds: Pair | None = None,
         levels: Sequence[Label] | None = None,
         horizon: float | None = None,
-        grid: int | ArrayLike = INTERVALS,
+        grid: int | ArrayLike = DEFAULT_INTERVALS,
         discrete: bool = False,
         missing: Missing = "raise",
         trust: Trust | None = None,
@@ -354,7 +354,7 @@ def logrank(
     bounds: Pair | None = None,
     levels: Sequence[Label] | None = None,
     horizon: float | None = None,
-    grid: int | ArrayLike = INTERVALS,
+    grid: int | ArrayLike = DEFAULT_INTERVALS,
     discrete: bool = False,
     confidence_level: float = 0.95,
     missing: Missing = "raise",

@@ -14,7 +14,7 @@ from privinf.inference.estimate import upper_quantile
 from privinf.inference.survival import CellEstimate, CellNoise, log_hazard_ratio, log_rank
 from privinf.mechanisms.gaussian import total_mu
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS, SurvivalCells, suffix_root
-from privinf.survival.rows import INTERVALS
+from privinf.survival.rows import DEFAULT_INTERVALS
 from privinf.typing import Floats, SpendingOptions
 from privinf.validation import check_count, check_fraction, check_number, check_positive
 
@@ -160,7 +160,7 @@ def plan_logrank(
     delta: float | None = None,
     mu: float | None = None,
     rho: float | None = None,
-    grid: int = INTERVALS,
+    grid: int = DEFAULT_INTERVALS,
     alpha: float = 0.05,
 ) -> LogRankPlan:
     """Plan a log-rank test of two groups: its power, the number of people, the interval of the hazard ratio.

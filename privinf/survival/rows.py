@@ -27,7 +27,7 @@ from privinf.typing import (
 )
 from privinf.validation import check_array, check_count, check_flag, check_positive, shown_name
 
-INTERVALS = 64  # of the default grid
+DEFAULT_INTERVALS = 64  # of the default grid
 NO_HORIZON = (
     "the grid needs a public end: pass horizon=, or bounds=(0, end) of the times, or the edges of the grid "
     "as grid="
@@ -62,7 +62,7 @@ class SurvivalOptions:
     bounds: Pair | None = None
     levels: Sequence[Label] | None = None
     horizon: float | None = None
-    grid: int | ArrayLike = INTERVALS
+    grid: int | ArrayLike = DEFAULT_INTERVALS
     discrete: bool = False
     missing: Missing = "raise"
     trust: Trust | None = None
