@@ -145,6 +145,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/tests_size.py
 	$(BIN)/python benchmarks/missing.py
 	$(BIN)/python benchmarks/missing_real.py
+	$(BIN)/python benchmarks/missing_lasso.py
 	$(BIN)/python benchmarks/missing_stats.py
 	$(BIN)/python benchmarks/survival.py
 	$(BIN)/python benchmarks/tests_published.py

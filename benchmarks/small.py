@@ -51,6 +51,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "tests_size": ("", "DRAWS = 20"),
     "missing": ("1 --few", ""),
     "missing_real": ("1", ""),
+    "missing_lasso": ("1", ""),
     "missing_stats": ("", "DRAWS, TOLD = 4, 2"),
     "survival": ("--fits 2", "DRAWS, RATIOS, COMPARED = 10, 4, 1"),
     "tests_published": ("", "DRAWS = 10"),

@@ -71,7 +71,8 @@ class Labels:
     SQUARED_RESIDUALS: Final = "squared residuals"
     CELLS_OF_EVENTS: Final = "cells of events and censored records"
 
-    # debiased lasso: the response and the columns
+    # debiased lasso: the rows, the response and the columns
+    COMPLETE_ROWS: Final = "number of complete rows"
     MEAN_OF_RESPONSE: Final = "mean of the response"
     MEAN_RESPONSE: Final = "mean response"
     FIRST_SCALE_OF_RESPONSE: Final = "first scale of the response"
@@ -202,6 +203,7 @@ class Derivations:
     SHRUNK_PRODUCTS: Final = "2D, vectors of products shrunk to norm D"
     SHRUNK_ROWS: Final = "2C, rows shrunk to |x_A| <= C"
     COUNTS_OUTSIDE: Final = "sqrt k, counts of values that are outside or not"
+    COMPLETE_ROWS: Final = "a record is complete or not"
     TARGET_SCORES: Final = (
         "sqrt(m (4 + 9/4 c^2) + 9/4 g^2), scores in [-1, 1], slopes in [-c/2, c] and [-g/2, g]"
     )
@@ -405,6 +407,7 @@ class Statistics:
     COLUMN_SQUARES: Final = "column_squares"
     SHRUNK_SUMS: Final = "shrunk_sums"
     COLUMNS_OUTSIDE: Final = "columns_outside"
+    COMPLETE_ROWS: Final = "complete_rows"
     LAYERS_COUNTS: Final = "layers.counts"
     LAYERS_SCORE: Final = "layers.score"
     LAYERS_MEAT: Final = "layers.meat"

@@ -366,8 +366,10 @@ def restricted_eigenvalues(
             absolute=False,
             factor=sign / sums.n,
         )
-        value, slope = normal_variance(sign * float(top.values[0]), clip)
-        ends.append((value, slope * float(top.values_sd), float(top.scale)))
+        square = sign * float(top.values[0])
+        value, slope = normal_variance(square, clip)
+        sd = slope * sums.with_count(float(top.values_sd), square)
+        ends.append((value, sd, float(top.scale)))
     (smallest, smallest_sd, selection), (largest, largest_sd, _) = ends
     return RestrictedEigenvalues(
         smallest=smallest,
@@ -406,7 +408,8 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
         Labels.NOISE_VARIANCE,
     )
     selections = len(fit.selected)
-    square, slope = normal_variance(float(np.squeeze(noisy.mean)), clip)
+    clipped_square = float(np.squeeze(noisy.mean))
+    square, slope = normal_variance(clipped_square, clip)
     freedom = 1.0 - selections / sums.n
     value = (square - selections * fit.step_sd**2) / freedom
     if not value > 0.0:
@@ -414,7 +417,8 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
             "the noise hides the variance of the errors: pass a larger share of the budget for this "
             "variance, extra_shares={'noise_variance': ...}"
         )
-    return NoiseVariance(value, slope * float(noisy.mean_sd) / freedom, clip)
+    sd = slope * sums.with_count(float(noisy.mean_sd), clipped_square) / freedom
+    return NoiseVariance(value, sd, clip)
 
 
 def run_extras(

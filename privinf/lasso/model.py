@@ -95,8 +95,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
     sites : array_like, shape (n,), optional
         Label of the site of every row, where the rows of several sites are in one place. Default: one
         curator.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop the
+        rows that lack a value of the model from every sum. A fit with "drop" releases the number of complete
+        rows first, for 1% of its budget.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. "central": one curator holds the rows (the default without `sites`).
         "server" (the default with `sites`): the sites send un-noised sums to a server that they trust.
@@ -143,6 +145,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
     residual is clipped, because abs(y - p) <= 1. Rows are weighted by x alone, with the same weights in score
     and curvature, so the weights do not change the coefficients of a correctly specified mean. Omitting a
     relevant column attenuates the coefficients of the other columns, as in every logistic regression.
+
+    With ``missing="drop"`` the fit describes the complete rows. Their number, which is private, cancels in
+    coefficients and standard errors. Clips, quantiles and numbers of neighbors use its noisy estimate, which
+    results report (`privinf.lasso.sums`). `bootstrap_draws` and the paper's variant refuse the option.
 
     References
     ----------
@@ -233,9 +239,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
             the half-width of the bounds. The fit releases the scales of the selected columns and of the
             targets.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds. In a
-            federation each site decides by the argument `missing` of its `Rows`.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            the rows that lack a value of the formula from every sum. A fit with "drop" releases the number of
+            complete rows first, for 1% of its budget. In a federation each site decides by the argument
+            `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. "central": one curator holds the rows (the default of a table
             without `sites`). "server" (the default of several sites): the sites send un-noised sums to a
@@ -305,8 +313,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
             the half-width of the bounds. The fit releases the scales of the selected columns and of the
             targets.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            the rows that lack a value of the model from every sum. A fit with "drop" releases the number of
+            complete rows first, for 1% of its budget.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the

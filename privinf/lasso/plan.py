@@ -22,6 +22,9 @@ from privinf.validation import check_choice, check_count, check_number, check_po
 SITE_NEIGHBORS = 4  # of every target, by default, where sites have parts of their own
 MEANS_SHARE = 0.04  # of the total budget, where means are released
 RESPONSE_SHARE = 0.2  # of the means' price, for the mean of the response
+# Of the total budget, for the number of complete rows where the others are dropped. Its sd is about 50 rows
+# at epsilon 1, and the smaller rest of the budget makes intervals wider by half a percent at most.
+COMPLETE_SHARE = 0.01
 MISSED_SHARE = 0.05  # of the total budget, for the test of columns outside the fit; free if all are targets
 EDGE_ROOM = 0.25  # largest noise of the Gram matrix of selected columns, by default (`largest_sparsity`)
 MAX_SELECTIONS = 50  # columns that are selected by default
@@ -471,6 +474,10 @@ class LassoPlan:
     shares : LassoShares
     extras : mapping of str to float
         Shares of the requested extras.
+    count : float
+        Price of the number of complete rows, which is a part of `rho`; 0 where no rows are dropped.
+    open_sparsity : bool
+        Whether `sparsity` is the default for the number of rows.
     """
 
     rho: float
@@ -484,6 +491,12 @@ class LassoPlan:
     clip: float
     shares: LassoShares
     extras: Mapping[str, float]
+    count: float = 0.0
+    open_sparsity: bool = False
+
+    def after_count(self) -> LassoPlan:
+        """Return the plan of what follows the number of complete rows, with the rest of the price."""
+        return replace(self, rho=self.rho - self.count) if math.isfinite(self.rho) and self.count else self
 
     @property
     def site_neighbors(self) -> int:
@@ -571,17 +584,23 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
         rho = math.inf if math.isinf(epsilon) else epsilon_to_rho(epsilon, delta)
     released = options.all_targets and "means" in (options.shares or ("means",))
     center: Center = options.center or ("released" if released else "declared")
-    largest = options.max_sparsity
-    if largest is None and options.sparsity == "auto" and not gaussian:
-        largest = largest_sparsity(rows.total, rho, len(rows.names) - (rows.constant is not None))
-        largest = min(largest, MOST_LOGISTIC) if rows.family == "binomial" else largest
-    return check_plan(
+    open_sparsity = options.max_sparsity is None and options.sparsity == "auto" and not gaussian
+    largest = default_sparsity(rows, rows.total, rho) if open_sparsity else options.max_sparsity
+    plan = check_plan(
         replace(options, center=center, max_sparsity=largest),
         rho=rho,
         delta=delta,
         names=rows.names,
         constant=rows.constant,
     )
+    count = part_of_rho(rho, COMPLETE_SHARE) if rows.missing == "drop" else 0.0
+    return replace(plan, count=count, open_sparsity=open_sparsity)
+
+
+def default_sparsity(rows: LassoRows, count: int, rho: float) -> int:
+    """Return the default maximal sparsity of a fit of `count` rows."""
+    largest = largest_sparsity(count, rho, len(rows.names) - (rows.constant is not None))
+    return min(largest, MOST_LOGISTIC) if rows.family == "binomial" else largest
 
 
 def largest_sparsity(rows: int, rho: float, columns: int) -> int:

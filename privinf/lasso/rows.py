@@ -13,7 +13,6 @@ from privinf.accounting import Ledger
 from privinf.errors import ArgumentError, SchemaError, SensitivityError
 from privinf.federation import Federation, SecureServer, TrustedServer
 from privinf.fitting.rows import PROTECTED, Limits, ModelRows, check_binary
-from privinf.mechanisms.rows import refuse_dropping
 from privinf.schema import Design
 from privinf.typing import ArrayLike, Bounds, Flags, Floats, Integers, Missing, Pair, RngLike, Trust
 from privinf.validation import check_array, check_choice, check_positive
@@ -90,7 +89,7 @@ class LassoRows:
         Numbers of rows by site.
     trust : {"central", "server", "secure-sum"}
     family : {"gaussian", "binomial"}
-    missing : {"raise", "impute-public"}
+    missing : {"raise", "impute-public", "drop"}
         What the holders of the rows do about missing values.
 
     Notes
@@ -229,7 +228,6 @@ def lasso_rows(
     ends = (float(y_low), float(y_high))
     scale = _scales(x_scale, half, bounded)
     counts, missing = model_rows.described()
-    refuse_dropping(missing, "DebiasedLasso")
     return LassoRows(
         design=design,
         federation=model_rows.sites,

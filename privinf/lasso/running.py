@@ -40,6 +40,7 @@ from privinf.lasso.plan import (
     LassoOptions,
     LassoPlan,
     LogisticShares,
+    default_sparsity,
     plan_of,
     target_positions,
 )
@@ -79,6 +80,7 @@ def fit_jointly(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rng
         extra_shares=options.extra_shares,
     )
     full_plan = plan_of(rows, options)
+    _refuse_draws(rows, options)
     price = ConcentratedLoss(full_plan.rho)
     ledger.check(price)
     server = server_of(rows, ledger, rng)
@@ -112,10 +114,35 @@ def _joint_fit(
     sums = SparseSums(server=vectors or server, units=rows.units(), n=server.nobs)
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([price]):
+        plan = _counted(sums, rows, plan, vectors)
         joint = _fitted(sums, rows, plan, target, vectors)
         extras = _extras(sums, joint, requested, full_plan.rho)
     report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
     return linear_results(rows, plan, sums, joint, report, extras, target, vectors)
+
+
+def _counted(
+    sums: SparseSums, rows: LassoRows, plan: LassoPlan, vectors: VectorServer | None = None
+) -> LassoPlan:
+    """Release the number of complete rows where the others are dropped; return the plan for the rest.
+
+    Clips, neighbors and the default sparsity are for this number of rows from then on.
+    """
+    if rows.missing != "drop":
+        return plan
+    sums.count_complete(plan.count)
+    if vectors is not None:
+        vectors.n = sums.n
+    rest = plan.after_count()
+    if not plan.open_sparsity:
+        return rest
+    return replace(rest, sparsity=min(plan.sparsity, default_sparsity(rows, sums.n, rest.rho)))
+
+
+def _refuse_draws(rows: LassoRows, options: LassoOptions) -> None:
+    """Raise NotAvailableError for draws that go by the places of rows, where complete ones have none."""
+    if rows.missing == "drop" and options.bootstrap_draws is not None:
+        raise NotAvailableError(NO_DRAWS)
 
 
 def _extras(
@@ -219,6 +246,7 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
     sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
     fitted: FittedTargets[LogisticFit, DebiasedLogistic] | TooRareResponse
     with server.reserving([price]):
+        plan = _counted(sums.sparse, rows, plan)
         try:
             fitted = _logistic_fit(sums, rows, plan, shares, blocks)
         except TooRareResponse as rare:
@@ -307,6 +335,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     site_plan = check_site_plan(
         plan.rho,
         means=plan.means_price,
+        count=plan.count,
         sparsity=plan.sparsity,
         shared_sparsity=options.shared_sparsity,
         neighbors=plan.site_neighbors,
@@ -333,6 +362,8 @@ def fit_by_paper(
     rows: LassoRows, ledger: Ledger, options: LassoOptions, heterogeneous: bool, rng: RngLike
 ) -> LassoResults | MachineResults:
     """Return the fit by the paper's own algorithms, which are in studies."""
+    if rows.missing == "drop":
+        raise NotAvailableError(NO_PAPER)
     if isinstance(options.sparsity, str):
         raise ArgumentError("variant='paper' requires a number as sparsity=")
     paper_options = dict(options.paper_options or {})
@@ -364,6 +395,15 @@ def fit_by_paper(
     return fit
 
 
+NO_DRAWS = (
+    "bootstrap_draws= cannot be combined with missing='drop', because the multipliers of the bootstrap "
+    "depend on the positions of rows, and complete rows have none: leave bootstrap_draws= out and use "
+    "simultaneous(method='simulation')"
+)
+NO_PAPER = (
+    "missing='drop' is not available with variant='paper', because the paper's algorithms divide by a public "
+    "number of rows: use variant='default' or missing='impute-public'"
+)
 REFUSED = {"calibration": "is not accepted here: all noise is calibrated exactly", "source": SITES_NOISE}
 NO_ROW_COUNT = {
     "HC1": ("divides by the number of rows minus the number of columns, which may be negative: use 'HC0'")

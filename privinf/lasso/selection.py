@@ -147,7 +147,7 @@ class VectorServer:
     server : SparseServer
         Such as `privinf.federation.SecureServer`.
     n : int
-        Records.
+        Records; where incomplete ones are dropped, the estimated number of complete ones.
     low, high : ndarray, shape (p,)
         Public bounds of the columns.
     response : float
@@ -213,9 +213,8 @@ class VectorServer:
         scale = float(args["bound"]) / self.clip if residual else 1.0
         clips = self._clips(args, radius * scale * math.sqrt(entries), entries, residual)
         noisy = self.server.vector_sum(VECTORS[op], {**args, **clips}, label=label, rho=price, sites=sites)
-        sd, sampling = (
-            scale * entry_sd(radius, rows, self.n, noise) for noise in (noisy.mean_sd / scale, 0.0)
-        )
+        noise_sd = noisy.scale / self.n
+        sd, sampling = (scale * entry_sd(radius, rows, self.n, noise) for noise in (noise_sd / scale, 0.0))
         self.releases.append(
             SelectionRelease(
                 label=label,

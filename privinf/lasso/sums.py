@@ -1,14 +1,49 @@
-"""Sums that linear and logistic sparse fits request from a server, in units of the columns' typical sizes."""
+r"""Sums that linear and logistic sparse fits request from a server, in units of the columns' typical sizes.
+
+**Dropped rows** (``missing="drop"``). A row that lacks a value adds zero to every sum, and the number N
+of complete rows is private. `SparseSums.count_complete` releases it first, for a share of the budget: N +
+e, whose noise e has the sd ``s_N = 1 / sqrt(2 rho_N)``. From then on its estimate N^ has the place of n
+wherever n counts rows:
+
+- means are sums over N^, and so are the sds of their noise;
+- sampling variances are over N^, and quantiles of counts are shares of N^;
+- clips, numbers of neighbors, thresholds, detection limits and the default sparsity are those of N^ rows.
+
+n stays where only public numbers are known, before the first release, and in delta. Neither number enters
+a sensitivity or the noise of a sum.
+
+*Effect of e.* Write d = N^/N - 1; its sd is ``s_N / N``. Every mean is that of the complete rows over 1 +
+d, all with the same d.
+
+1. **Coefficients.** A debiased coordinate is ``b0 + s / kappa`` with score and slope (or secant matrix)
+   of the same rows, so 1 + d cancels. b0 solves E[v psi(r)] = 0, which has no 1 + d in it. d only changes
+   the units of columns by d/2, and the length of a step by d, which later steps correct.
+2. **Standard errors.** ``v / (N^ kappa^2)`` is a sum of squares over the square of a sum, and the noise
+   term is an sd over a sum, so 1 + d cancels in both. The error of a refit, ``q sigma^2 / N^``, is off by
+   the factor 1 - d; it matters for the noise of nodewise regressions alone.
+3. **The test for omitted columns** divides a mean by the root of ``v / N^`` plus squared sds of noise.
+   Again 1 + d cancels, but for ``kappa^2 N_l``, a small part of the variance.
+4. **Centers** m become m / (1 + d), off by -d m. The error of a center matters as its product with that
+   of the residuals' mean. Sds of means include ``m s_N / N``.
+5. **Numbers that are one mean**, as the variance of the errors and the restricted eigenvalues, are off by
+   d: their sds include ``s_N / N`` times the mean (`SparseSums.with_count`).
+6. **Fits by site** divide a site's score by slopes that are averaged over sites. The step is off by the
+   difference of d between sites, and the sd of the slope includes it.
+
+With n in the place of N^ these ratios would be the same. But the 68% point of the residuals would be no
+size of theirs: where a third and more of the rows are incomplete, noisy counts never reach 68% of n.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from privinf.completeness import CompleteRows
 from privinf.errors import NotAvailableError
 from privinf.federation import NoisyGram
 from privinf.lasso.precision import standing_out, steadied
@@ -90,7 +125,7 @@ class SparseSums:
     server : SparseServer
     units : SparseUnits
     n : int
-        Number of rows summed.
+        Number of rows summed; where incomplete rows are dropped, the estimated number of complete ones.
     sites : tuple of str or None
         Only these sites' rows.
     response : int or None
@@ -104,6 +139,8 @@ class SparseSums:
         Sds of the noise of released centers, in units of the columns.
     mean_sd : ndarray, shape (p,), or float
         Of the means of all columns, in the user's units; 0 where none were released.
+    complete : CompleteRows or None
+        The estimated number of complete rows, where the others are dropped.
 
     Notes
     -----
@@ -119,6 +156,34 @@ class SparseSums:
     sizes: list[ResidualSizes] = field(default_factory=list)
     center_sd: dict[int, float] = field(default_factory=dict)
     mean_sd: Floats | float = 0.0
+    complete: CompleteRows | None = None
+
+    def count_complete(self, rho: float) -> CompleteRows:
+        """Release the number of complete rows; its estimate, which is returned, now has the place of n."""
+        release = self.release(Statistics.COMPLETE_ROWS, {}, rho, Labels.COMPLETE_ROWS)
+        complete = CompleteRows.from_sum(float(release.values[0]), float(release.scale), self.n, 1)
+        self.counted(complete)
+        return complete
+
+    def counted(self, complete: CompleteRows) -> None:
+        """Use an estimated number of complete rows in the place of n from now on."""
+        self.complete = complete
+        self.n = complete.rows
+
+    @property
+    def count_error(self) -> float:
+        """Relative error of the number of complete rows, an sd; 0 where no rows are dropped."""
+        return 0.0 if self.complete is None else self.complete.sd / self.complete.rows
+
+    def with_count(self, sd: float, value: float) -> float:
+        """Return the sd of the noise of a mean with that of the number of complete rows."""
+        return math.hypot(sd, value * self.count_error)
+
+    def _mean_sd(self, noisy: Any) -> Floats | float:
+        """Return the sd of the noise of means, each with that of the number of complete rows."""
+        if self.complete is None:
+            return float(noisy.mean_sd)
+        return np.asarray(np.hypot(noisy.mean_sd, noisy.mean * self.count_error), dtype=np.float64)
 
     @property
     def through_middle(self) -> bool:
@@ -145,8 +210,9 @@ class SparseSums:
         return {"center": units.center, "scale": units.scale, **place, **residual, **extra}
 
     def release(self, op: str, args: Mapping[str, Any], rho: float, label: str) -> Any:
-        """Release a vector of these sites at a price."""
-        return self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
+        """Release a vector of these sites at a price; its mean is over the complete rows."""
+        release = self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
+        return release if self.complete is None else replace(release, rows=self.n)
 
     def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
         """Return the unit in which residuals are clipped, from a noisy histogram on a public geometric grid.
@@ -178,14 +244,16 @@ class SparseSums:
             Labels.MEANS_OF_COLUMNS,
         )
         units.move(moved, np.clip(noisy.mean, -units.max_abs[moved], units.max_abs[moved]))
-        self.mean_sd = noisy.mean_sd * units.scale
+        sd = np.full(len(units.scale), float(noisy.mean_sd))
+        sd[moved] = self._mean_sd(noisy)
+        self.mean_sd = sd * units.scale
 
     def center_again(self, rho: float) -> None:
         """Release the means of all columns in units of their sizes, where rows are shorter; center there."""
         columns = np.arange(len(self.units.scale))
         noisy = self._shrunk_means(columns, rho, Labels.MEANS_OF_COLUMNS_AGAIN)
         self.units.move(columns, noisy.mean)
-        self.mean_sd = noisy.mean_sd * self.units.scale
+        self.mean_sd = self._mean_sd(noisy) * self.units.scale
 
     def center_residual(
         self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
@@ -198,7 +266,7 @@ class SparseSums:
         shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
         self.units.intercept += shift
         self.units.y_limit += abs(shift)
-        return float(noisy.mean_sd)
+        return self.with_count(float(noisy.mean_sd), shift)
 
     def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
         """Release the mean squares of columns not sized before, and take their roots as units.
@@ -252,7 +320,8 @@ class SparseSums:
         self.units.move(columns, shift)
         root = np.sqrt(np.maximum(1.0 - shift**2, SMALLEST_SIZE**2))
         self.units.rescale(columns, root)
-        self.center_sd |= dict(zip(columns.tolist(), (noisy.mean_sd / root).tolist(), strict=True))
+        sds = self._mean_sd(noisy) / root
+        self.center_sd |= dict(zip(columns.tolist(), sds.tolist(), strict=True))
 
     def _shrunk_means(self, columns: Integers, rho: float, label: str) -> Any:
         max_abs = float(np.linalg.norm(self.units.max_abs[columns]))
@@ -337,6 +406,7 @@ class SparseSums:
             rho=rho,
             sites=self.sites,
         )
+        noisy = noisy if self.complete is None else replace(noisy, rows=self.n)
         return noisy.mean, float(noisy.scale / noisy.rows)
 
     def score(

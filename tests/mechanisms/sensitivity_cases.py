@@ -218,6 +218,7 @@ def counts(p: int) -> Iterator[tuple[str, Args]]:
     yield "survival.cells", {"edges": [2.5], "status": 0, "counted": True}
     yield "columns_outside", {"columns": np.arange(p)}
     yield "columns_outside", {"columns": np.array([p - 1])}
+    yield "complete_rows", {}
     yield "values_outside", {"columns": np.arange(p)}
     yield "values_outside", {"columns": np.arange(p), "outcome": True, "inputs": 3}
     yield "values_outside", {"columns": [], "outcome": True, "bits": 5}

@@ -87,6 +87,7 @@ CASES |= {
         for name in SITE_OPS
         if name.startswith("hazards.")
     },
+    "complete_rows": {},
     "residual_histogram": BETA | {"edges": np.geomspace(0.1, 4.0, 6)},
     "squared_residuals": BETA | {"residual_clip": 0.8},
     "residual_sum": BETA | {"residual_clip": 0.8},

@@ -103,6 +103,7 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "column_squares": ("column_squares", {"columns": np.array([0, 2]), "bound": 1.5}, 0.99),
     "shrunk_sums": ("shrunk_sums", {"columns": np.array([0, 2]), "norm": 1.5}, 0.99),
     "columns_outside": ("columns_outside", {"columns": np.array([0, 2])}, 0.99),
+    "complete_rows": ("complete_rows", {}, 1.0),
     "values_outside": ("values_outside", {"columns": np.array([0, 2]), "outcome": True}, 0.99),
     "survival.cells": ("survival.cells", {"edges": np.linspace(0.04, 0.48, 12), "status": 1}, 0.99),
     "survival.cells, groups": (

@@ -218,6 +218,7 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "column_squares": {"columns": [1, 2], "bound": 1.0},
     "shrunk_sums": {"columns": [1, 2], "norm": 1.0, "center": np.full(5, 0.1)},
     "columns_outside": {"columns": [1, 2]},
+    "complete_rows": {},
     "values_outside": {"columns": [1, 2], "outcome": True, "inputs": 1},
     "paper_gradient": {
         "column_bound": 1.0,

@@ -709,8 +709,23 @@ def arrays(pair: str, world: int, n: int = FEW) -> tuple[Any, Any]:
     return y, X
 
 
+def arrays_with_gaps(y: Any, X: Any, *, gap: bool, alone: bool) -> tuple[Any, Any]:
+    """Return arrays with gaps in some rows, or in all but the record that differs; it has some if `gap`."""
+    others = np.arange(len(y)) != WHERE
+    places = np.arange(len(y))
+    y[others & (places % 11 == 3)] = np.nan
+    X[others & ((places % 5 == 1) | alone), 1] = np.nan
+    if gap:
+        y[WHERE] = X[WHERE, 4] = np.nan
+    return y, X
+
+
 def lasso(name: str, **options: Any) -> None:
-    """Register a DebiasedLasso."""
+    """Register a DebiasedLasso.
+
+    With `dropping` rows lack values, and the record that differs is complete in one world: "forth" and
+    "alone", in the first, "back", in the second. With "alone" no other record is complete.
+    """
 
     joint = options.get("accounting") != "per-interval"
 
@@ -719,9 +734,13 @@ def lasso(name: str, **options: Any) -> None:
         how = dict(options)
         n = how.pop("rows", FEW)
         y, X = arrays(pair, world, n)
+        if dropping := how.pop("dropping", ""):
+            gap = world == (0 if dropping == "back" else 1)
+            y, X = arrays_with_gaps(y, X, gap=gap, alone=dropping == "alone")
         entry_points = {key: how.pop(key) for key in ("trust", "family") if key in how}
         labels = np.arange(n) % 3 if how.pop("parties", False) or "trust" in entry_points else None
         entry_points |= {} if "family" in entry_points else {"y_bounds": (-4, 6)}
+        entry_points |= {"missing": "drop"} if dropping else {}
         if how.pop("constant", False):
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
         model = pi.DebiasedLasso(y, X, x_bound=1.0, sites=labels, ledger=ledger, **entry_points)
@@ -788,6 +807,41 @@ lasso("too little to spend, of all columns", epsilon=0.2, targets="all")
 lasso("too little to spend, heterogeneous", heterogeneous=True, shared_sparsity=1, parties=True, epsilon=0.2)
 lasso("too little to spend, secure sums", trust="secure-sum", epsilon=0.2, noise_variance=True)
 lasso("logistic, a rare response", family="binomial", epsilon=20.0, rows=300)
+lasso("dropped rows, of named targets", dropping="forth")
+lasso(
+    "dropped rows, back, a sparsity of its own choice", dropping="back", sparsity="auto", targets="selected"
+)
+lasso("dropped rows, no other complete", dropping="alone")
+lasso("dropped rows, of all columns", dropping="back", targets="all")
+lasso(
+    "dropped rows, over sites, with a constant", dropping="forth", parties=True, constant=True, targets=["x0"]
+)
+lasso("dropped rows, noise variance, eigenvalues", dropping="forth", noise_variance=True, bias_bound=True)
+lasso("dropped rows, secure sums", dropping="back", trust="secure-sum")
+lasso("dropped rows, logistic", dropping="forth", family="binomial", epsilon=200.0, rows=300)
+lasso(
+    "dropped rows, logistic, no other complete", dropping="alone", family="binomial", epsilon=200.0, rows=300
+)
+lasso(
+    "dropped rows, heterogeneous",
+    dropping="back",
+    heterogeneous=True,
+    shared_sparsity=1,
+    parties=True,
+    epsilon=200.0,
+    rows=300,
+)
+lasso(
+    "dropped rows, heterogeneous, own precision, an interval each",
+    dropping="forth",
+    heterogeneous=True,
+    shared_sparsity=1,
+    parties=True,
+    epsilon=200.0,
+    precision="machine",
+    accounting="per-interval",
+    rows=300,
+)
 
 
 # ---- single releases
@@ -932,6 +986,9 @@ LONG = {
     "FederatedGLM gaussian, server, too little to spend",
     "FederatedGLM gaussian, secure-sum, checkpoint",
     "DebiasedLasso heterogeneous, own precision, an interval each",
+    "DebiasedLasso dropped rows, heterogeneous, own precision, an interval each",
+    "DebiasedLasso dropped rows, noise variance, eigenvalues",
+    "DebiasedLasso dropped rows, logistic, no other complete",
     "DebiasedLasso the paper's, heterogeneous",
     "DebiasedLasso secure sums",
     "DebiasedLasso with a constant",

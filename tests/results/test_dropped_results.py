@@ -83,6 +83,18 @@ def formula(model, text, trust="central", roles=None, **fit):
     return run
 
 
+def lasso(trust="central", family="gaussian", **fit):
+    def run(rows, missing="drop", **spent):
+        text = f"{'y' if family == 'gaussian' else 'b'} ~ x + g + z"
+        held = rows if trust == "central" else sites(rows, missing)
+        words = {"missing": missing} if trust == "central" else {"trust": trust}
+        built = pi.DebiasedLasso.from_formula(text, held, schema=SCHEMA, family=family, **words)
+        return built.fit(**((spent or SPENT) | {"targets": ["x", "z"], "sparsity": 2} | fit))
+
+    run.used = ["x", "g"]
+    return run
+
+
 def analysis(name, *args):
     def run(rows, missing="drop", **spent):
         moments = pi.Moments(SCHEMA, columns=["x", "y", "C(g)", "z"], missing=missing)
@@ -115,6 +127,11 @@ FITS = {
     "Poisson, server": formula(pi.Poisson, "k ~ x + g", "server"),
     "Poisson, exposure": formula(pi.Poisson, "k ~ x + g", roles={"exposure": "e"}),
     "Logit, offset": formula(pi.Logit, "b ~ x + g", roles={"offset": "e"}),
+    "DebiasedLasso": lasso(),
+    "DebiasedLasso, robust, released means": lasso(target="robust", center="released"),
+    "DebiasedLasso, noise variance": lasso(noise_variance=True, restricted_eigenvalues=True),
+    "DebiasedLasso, server": lasso("server"),
+    "DebiasedLasso, logistic": lasso(family="binomial"),
     "regress": analysis("regress", "y ~ x + g"),
     "regress without a constant": analysis("regress", "y ~ x + g - 1"),
     "means": analysis("means"),

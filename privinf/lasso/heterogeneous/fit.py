@@ -12,11 +12,13 @@ Sizes of residuals only set clips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from privinf.completeness import CompleteRows
 from privinf.federation.trusted import TrustedServer
 from privinf.lasso.debiasing import Debiased
 from privinf.lasso.fit import center_response, clipped_step, largest_positions
@@ -47,10 +49,11 @@ FINAL_SCALE_SHARE = 0.25  # share for a site's residuals at the end
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedFits:
-    """The engine's fits and the plan that they follow."""
+    """The engine's fits, the plan that they follow, and numbers of complete rows where others are dropped."""
 
     plan: SitePlan
     fits: SiteFits
+    complete: Mapping[str, CompleteRows]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -205,13 +208,14 @@ def fit_sites(
 ) -> PlannedFits:
     """Return the engine's fits over a trusted server's sites."""
     pooled = SparseSums(server=server, units=units, n=server.nobs)
-    if plan.means > 0.0:
-        pooled.center((1.0 - RESPONSE_SHARE) * plan.means)
-        center_response(pooled, RESPONSE_SHARE * plan.means)
     sites = {
         name: SparseSums(server=server, units=units, n=rows, sites=(name,))
         for name, rows in server.rows.items()
     }
+    complete = _count_complete(pooled, sites, plan.count)
+    if plan.means > 0.0:
+        pooled.center((1.0 - RESPONSE_SHARE) * plan.means)
+        center_response(pooled, RESPONSE_SHARE * plan.means)
     fits = site_fits(
         pooled,
         sites,
@@ -224,4 +228,20 @@ def fit_sites(
         joint=plan.accounting == "joint",
         own_precision=plan.precision == "machine",
     )
-    return PlannedFits(plan, fits)
+    return PlannedFits(plan, fits, complete)
+
+
+def _count_complete(
+    pooled: SparseSums, sites: Mapping[str, SparseSums], rho: float
+) -> dict[str, CompleteRows]:
+    """Return the number of complete rows of every site, each at this price; empty where no rows are dropped.
+
+    The number of all sites is their sum.
+    """
+    if rho <= 0.0:
+        return {}
+    complete = {name: sums.count_complete(rho) for name, sums in sites.items()}
+    total = sum(count.rows for count in complete.values())
+    sd = math.hypot(*(count.sd for count in complete.values()))
+    pooled.counted(CompleteRows(rows=total, sd=sd, of=pooled.n))
+    return complete

@@ -142,6 +142,8 @@ class SitePlan:
     accounting, precision : str
     means : float
         Of `joint`, for the means of columns and response.
+    count : float
+        Of `joint`, for the number of complete rows of each site; 0 where no rows are dropped.
     """
 
     budget: SiteBudget
@@ -153,12 +155,14 @@ class SitePlan:
     accounting: Accounting
     precision: Precision
     means: float = 0.0
+    count: float = 0.0
 
 
 def check_site_plan(
     rho: float,
     *,
     means: float = 0.0,
+    count: float = 0.0,
     sparsity: int,
     shared_sparsity: int | None,
     neighbors: int,
@@ -177,6 +181,8 @@ def check_site_plan(
         Of one interval, or of everything.
     means : float
         Of `rho`, for the means of columns and response.
+    count : float
+        Of `rho`, for the number of complete rows of each site.
     sparsity, shared_sparsity, neighbors : int
     shares : mapping, optional
         Of `rho`: all fields of `SiteBudget`. By default from the size of the request.
@@ -196,7 +202,8 @@ def check_site_plan(
     joint = accounting == "joint"
     own_precision = precision == "machine"
     full_rho = rho
-    rho = rho if math.isinf(rho) else rho - means
+    first = means + count
+    rho = rho if math.isinf(rho) else rho - first
     if shares is None:
         size = RequestSize(
             total=sum(rows),
@@ -225,11 +232,12 @@ def check_site_plan(
         shared=shared,
         own_sparsity=own_sparsity,
         neighbors=neighbors,
-        joint=full_rho if joint else total * rho + means,
-        interval=sum(price.values()) * rho + means,
+        joint=full_rho if joint else total * rho + first,
+        interval=sum(price.values()) * rho + first,
         accounting=accounting,
         precision=precision,
         means=means,
+        count=count,
     )
 
 

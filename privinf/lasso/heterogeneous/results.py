@@ -86,15 +86,15 @@ def _site_results(
     target_columns = list(fits.targets[site])
     selected_columns = [fit.support[i] for i in fit.kept_positions]
     values = np.array([fit.beta[i] for i in fit.kept_positions]) / units.scale[selected_columns]
-    settings = fit_settings(
-        rows, sparse_settings(names, units, selected_columns, values, fit.scale), fit.diverged
-    )
+    complete = planned.complete.get(site)
+    sparse_part = sparse_settings(names, units, selected_columns, values, fit.scale)
+    settings = fit_settings(rows, sparse_part, fit.diverged, complete)
     if hidden := [names[j] for j in targets if j not in set(target_columns)]:
         settings["hidden"] = hidden
     described = FitReport(
         rows=rows,
         report=report,
-        nobs=rows.rows[site],
+        nobs=rows.rows[site] if complete is None else complete.rows,
         method=f"debiased lasso, site {label}",
         options=options,
         settings=settings,
@@ -198,7 +198,7 @@ class MachineResults(PortableParts):
 
     @property
     def _notes(self) -> list[str]:
-        total = sum(result.nobs for result in self.results.values())
+        total = sum(result._context.table_rows(int(result.nobs)) for result in self.results.values())
         notes = {note for result in self.results.values() for note in result.notes}
         return [*(sentence(text) for text in large_delta(self.privacy, total)), *sorted(notes)]
 

@@ -8,6 +8,10 @@ An interval uses its own target's score, slope and variance, and one number that
   site's residuals. Its average over targets moves little with a record, and is cheap. Sites and targets
   depart from its mean over sites as far as their own releases are above the noise: a target whose
   errors' size depends on it has a slope of its own.
+
+Where incomplete rows are dropped, a site's numbers are means over its estimated number of complete rows.
+Slopes that are averaged over sites do not have the error of that number which the site's score has, so
+the sds of slopes include it (`privinf.lasso.sums`).
 """
 
 from __future__ import annotations
@@ -134,7 +138,7 @@ def site_scores(
             slope=slopes[place][at] / unit,
             square=release.square[at],
             score_sd=release.score_sd,
-            slope_sd=slope_sds[place][at] / unit,
+            slope_sd=np.hypot(slope_sds[place][at], slopes[place][at] * sites[name].count_error) / unit,
             n=sites[name].n,
         )
         above_noise = slopes_above_noise(score)
@@ -223,14 +227,16 @@ def _release(
     square = mean[k : 2 * k] * bound**2 / SQUARE_WEIGHT
     if not noiseless:
         square = within_limits(square, radius, fit.scale)
+    slope = mean[2 * k : 3 * k] * slope_unit * unit
+    average = float(mean[3 * k]) * average_unit
     return _Released(
         score=mean[:k] * bound,
         score_sd=sd * bound,
         square=square,
-        slope=mean[2 * k : 3 * k] * slope_unit * unit,
-        slope_sd=sd * slope_unit * unit,
-        average=float(mean[3 * k]) * average_unit,
-        average_sd=sd * average_unit,
+        slope=slope,
+        slope_sd=np.hypot(sd * slope_unit * unit, slope * sums.count_error),
+        average=average,
+        average_sd=sums.with_count(sd * average_unit, average),
         unit=unit,
     )
 

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
 from privinf.inference.estimate import Estimate, upper_quantile
 from privinf.lasso.debiasing import DebiasedFit, DebiasedLogistic, TargetCoefficients
 from privinf.lasso.diagnostics import Detection, MissedColumnTest, ScoreTail, cost_notes, tail_notes
@@ -205,7 +206,7 @@ def linear_results(
     fit = fitted.fit
     debiased = fitted.debiased
     unit = sums.units.scale[list(fitted.debiased_targets)]
-    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged)
+    settings = fit_settings(rows, sparse_part(rows, sums, fit), fit.diverged, sums.complete)
     settings["extras"] = extras.settings(unit)
     settings["target"] = target
     if fitted.hidden:
@@ -356,7 +357,7 @@ def logistic_results(
     units = sums.sparse.units
     values = fit.point.beta[fit.kept_positions] / units.scale[fit.support]
     units.intercept = fit.intercept_of_selected
-    settings = _logistic_settings(rows, units, fit.support, values, fit.spread.rate)
+    settings = _logistic_settings(rows, sums.sparse, fit.support, values, fit.spread.rate)
     notes: list[str | Note] = []
     if debiased is not None:
         notes += must_read(SELECTED_NOTE) * (plan.targets is None)
@@ -391,7 +392,7 @@ def rate_results(
     """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope."""
     units = sums.sparse.units
     units.intercept = Spread(rare.rate).level
-    settings = _logistic_settings(rows, units, [], np.empty(0), rare.rate)
+    settings = _logistic_settings(rows, sums.sparse, [], np.empty(0), rare.rate)
     hidden = [rows.names[j] for j in plan.targets or ()]
     settings["hidden"] = hidden
     described = FitReport(
@@ -418,14 +419,15 @@ def _logistic_options(
 
 
 def _logistic_settings(
-    rows: LassoRows, units: SparseUnits, support: list[int], values: Floats, rate: float
+    rows: LassoRows, sums: SparseSums, support: list[int], values: Floats, rate: float
 ) -> LassoSettings:
     """Return the stored settings of a logistic fit, whose constant is in the intercept of the units."""
     if rows.constant is not None:
         support = [*support, rows.constant]
         values = np.append(values, 0.0)
-    sparse = sparse_settings(rows.names, units, support, values, rate, rows.constant)
-    settings: LassoSettings = fit_settings(rows, sparse, diverged=False) | {"family": "binomial"}
+    sparse = sparse_settings(rows.names, sums.units, support, values, rate, rows.constant)
+    settings = fit_settings(rows, sparse, diverged=False, complete=sums.complete)
+    settings["family"] = "binomial"
     return settings
 
 
@@ -438,11 +440,15 @@ def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSett
     return sparse
 
 
-def fit_settings(rows: LassoRows, sparse: SparseSettings, diverged: bool) -> LassoSettings:
-    """Return the stored settings of every kind of fit: sparse fit, response, and a formula's design."""
+def fit_settings(
+    rows: LassoRows, sparse: SparseSettings, diverged: bool, complete: CompleteRows | None
+) -> LassoSettings:
+    """Return the stored settings of every kind of fit: sparse fit, response, rows, and a formula's design."""
     settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
     if rows.missing != "raise":
         settings["missing"] = rows.missing
+    if complete is not None:
+        settings["complete"] = complete.settings()["complete"]
     if diverged:
         settings["astray"] = True
     if rows.design.schema is not None:

@@ -74,6 +74,7 @@ class LassoSettings(TypedDict):
     marks: NotRequired[dict[str, Any]]
     missed: NotRequired[dict[str, Any]]
     missing: NotRequired[Missing]
+    complete: NotRequired[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
