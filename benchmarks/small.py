@@ -42,6 +42,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "logistic": ("--replications 2", ""),
     "proportional_hazards": ("2", "MODEL_FITS, WARNED_FITS = 1, 2"),
     "margins": ("--fits 2", ""),
+    "negative_binomial": ("--fits 2 --only 0.5", ""),
     "clipping": ("--draws 100 --fits 2", ""),
     "score_tests": ("--draws 10 --fits 10", ""),
     "find_bounds": ("2", ""),

@@ -24,6 +24,7 @@ from .glm.model import FederatedGLM as FederatedGLM
 from .glm.named import OLS as OLS
 from .glm.named import Logit as Logit
 from .glm.named import Poisson as Poisson
+from .glm.negative_binomial import NegativeBinomial as NegativeBinomial
 from .glm.newton import Newton as Newton
 from .iwp.model import IWPGLM as IWPGLM
 from .lasso.model import DebiasedLasso as DebiasedLasso
@@ -87,6 +88,7 @@ __all__ = [
     "Modulation",
     "MomentOLS",
     "Moments",
+    "NegativeBinomial",
     "Newton",
     "Numeric",
     "PHReg",

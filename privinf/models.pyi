@@ -1,6 +1,7 @@
 from .glm.hazards.results import PHRegResults as PHRegResults
 from .glm.results import FederatedGLMResults as FederatedGLMResults
 from .glm.results import GLMResults as GLMResults
+from .glm.results import NegativeBinomialResults as NegativeBinomialResults
 from .iwp.model import IWPGLM as IWPGLM
 from .iwp.results import IWPGLMResults as IWPGLMResults
 from .lasso.results import LassoResults as LassoResults
@@ -26,6 +27,7 @@ __all__ = [
     "ModulatedOLS",
     "ModulatedOLSResults",
     "MomentOLS",
+    "NegativeBinomialResults",
     "PHRegResults",
     "join",
 ]

@@ -71,6 +71,7 @@ MODELS: Mapping[str, StoredModel] = {
     "TwoStageLeastSquares": StoredModel("privinf.moments.iv:IVResults", "privinf.moments.analyses:stored_iv"),
     "IWPGLM": StoredModel("privinf.iwp.results:IWPGLMResults", "privinf.iwp.solving:example_system"),
     **dict.fromkeys(("OLS", "Logit", "Poisson", "GLM"), _GLM),
+    "NegativeBinomial": replace(_GLM, results="privinf.glm.results:NegativeBinomialResults"),
     "FederatedGLM": replace(_GLM, results="privinf.glm.results:FederatedGLMResults"),
     "PHReg": StoredModel("privinf.glm.hazards.results:PHRegResults"),
     "DebiasedLasso": StoredModel(

@@ -11,6 +11,7 @@ from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
+from privinf.glm.negative_binomial import NegativeBinomial
 from privinf.moments.model import MomentOLS
 from privinf.schema.arrays import CONSTANT, add_constant
 from privinf.typing import (
@@ -34,7 +35,12 @@ except ImportError:  # stated where an estimator is made
     BaseEstimator, ClassifierMixin, RegressorMixin = (type("Absent", (), {}) for _ in range(3))
 
 __all__ = ["PrivateClassifier", "PrivateRegressor"]
-REGRESSORS: dict[str, Any] = {"ols": OLS, "moments": MomentOLS, "poisson": Poisson}
+REGRESSORS: dict[str, Any] = {
+    "ols": OLS,
+    "moments": MomentOLS,
+    "poisson": Poisson,
+    "negative-binomial": NegativeBinomial,
+}
 NO_SKLEARN = "privinf.sklearn needs scikit-learn: pip install 'privinf[sklearn]'"
 LEDGER_MISSING = (
     "ledger= is missing: pipelines and searches fit repeatedly, and every fit is charged. Pass "
@@ -51,7 +57,7 @@ NO_SCORE = (
 )
 ALWAYS_INTERVALS = (
     'intervals="optional" is available for model="ols" and "poisson" only, because model="moments" '
-    "always has intervals: leave it out"
+    'always has intervals, and model="negative-binomial" has no fit without: leave it out'
 )
 OTHER_CLASSES = (
     "classes= must hold two different public labels: the fit models the probability of the second label"
@@ -100,7 +106,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         options = {name: value for name, value in spending.items() if value is not None}
         columns = add_constant(X) if check_flag(self.fit_intercept, "fit_intercept") else X
         estimator = model(y, columns, bounds=self.bounds, ledger=self.ledger, **words)
-        if isinstance(estimator, GLM):
+        if isinstance(estimator, GLM) and not isinstance(estimator, NegativeBinomial):
             options["intervals"] = self.intervals
         elif check_choice(self.intervals, IntervalNeed, "intervals") != "required":
             raise ArgumentError(ALWAYS_INTERVALS)
@@ -122,7 +128,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
-    """Private linear or Poisson regression as a regressor of scikit-learn.
+    """Private linear regression, or regression of counts, as a regressor of scikit-learn.
 
     Parameters
     ----------
@@ -133,8 +139,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     ledger : Ledger or LedgerFile
         Budget ledger, which every `fit` charges. Clones share it; fits in several processes need a
         `LedgerFile`.
-    model : {"ols", "moments", "poisson"}
-        `privinf.OLS`, `privinf.MomentOLS` or `privinf.Poisson`.
+    model : {"ols", "moments", "poisson", "negative-binomial"}
+        `privinf.OLS`, `privinf.MomentOLS`, `privinf.Poisson` or `privinf.NegativeBinomial`.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` adds no noise.

@@ -49,6 +49,7 @@ CountTarget = Literal["table", "population"]  # what counts are estimates of
 CurvedFamily = Literal["binomial", "poisson"]
 DiameterChoice = Literal["own", "largest"]
 Family = Literal["gaussian", "binomial", "poisson"]
+FitFamily = Literal["gaussian", "binomial", "poisson", "negative-binomial"]  # of named models too
 Imputation = Literal["raise", "impute-public"]  # handling of missing values of which no row is dropped
 IntervalMethod = Literal["wald", "score"]
 IntervalNeed = Literal["required", "optional"]  # whether a fit without intervals is refused
@@ -102,7 +103,7 @@ Stabilization = Literal["none", "fuller", "ridge"]
 SumRelation = Literal["replace-one", "zero-out"]
 Target = Literal["population", "sample", "penalized"]
 Trust = Literal["central", "server", "secure-sum", "local"]
-SklearnModel = Literal["ols", "moments", "poisson"]
+SklearnModel = Literal["ols", "moments", "poisson", "negative-binomial"]
 ReportSubject = Literal["fit", "earlier release", "release", "party", "ledger"]
 Which = Literal["mean", "linear"]
 # Trust model in a ledger line: whom a model trusts, or that each party protects its own release.

@@ -70,6 +70,9 @@ class Labels:
     MEAT: Final = "meat"
     SQUARED_RESIDUALS: Final = "squared residuals"
     CELLS_OF_EVENTS: Final = "cells of events and censored records"
+    DISPERSION: Final = "dispersion"
+    SLOPE_OF_DISPERSION: Final = "dispersion, slope"
+    MEAT_OF_DISPERSION: Final = "dispersion, variance of the equation"
 
     # debiased lasso: the rows, the response and the columns
     COMPLETE_ROWS: Final = "number of complete rows"
@@ -185,6 +188,7 @@ class Derivations:
     LAYER_OF_SCORES: Final = "2C, a layer of the scores of norm C at most"
     HAZARD_SCORES: Final = "2B, scores up to a stop, weighted and shrunk to norm B"
     TRACE: Final = "sqrt 2 K, two positive semidefinite matrices of trace at most K"
+    BETWEEN_ENDS: Final = "high - low, values clipped to [low, high]"
     SQUARED_RESIDUAL: Final = "E^2, the square of a clipped residual"
     MARKS_OUTSIDE: Final = "sqrt k, marks of k values that are outside or not"
 
@@ -384,6 +388,8 @@ class Statistics:
     CURVED_SCORE: Final = "curved.score"
     CURVED_MEAT: Final = "curved.meat"
     CURVED_SECANT: Final = "curved.secant"
+    CURVED_DISPERSION: Final = "curved.dispersion"
+    CURVED_DISPERSION_MEAT: Final = "curved.dispersion_meat"
     VALUES_OUTSIDE: Final = "values_outside"
     # proportional hazards in whitened units
     HAZARDS_COUNTS: Final = "hazards.counts"
@@ -438,6 +444,7 @@ class Places:
     OF_SETTING: Final = "setting.{position}"
     CURVED_FIT: Final = "curved"
     MARGINS_OF_FIT: Final = "margins"
+    DISPERSION_OF_FIT: Final = "mixed counts"
     QUESTION_OF_FIT: Final = "{label} {mu!r} {terms}"
     KNOWN_AS: Final = "{digest} {words}"
     # how a server makes its releases
@@ -540,9 +547,10 @@ PLAN_CLASSES: Final[Mapping[str, PlanClass]] = {
         robust="robust",
         block="block",
         weak="weak",
-        least_squares=None,  # these three are settings of their own, where they are asked for
+        least_squares=None,  # these four are settings of their own, where they are asked for
         curved=None,
         margins=None,
+        dispersed=None,
     ),
     "LeastSquaresOptions": PlanClass(
         "Looks", rule="rule", clip="clip", target="target", robust="robust", adapt_bounds="adapt"

@@ -32,7 +32,7 @@ from privinf.mechanisms.reading import open_rows
 from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
 from privinf.storage.checksummed import save_text
-from privinf.typing import CovWord, Family, Missing, TrustModel
+from privinf.typing import CovWord, FitFamily, Missing, TrustModel
 from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
@@ -43,8 +43,15 @@ JoinedTarget = Literal["population", "sample"]
 PICTURES = (".png", ".svg", ".pdf")
 # Methods of a summary, by the suffix of the file that it is written to.
 RENDERERS = {".txt": "as_text", ".html": "as_html", ".csv": "as_csv", ".tex": "as_latex"}
-ROW_MODELS = {"ols": "OLS", "logit": "Logit", "poisson": "Poisson", "moments": "MomentOLS"}  # of the package
-MARGINS_MODELS = ("logit", "poisson")  # whose average marginal effects need a release
+# Models of the package for a table of rows.
+ROW_MODELS = {
+    "ols": "OLS",
+    "logit": "Logit",
+    "poisson": "Poisson",
+    "negative-binomial": "NegativeBinomial",
+    "moments": "MomentOLS",
+}
+MARGINS_MODELS = ("logit", "poisson", "negative-binomial")  # whose average marginal effects need a release
 ROLE_COLUMNS = ("weights", "offset", "exposure")  # options that name a column of the table
 # Options of a fit on rows.
 ON_ROWS = (
@@ -68,6 +75,11 @@ MOMENTS_INSTEAD = (
     "Pass --model moments for score intervals, which are wide at this budget, or "
     "--coefficients-only to estimate coefficients without intervals"
 )
+POISSON_INSTEAD = (
+    "Use --model poisson with --coefficients-only to estimate coefficients of the same mean without intervals"
+)
+# Remedies of a fit without intervals by model; of others, `COEFFICIENTS_INSTEAD`.
+INSTEAD = {"ols": MOMENTS_INSTEAD, "negative-binomial": POISSON_INSTEAD}
 OF_PARTIES = (GaussianRows.kind, RandomMixing.kind, JOINED)  # kinds of release that such a fit reads
 
 
@@ -119,8 +131,8 @@ class FitOptions(TypedDict):
     "--model",
     type=click.Choice(list(ROW_MODELS)),
     help=(
-        "Model for a table of rows: ols (least squares, the default), logit, poisson, or moments (least "
-        "squares computed from noisy sums of products)."
+        "Model for a table of rows: ols (least squares, the default), logit, poisson, negative-binomial, or "
+        "moments (least squares computed from noisy sums of products)."
     ),
 )
 @spending_options
@@ -149,9 +161,11 @@ class FitOptions(TypedDict):
     ),
 )
 @click.option("--weights", help="Name of the column with the weights of the rows.")
-@click.option("--offset", help="Name of a column whose coefficient is fixed at 1 (for poisson and logit).")
 @click.option(
-    "--exposure", help="Name of a column whose logarithm is an offset, such as time at risk (for poisson)."
+    "--offset", help="Name of a column whose coefficient is fixed at 1 (for logit and models of counts)."
+)
+@click.option(
+    "--exposure", help="Name of a column whose logarithm is an offset, such as time at risk (for counts)."
 )
 @click.option(
     "--coefficients-only",
@@ -162,7 +176,7 @@ class FitOptions(TypedDict):
     "--margins",
     is_flag=True,
     help=(
-        "Also print average marginal effects (for logit and poisson); a tenth of the budget is spent on them."
+        "Also print average marginal effects (for logit and counts); a tenth of the budget is spent on them."
     ),
 )
 @click.option(
@@ -313,7 +327,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         and not options["coefficients_only"]
         and (refusal := model.without_intervals(**budget))
     ):
-        instead = MOMENTS_INSTEAD if kind == "ols" else COEFFICIENTS_INSTEAD
+        instead = INSTEAD.get(kind, COEFFICIENTS_INSTEAD)
         raise NotAvailableError(UNREACHED.format(refusal[0].upper() + refusal[1:], instead))
     chosen: dict[str, Any] = {}
     if options["cov_type"] is not None:
@@ -321,8 +335,8 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     if options["target"] is not None:
         chosen["target"] = options["target"]
     if options["coefficients_only"]:
-        if kind == "moments":
-            raise ArgumentError("--coefficients-only is not available for --model moments; omit it")
+        if kind in ("moments", "negative-binomial"):
+            raise ArgumentError(f"--coefficients-only is not available for --model {kind}; omit it")
         chosen["intervals"] = "optional"
     if options["margins"]:
         if kind not in MARGINS_MODELS:
@@ -406,7 +420,7 @@ class PlanCommandOptions(TypedDict):
     rho: float | None
     seed: int | None
     guesses_file: Path | None
-    family: Family
+    family: FitFamily
     trust: TrustModel | None
     party: tuple[str, ...]
     coefficient: str | None
@@ -442,7 +456,7 @@ class PlanCommandOptions(TypedDict):
 )
 @click.option(
     "--family",
-    type=click.Choice(get_args(Family)),
+    type=click.Choice(get_args(FitFamily)),
     default="gaussian",
     show_default=True,
     help="Distribution family of the response, which determines the regression model.",

@@ -42,7 +42,7 @@ MISFIT_FAR_OUT = (
 )
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
-    "the counts vary {:.0f} times as much as a Poisson model allows, so a few records may "
+    "the counts vary {:.0f} times as much as a {} model allows, so a few records may "
     "determine the coefficients, and the correction for clipped records may miss some of "
     "them; pass exposure=, or model a smaller range of the counts or their logarithm"
 )
@@ -288,7 +288,8 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
         names = tuple(name for name, is_moved in zip(rows.design.names, moved, strict=True) if is_moved)
         warnings.append((MISFIT_FAR_OUT.format(listed(names), float(shifts.max())), names))
     if step.dispersion > DISPERSED:
-        warnings.append((FEW_DECIDE.format(step.dispersion), ()))
+        name = "Poisson" if rows.family == "poisson" else "negative binomial"
+        warnings.append((FEW_DECIDE.format(step.dispersion, name), ()))
     return tuple(warnings)
 
 

@@ -1,4 +1,4 @@
-r"""Logistic and Poisson models in whitened units: the releases that lead to a final one with a known law.
+r"""Logistic and count models in whitened units: the releases that lead to a final one with a known law.
 
 Everything is in z, the columns in scaled units, [-1, 1], with a constant of 1; v = W z with a public W that
 the releases before have learnt, so that the Hessian in v is about h I.
@@ -11,6 +11,10 @@ the releases before have learnt, so that the Hessian in v is about h I.
 2. *Final*: counts, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
    **secant** Hessian H along the step that S requires.
 
+Negative binomial counts are fitted as Poisson ones whose rows have the weight 1/(1 + a m), a working
+dispersion a: 1 in the first round, then as a first release estimates it. The dispersion itself is released
+at the estimated coefficients (`privinf.glm.dispersion`).
+
 The rounds reserve a fixed maximum; what they do not use goes to the final releases. Every choice is a
 function of releases, and the squares of all prices add up to mu^2 at most on every path.
 """
@@ -18,7 +22,7 @@ function of releases, and the squares of all prices add up to mu^2 at most on ev
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -26,6 +30,7 @@ from scipy.special import expit
 
 from privinf.errors import ConvergenceError
 from privinf.glm.curved_sums import CurvedSums, ExpansionPoint, Noisy, Shares
+from privinf.glm.dispersion import FINAL, FIRST_ESTIMATE, Dispersion, estimate_dispersion, working_alpha
 from privinf.inference.identifiability import check_finite_maximum, check_full_rank
 from privinf.inference.tails import (
     ALLOWED,
@@ -38,6 +43,7 @@ from privinf.inference.tails import (
     size_between_thresholds,
     tail_of,
     two_threshold_clip,
+    with_exponential_end,
 )
 from privinf.typing import Floats
 from privinf.wire import Labels
@@ -47,6 +53,8 @@ ROUND_STEP = 0.07  # share of mu^2 for the score and Hessian of a round, half ea
 FINAL_COUNTS = 0.03  # share of mu^2 for the counts of the final release
 FINAL_MEAT = 0.04  # share of mu^2 for the meat of the final release
 LAYERS_COUNTS = 0.1  # share of mu^2 for counts of scores in a Poisson model's final release
+MIXED_COUNTS = 0.06  # the same of negative binomial counts, whose tail is exponential
+MIXED_MEAT = 0.04  # share for the meat of negative binomial counts
 LAYERS_MEAT = 0.06  # share of mu^2 for the meat of a Poisson model's final release
 LONGEST_MOVE = 2.0  # of linear predictors in a round, root mean square
 SHORT_MOVE = 0.5  # a round that moves predictors of a logistic model less is the last one
@@ -163,6 +171,8 @@ class OneStepRelease:
         Of a Poisson model: the trace of the meat over the Hessian's, 1 if the variance is the mean.
     lost : float
         Largest mean curvature that weights and clips take from the Hessian, by the counts.
+    alpha : Dispersion or None
+        Of negative binomial counts.
     """
 
     place: ExpansionPoint
@@ -175,6 +185,7 @@ class OneStepRelease:
     far: float = 0.0
     dispersion: float = 1.0
     lost: float = 0.0
+    alpha: Dispersion | None = None
 
     @property
     def estimate(self) -> Floats:
@@ -196,7 +207,8 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
     NotPositiveDefiniteError
         Without noise: columns repeat one another.
     """
-    shares = Shares.from_size(sums.n * sums.mu / sums.p**1.5)
+    size = sums.n * sums.mu / sums.p**1.5
+    shares = Shares.from_size(size) if sums.alpha is None else Shares.for_mixed_counts(size)
     place, second = start(sums, shares)
     path = [place.theta]
     walking = False
@@ -210,12 +222,17 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
             information = inverse @ hessian.mean @ inverse.T
             check_finite_maximum(information, second, sums.n, sums.names, sums.family)
         walking = moved > (SHORT_MOVE if sums.family == "binomial" else SHORT_COUNTS)
+        if sums.alpha is not None and (exact or number == 1):
+            place, changed = with_dispersion(sums, place, second)
+            moved = max(moved, changed) if exact else moved
         if exact:
             if moved <= TOLERANCE:
                 break
         elif np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
             return GLMNewtonPath(path=path, walking=walking, second=second)
-        elif not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor:
+        elif (number == 2 and moved <= shares.second_move) or (
+            not walking and np.linalg.eigvalsh(hessian.mean)[0] > 0.5 * hessian.floor
+        ):
             break
     if exact and walking:
         raise ConvergenceError(
@@ -224,7 +241,25 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
     way = GLMNewtonPath(
         path=path, walking=walking, second=second, margin=shares.margin, is_small=shares.is_small
     )
-    return final(sums, place, shares, way, robust=robust)
+    if sums.alpha is None:
+        return final(sums, place, shares, way, robust=robust)
+    sums.spent += FINAL
+    release = final(sums, place, shares, way, robust=robust)
+    sums.spent -= FINAL
+    return replace(release, alpha=estimate_dispersion(sums, release.estimate, second, FINAL, last=True))
+
+
+def with_dispersion(sums: CurvedSums, at: ExpansionPoint, second: Floats) -> tuple[ExpansionPoint, float]:
+    """Set the working dispersion by a release at `at`; return the place, and by how much it changed.
+
+    The curvature there changes by about as much as that of a record of the mean response.
+    """
+    before = float(sums.alpha or 0.0)
+    level = sums.weighted(sums.mean_response)
+    estimate = estimate_dispersion(sums, at.theta, second, FIRST_ESTIMATE, last=False)
+    sums.alpha = estimate.value if math.isinf(sums.mu) else working_alpha(estimate)
+    ratio = sums.weighted(sums.mean_response) / level
+    return replace(at, curvature=at.curvature * ratio), abs(sums.alpha - before)
 
 
 # ---- the start
@@ -259,7 +294,8 @@ def start(sums: CurvedSums, shares: Shares) -> tuple[ExpansionPoint, Floats]:
     along = axes.T @ (score.mean - mean * (rate - 0.5))[slopes] / np.sqrt(scales)
     length = _length_of(along, score.sd**2 / scales)
     low, high = sums.response
-    level, size, curvature = _predictor(sums, low + (high - low) * rate, (high - low) * length, shares)
+    sums.mean_response = low + (high - low) * rate
+    level, size, curvature = _predictor(sums, sums.mean_response, (high - low) * length, shares)
     beta = size * (axes @ (along / np.sqrt(scales))) / max(float(np.linalg.norm(along)), 1e-300)
     # What goes with an offset is the offset's.
     beta -= axes @ ((axes.T @ (spread @ fixed)[slopes]) / scales)
@@ -282,7 +318,7 @@ def _predictor(sums: CurvedSums, mean: float, length: float, shares: Shares) -> 
     """Return level, sd and mean curvature of a normal predictor with this mean and covariance length."""
     if sums.family == "poisson":
         size = min(length / mean, shares.steepest)
-        return math.log(mean) - size**2 / 2.0, size, mean
+        return math.log(mean) - size**2 / 2.0, size, sums.weighted(mean)
 
     def level_of(size: float) -> float:
         if sums.constant is None:
@@ -415,8 +451,8 @@ def final_layers(
     sums: CurvedSums, at: ExpansionPoint, shares: Shares, walk: GLMNewtonPath, *, robust: bool
 ) -> OneStepRelease:
     """Make the final release of a Poisson model: scores in two layers, clipped where counts of them say."""
-    meat = LAYERS_MEAT if robust else 0.0
-    tail = residual_tail(sums, at, LAYERS_COUNTS, coarse=False)
+    meat = (LAYERS_MEAT if sums.alpha is None else MIXED_MEAT) * robust
+    tail = residual_tail(sums, at, LAYERS_COUNTS if sums.alpha is None else MIXED_COUNTS, coarse=False)
     share = 1.0 - sums.spent - FINAL_COUNTS / 2.0 - meat
     for_score = share * shares.score
     for_hessian = share * (1.0 - shares.score)
@@ -547,7 +583,7 @@ def residual_tail(sums: CurvedSums, at: ExpansionPoint, share: float, *, coarse:
         return sums.counts(at, "residual", cuts, part * share)
 
     if coarse:
-        return tail_of(
+        tail = tail_of(
             thresholds,
             *release_counts(thresholds, 1.0),
             sums.n,
@@ -555,7 +591,9 @@ def residual_tail(sums: CurvedSums, at: ExpansionPoint, share: float, *, coarse:
             visible_sds=VISIBLE_SDS_BEFORE,
             flattest=2.0,
         )
-    return confirmed_tail(release_counts, thresholds, sums.n, top)
+    else:
+        tail = confirmed_tail(release_counts, thresholds, sums.n, top)
+    return tail if sums.alpha is None else with_exponential_end(tail)
 
 
 def curvature_bound(

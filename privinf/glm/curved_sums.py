@@ -1,4 +1,4 @@
-"""Queries of a logistic or Poisson fit, and their prices."""
+"""Queries of a logistic, Poisson or negative binomial fit, and their prices."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ FULL_ROUNDS = 3  # rounds at most, from r = MIDDLE on
 LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand above its noise (`enough`)
 SMALL = 25.0  # r below which there is one round; and no fit of more than FEW_COLUMNS columns
 MIDDLE = 60.0  # r below which there are two rounds
+LARGE = 400.0  # r from which on a Hessian is clear of its noise with little budget
 FEW_COLUMNS = 20  # for which a posterior is drawn where a fit is weak
 
 
@@ -43,6 +44,8 @@ class Shares:
         Largest slope of a start, in sds of the predictor.
     margin : float
         Of `GLMNewtonPath`.
+    second_move : float
+        A second round that moves predictors no more is the last one.
     """
 
     rounds: int = FULL_ROUNDS
@@ -51,6 +54,7 @@ class Shares:
     score: float = 0.65
     steepest: float = 2.5
     margin: float = 1.0
+    second_move: float = 0.0
 
     @property
     def is_small(self) -> bool:
@@ -64,6 +68,11 @@ class Shares:
             return cls(rounds=1, start=0.162, gram=0.79, score=0.5, steepest=1.5, margin=1.5)
         return cls(rounds=2, steepest=1.5) if size < MIDDLE else cls()
 
+    @classmethod
+    def for_mixed_counts(cls, size: float) -> Shares:
+        """Return the shares of negative binomial counts: long scores need more, where Hessians are clear."""
+        return cls(start=0.05, score=0.8, second_move=0.5) if size >= LARGE else cls.from_size(size)
+
 
 def enough(n: int, mu: float, p: int) -> bool:
     """Return whether a final Hessian could stand above its noise at the most favorable curvature.
@@ -72,17 +81,23 @@ def enough(n: int, mu: float, p: int) -> bool:
     operator norm, sqrt 2 K sqrt(2 p) / (n mu_H), passes it below r = n mu / p^1.5 of about 3.5. A posterior,
     which weak fits end with, is drawn for few columns only.
     """
-    return bool(n * mu >= (LEAST_SIZE if p <= FEW_COLUMNS else SMALL) * math.pow(p, 1.5))
+    return bool(n * mu >= least_size(p) * math.pow(p, 1.5))
+
+
+def least_size(p: int) -> float:
+    """Return the least r = n mu / p^1.5 of a fit with p coefficients."""
+    return LEAST_SIZE if p <= FEW_COLUMNS else SMALL
 
 
 @dataclass(slots=True, kw_only=True)
 class CurvedSums:
-    """Releases of a logistic or Poisson fit; prices are shares of mu^2.
+    """Releases of a logistic, Poisson or negative binomial fit; prices are shares of mu^2.
 
     Attributes
     ----------
     server : GlmServer
     family : {"binomial", "poisson"}
+        The mean's; that of negative binomial counts is a Poisson model's.
     units : mapping
         Arguments of every statistic: center, scale, and the public weight's column.
     n : int
@@ -109,6 +124,10 @@ class CurvedSums:
         Whether rows with missing values are dropped, so that their number is private.
     complete : CompleteRows or None
         Estimate from the first release, whose number of rows then has the place of `n`.
+    alpha : float or None
+        Working dispersion of negative binomial counts, by which rows are weighted; None of other models.
+    mean_response : float
+        By the first release.
     """
 
     server: GlmServer
@@ -129,6 +148,8 @@ class CurvedSums:
     moment_sd: float = math.inf
     dropping: bool = False
     complete: CompleteRows | None = None
+    alpha: float | None = None
+    mean_response: float = 1.0
 
     @property
     def p(self) -> int:
@@ -161,12 +182,19 @@ class CurvedSums:
         """Divisor of public weights: scores are divided by it, squares of scores by its square."""
         return float(self.units.get("weight_unit", 1.0))
 
+    def weighted(self, mean: float) -> float:
+        """Return the curvature of a record of this mean count: m/(1 + alpha m)."""
+        return mean / (1.0 + (self.alpha or 0.0) * mean)
+
     def _at(self, theta: Floats, transform: Floats, **extra: PlainValue) -> dict[str, Any]:
         full_theta = self.fixed.copy()
         columns = np.zeros((len(self.fixed), self.p))
         full_theta[self.free] = theta
         columns[self.free] = transform.T
-        return {**self.units, "family": self.family, "theta": full_theta, "transform": columns, **extra}
+        model = {**self.units, "family": self.family}
+        if self.alpha is not None:
+            model["alpha"] = self.alpha
+        return {**model, "theta": full_theta, "transform": columns, **extra}
 
     def start(self, share: float, matrix: float) -> tuple[Noisy, Noisy]:
         """Return means of z (y' - 1/2), y' the response in [0, 1], and z z'; `matrix` the Gram's part."""
@@ -230,7 +258,7 @@ class CurvedSums:
         assert self.constant is not None
         args = self._at(theta, np.eye(self.p))
         args["transform"] = args["transform"][:, [self.constant]]
-        args = {name: value for name, value in args.items() if name not in ("weight", "weight_unit")}
+        args = {name: value for name, value in args.items() if name not in ("weight", "weight_unit", "alpha")}
         release = self._release(
             Statistics.CURVED_SECANT, args | {"step": np.zeros(1), "clip": top}, Labels.MEAN_CURVATURE, share
         )
@@ -241,6 +269,22 @@ class CurvedSums:
         args = self._at(at.theta, at.transform, step=step, **bounds)
         release = self._release(Statistics.CURVED_SECANT, args, Labels.FINAL_HESSIAN, share)
         return Noisy(NoisyGram.from_sum(release).mean, release.mean_sd)
+
+    def dispersion(self, theta: Floats, tables: Mapping[str, PlainValue], label: str, share: float) -> Noisy:
+        """Return the mean of a bounded function of count and mean, by its tables."""
+        args = self._of_dispersion(theta, tables)
+        release = self._release(Statistics.CURVED_DISPERSION, args, label, share)
+        return Noisy(release.mean, release.mean_sd)
+
+    def dispersion_meat(self, theta: Floats, tables: Mapping[str, PlainValue], share: float) -> Noisy:
+        """Return the mean square of such a function."""
+        args = self._of_dispersion(theta, tables)
+        release = self._release(Statistics.CURVED_DISPERSION_MEAT, args, Labels.MEAT_OF_DISPERSION, share)
+        return Noisy(release.mean, release.mean_sd)
+
+    def _of_dispersion(self, theta: Floats, tables: Mapping[str, PlainValue]) -> dict[str, Any]:
+        args = self._at(theta, np.eye(self.p)[:1], **tables)
+        return {name: value for name, value in args.items() if name != "alpha"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,6 +31,7 @@ from privinf.typing import (
     ColumnsLike,
     CovWord,
     Family,
+    FitFamily,
     IntervalNeed,
     Missing,
     Pair,
@@ -48,7 +49,7 @@ SPENDING_REFUSALS = {"source": SITES_NOISE}  # spending options of other models,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GLMOptions(SumModelOptions):
-    """Arguments of the constructors of `GLM`, `OLS`, `Logit` and `Poisson`, which describe them.
+    """Arguments of the constructors of `GLM` and of the models of one family, which describe them.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class GLMOptions(SumModelOptions):
         Terms of a formula whose coefficients are not reported.
     """
 
-    family: Family
+    family: FitFamily
     radius: float | None = None
     residual_clip: float | ClipRule | None = None
     offset: str | None = None
@@ -79,7 +80,7 @@ class GLMOptions(SumModelOptions):
 
     def read(self, formula: str, schema: Schema) -> tuple[str, GLMOptions]:
         """Return the formula of the design, with the columns of the roles, and the options with its own."""
-        check_choice(self.family, Family, "family")
+        check_choice(self.family, FitFamily, "family")
         formula, roles = self.roles.read(formula, schema, self.family)
         return roles.added(formula), replace(self, offset=roles.offset, effects=roles.effects)
 
@@ -193,7 +194,7 @@ class GLM(Model[GLMOptions]):
     ) -> None:
         options = GLMOptions(
             bounds=bounds,
-            family=family,
+            family=check_choice(family, Family, "family"),
             y_bounds=y_bounds,
             radius=radius,
             residual_clip=residual_clip,
@@ -269,7 +270,7 @@ class GLM(Model[GLMOptions]):
             The schema declares no bounds for what the formula needs.
         """
         options = GLMOptions(
-            family=family,
+            family=check_choice(family, Family, "family"),
             radius=radius,
             residual_clip=residual_clip,
             offset=offset,
@@ -345,7 +346,7 @@ class GLM(Model[GLMOptions]):
         """
         options = GLMOptions(
             bounds=bounds,
-            family=family,
+            family=check_choice(family, Family, "family"),
             y_bounds=y_bounds,
             radius=radius,
             residual_clip=residual_clip,

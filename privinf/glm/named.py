@@ -21,7 +21,7 @@ from privinf.typing import (
     ColumnLike,
     ColumnsLike,
     CovWord,
-    Family,
+    FitFamily,
     IntervalNeed,
     Missing,
     Pair,
@@ -54,7 +54,7 @@ NOTHING_DRAWN = "is not needed, because this method draws no random numbers"
 class OneFamily(GLM):
     """A regression of one family; see `GLM`."""
 
-    family: ClassVar[Family]
+    family: ClassVar[FitFamily]
 
     @refuses({**SPENDING_REFUSALS, "rng": NOTHING_DRAWN})
     def without_intervals(

@@ -13,7 +13,7 @@ from privinf.accounting import calibrate_mu, gaussian_epsilon
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.fitting.model import NO_LEVEL
 from privinf.glm.convergence import Trajectory
-from privinf.glm.curved_sums import enough
+from privinf.glm.curved_sums import enough, least_size
 from privinf.glm.dome.optimizers import DPSGD, Optimizer
 from privinf.glm.dome.rounds import optimise
 from privinf.glm.newton import (
@@ -29,7 +29,16 @@ from privinf.glm.queries import LeastSquaresOptions
 from privinf.glm.rows import GlmRows, Unit
 from privinf.glm.sums import Clients, GlmSums
 from privinf.inference.covariances import sampling_kind
-from privinf.typing import AnyPath, CovType, CovWord, Family, Floats, IntervalNeed, ScoreTarget, SumRelation
+from privinf.typing import (
+    AnyPath,
+    CovType,
+    CovWord,
+    FitFamily,
+    Floats,
+    IntervalNeed,
+    ScoreTarget,
+    SumRelation,
+)
 from privinf.validation import check_choice, check_count, check_cov_type, counted, reporting_delta
 from privinf.wire import Places, Reasons, readable
 
@@ -55,6 +64,10 @@ NO_MARGINS = (
     "its coefficients"
 )
 REFUSED = '{}. Nothing was charged. {}fit(intervals="optional") returns coefficients without intervals'
+REFUSED_COUNTS = (
+    "{}. Nothing was charged. NegativeBinomial has no fit without intervals: "
+    'Poisson(...).fit(intervals="optional") returns coefficients of the same mean'
+)
 MOMENTS_INSTEAD = "MomentOLS has score intervals at any budget, but they are wide here; "
 
 
@@ -84,6 +97,8 @@ class FitPlan:
         Whether it is one of a logistic or Poisson model in whitened units.
     margins : bool
         Whether a tenth of the budget is for average marginal effects.
+    dispersed : bool
+        Whether counts are negative binomial.
     """
 
     mu: float
@@ -99,6 +114,7 @@ class FitPlan:
     least_squares: LeastSquaresOptions | None = field(default=None, repr=False)
     curved: bool = field(default=False, repr=False)
     margins: bool = field(default=False, repr=False)
+    dispersed: bool = field(default=False, repr=False)
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -108,6 +124,7 @@ class FitPlan:
             *([] if self.least_squares is None else [self.least_squares]),
             *[Places.CURVED_FIT] * self.curved,
             *[Places.MARGINS_OF_FIT] * self.margins,
+            *[Places.DISPERSION_OF_FIT] * self.dispersed,
         )
 
     def trajectory(self, sums: GlmSums, start: Floats) -> Trajectory:
@@ -187,7 +204,10 @@ def plan_fit(spending: Mapping[str, float], request: FitRequest, rows: GlmRows) 
     if request.target != "mean" or request.adapt_bounds:
         raise ArgumentError(NO_ONE_STEP_FIT if one_step_possible else ONE_STEP_FIT_ALONE)
     if alone and rows.family != "gaussian" and rows.rule == "auto" and enough(rows.total, mu, rows.p):
-        return replace(one_step, curved=True, margins=request.margins)
+        dispersed = rows.family == "negative-binomial"
+        return replace(one_step, curved=True, margins=request.margins, dispersed=dispersed)
+    if rows.family == "negative-binomial":
+        return replace(one_step, final_mu=0.0, weak=_reason_without_curvature(rows, mu, delta))
     if request.margins:
         raise ArgumentError(NO_MARGINS)
     return _plan_in_rounds(one_step, request, rows, block, clients, share=share, possible=possible)
@@ -259,14 +279,31 @@ def _least_squares(request: FitRequest, rows: GlmRows, robust: bool) -> LeastSqu
     )
 
 
-def refuse_without_intervals(plan: FitPlan, request: FitRequest, family: Family) -> None:
+def _reason_without_curvature(rows: GlmRows, mu: float, delta: float) -> str:
+    """Return why a negative binomial model is not fitted, and the budget or number of rows that suffices."""
+    times = least_size(rows.p) * math.pow(rows.p, 1.5) / (rows.total * mu)
+    epsilon = gaussian_epsilon(mu * times, delta)
+    enough = MU_ENOUGH.format(_rounded_up(mu * times))
+    if 0.0 < epsilon < math.inf:
+        enough = EPSILON_ENOUGH.format(_rounded_up(epsilon), delta)
+    return Reasons.TOO_MANY_COEFFICIENTS.format(
+        coefficients=f"{counted(rows.p, 'coefficient')} in {counted(rows.total, 'record')}",
+        enough=enough,
+        others=counted(math.ceil(rows.total * times), "record"),
+    )
+
+
+def refuse_without_intervals(plan: FitPlan, request: FitRequest, family: FitFamily) -> None:
     """Raise NotAvailableError for a default fit whose rows and budget are too few for its intervals."""
     check_choice(request.intervals, IntervalNeed, "intervals")
     too_little = plan.weak and plan.weak != Reasons.BINDING_CLIP
     if too_little and request.optimizer is None and request.intervals == "required":
         instead = MOMENTS_INSTEAD if family == "gaussian" else ""
         reason = readable(plan.weak)
-        raise NotAvailableError(REFUSED.format(reason[0].upper() + reason[1:], instead))
+        reason = reason[0].upper() + reason[1:]
+        if family == "negative-binomial":
+            raise NotAvailableError(REFUSED_COUNTS.format(reason))
+        raise NotAvailableError(REFUSED.format(reason, instead))
 
 
 def _reason_without_intervals(

@@ -25,6 +25,7 @@ from privinf.glm.advice import (
     notes_of,
 )
 from privinf.glm.convergence import Trajectory, error_of_start, judge_convergence
+from privinf.glm.dispersion import Dispersion
 from privinf.glm.least_squares import OneStepFit, lacks_released_hessian
 from privinf.glm.margins import (
     MARGINS_NOT_RELEASED,
@@ -102,6 +103,7 @@ NO_DISPERSION = (
     "a fit with weights= releases the dispersion of weighted scores, not that of counts: use conf_int(), the "
     "interval of the mean, or fit without weights="
 )
+NO_ALPHA = "this fit has no intervals, and then neither the dispersion nor its interval is available"
 NO_MEANS = (
     "marginal effects need second moments of the columns, which this fit did not release: use the default "
     "fit of a logistic or Poisson model"
@@ -115,7 +117,13 @@ APART = (
     "column is uncorrelated with all other columns (weighted by the second derivative of "
     "the loss)."
 )
-LOSSES: dict[str, LossName] = {"gaussian": "squared", "binomial": "logistic", "poisson": "poisson"}
+LOSSES: dict[str, LossName] = {
+    "gaussian": "squared",
+    "binomial": "logistic",
+    "poisson": "poisson",
+    "negative-binomial": "poisson",
+}
+RATES = ("poisson", "negative-binomial")  # families whose exponentiated coefficients are rate ratios
 
 
 class GlmSettings(TypedDict):
@@ -134,6 +142,7 @@ class GlmSettings(TypedDict):
     margins: NotRequired[list[float]]
     hessian_average: NotRequired[dict[str, Any]]
     dispersion: NotRequired[float]
+    alpha: NotRequired[dict[str, Any]]
     to_user: NotRequired[list[list[float]]]
     missing: NotRequired[Missing]
     complete: NotRequired[dict[str, Any]]
@@ -288,7 +297,7 @@ class GLMPredictions(Predictions):
 
         Intervals of new observations are gaussian, where squares of residuals were released. For counts they
         are Poisson, or negative binomial with the fit's dispersion (released with ``cov_type="HC0"``) where
-        it is above 1.
+        it is above 1. For `NegativeBinomial` they have the fit's alpha, taken as known.
 
         Parameters
         ----------
@@ -309,6 +318,9 @@ class GLMPredictions(Predictions):
             self.loss,
             scatter=self.statistics.scatter(),
             dispersion=max(self.inference.settings.get("dispersion", 1.0), 1.0),
+            alpha=Dispersion.from_dict(self.inference.settings["alpha"]).value
+            if "alpha" in self.inference.settings
+            else 0.0,
         )
         weighted = self.loss == "poisson" and "Weights" in self.inference.context.options
         return replace(prediction, observation=None, reason=NO_DISPERSION) if weighted else prediction
@@ -336,8 +348,8 @@ class GLMResults(Results):
 
     def _refused_methods(self) -> frozenset[str]:
         refused = super()._refused_methods()
-        ratios_of = {"odds_ratios": "binomial", "rate_ratios": "poisson"}
-        refused |= {name for name, family in ratios_of.items() if self.family != family}
+        ratios_of = {"odds_ratios": ("binomial",), "rate_ratios": RATES}
+        refused |= {name for name, families in ratios_of.items() if self.family not in families}
         if self._estimate.cov is None:
             refused |= ratios_of.keys()
         if self._estimate.cov is None or "second" not in self._settings or self._inference.constant is None:
@@ -384,10 +396,10 @@ class GLMResults(Results):
         DataFrame
             One row per coefficient.
         """
-        return self._ratios("binomial", "odds ratio", alpha)
+        return self._ratios(("binomial",), "odds ratio", alpha)
 
     def rate_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return rate ratios with intervals: exp of the coefficients of a Poisson model.
+        """Return rate ratios with intervals: exp of the coefficients of a model of counts.
 
         Parameters
         ----------
@@ -399,12 +411,12 @@ class GLMResults(Results):
         DataFrame
             One row per coefficient.
         """
-        return self._ratios("poisson", "rate ratio", alpha)
+        return self._ratios(RATES, "rate ratio", alpha)
 
-    def _ratios(self, family: str, name: str, alpha: float) -> pd.DataFrame:
-        if self.family != family:
+    def _ratios(self, families: tuple[str, ...], name: str, alpha: float) -> pd.DataFrame:
+        if self.family not in families:
             raise NotAvailableError(
-                f"{name}s require family={family!r}, but this fit has family={self.family!r}"
+                f"{name}s require family={families[0]!r}, but this fit has family={self.family!r}"
             )
         return ratios(
             np.asarray(self._estimate.params), self.conf_int(alpha).to_numpy(), self.names, name, alpha
@@ -444,13 +456,13 @@ class GLMResults(Results):
             raise NotAvailableError(NO_CONSTANT if "second" in settings else NO_MEANS)
         second = np.array(settings["second"])
         if at == "overall" and method != "dydx":
-            effects = averaged_logs(self.family, self._estimate, second, constant, method)
+            effects = averaged_logs(self._mean_family, self._estimate, second, constant, method)
         elif at == "overall":
             average = self._average(second, constant)
-            effects = averaged(self.family, self._estimate, second, constant, average)
+            effects = averaged(self._mean_family, self._estimate, second, constant, average)
         else:
             point = second[constant] if at == "mean" else np.eye(len(second))[constant]
-            effects = at_point(self.family, self._estimate, point, constant, method)
+            effects = at_point(self._mean_family, self._estimate, point, constant, method)
         return MarginalEffects(
             effects=effects,
             method=method,
@@ -469,7 +481,7 @@ class GLMResults(Results):
             return Average(mean=mean, variance=sd**2, covariance=np.zeros(len(second)), ratio=ratio)
         if "hessian_average" in settings:
             average = Average.from_dict(settings["hessian_average"])
-            if is_well_determined(self.family, self._estimate, second, constant, average):
+            if is_well_determined(self._mean_family, self._estimate, second, constant, average):
                 return average
         if self.family == "binomial" and "Offset" in self._context.options:
             raise NotAvailableError(NO_OFFSET)
@@ -477,8 +489,13 @@ class GLMResults(Results):
 
     @property
     def family(self) -> str:
-        """Name of the family: "gaussian", "binomial" or "poisson"."""
+        """Name of the family: "gaussian", "binomial", "poisson" or "negative-binomial"."""
         return str(self._settings["family"])
+
+    @property
+    def _mean_family(self) -> str:
+        """Family of the mean: that of negative binomial counts is a Poisson model's."""
+        return "poisson" if self.family in RATES else self.family
 
     @cached_property
     def trace(self) -> pd.DataFrame:
@@ -496,13 +513,66 @@ class GLMResults(Results):
     get_prediction = delegated("_predictions", GLMPredictions.get_prediction)
 
 
+class NegativeBinomialResults(GLMResults):
+    """Results of `NegativeBinomial`: those of a Poisson model, and the dispersion."""
+
+    def _refused_methods(self) -> frozenset[str]:
+        refused = super()._refused_methods()
+        return refused | {"alpha_conf_int"} if self._dispersion is None else refused
+
+    @property
+    def _dispersion(self) -> Dispersion | None:
+        """Estimate of alpha; None where the fit has no interval."""
+        if self._estimate.cov is None or "alpha" not in self._settings:
+            return None
+        return Dispersion.from_dict(self._settings["alpha"])
+
+    def _released_dispersion(self) -> Dispersion:
+        """Return the estimate of alpha (NotAvailableError where the fit has no interval)."""
+        if self._dispersion is None:
+            raise NotAvailableError(NO_ALPHA)
+        return self._dispersion
+
+    @property
+    def alpha(self) -> float:
+        """Dispersion alpha of Var(y) = mu + alpha mu^2; 0 where the released estimate is negative."""
+        return self._released_dispersion().value
+
+    @property
+    def alpha_bse(self) -> float:
+        """Standard error of the dispersion, with sampling and noise."""
+        return self._released_dispersion().se
+
+    def alpha_conf_int(self, alpha: float = 0.05) -> tuple[float, float]:
+        """Return the interval of the dispersion.
+
+        Parameters
+        ----------
+        alpha : float
+            The interval has the level ``1 - alpha``.
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper end, cut at 0; the upper one is infinite where the noise hides the dispersion.
+
+        Notes
+        -----
+        The interval has the variance of rows and noise, and a bound for the bias that errors of the
+        coefficients cause. It assumes negative binomial counts: otherwise the dispersion is that of the
+        nearest negative binomial distribution.
+        """
+        return self._released_dispersion().interval(check_fraction(alpha, "alpha"))
+
+
 class FederatedGLMResults(GLMResults):
     """Another name of `GLMResults`, for fits of `FederatedGLM`."""
 
 
 def named_results(estimate: Estimate, **context: Any) -> GLMResults:
     """Return results of the class that belongs to the model's name; `context` as `Results` takes it."""
-    kind = FederatedGLMResults if context["model"] == "FederatedGLM" else GLMResults
+    kinds = {"FederatedGLM": FederatedGLMResults, "NegativeBinomial": NegativeBinomialResults}
+    kind = kinds.get(context["model"], GLMResults)
     return kind(estimate, Context(**context))
 
 

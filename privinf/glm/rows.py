@@ -19,10 +19,11 @@ from privinf.mechanisms.rows import NO_COUNT
 from privinf.results.effects import check_effects
 from privinf.schema import Design
 from privinf.schema.geometry import SAME_UNIT, Reachable, check_magnitudes, to_user
-from privinf.typing import Bounds, ClipRule, Family, Floats, Integers, Missing, Pair
+from privinf.typing import Bounds, ClipRule, Family, FitFamily, Floats, Integers, Missing, Pair
 from privinf.validation import check_choice, check_positive
 
 Unit = Literal["record", "client"]
+COUNTED: tuple[FitFamily, ...] = ("poisson", "negative-binomial")  # families of counts
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -33,7 +34,7 @@ class GlmRows:
     ----------
     design : Design
     federation : Federation
-    family : str
+    family : {"gaussian", "binomial", "poisson", "negative-binomial"}
     radius : float
         R: rows longer than it, in scaled units, count with weight R^2/||x||^2.
     residual_clip : float or None
@@ -62,7 +63,7 @@ class GlmRows:
 
     design: Design
     federation: Federation
-    family: Family
+    family: FitFamily
     radius: float
     residual_clip: float | None
     center: Floats
@@ -74,6 +75,11 @@ class GlmRows:
     roles: Roles = NO_ROLES
     missing: Missing = "raise"
     complete: CompleteRows | None = None
+
+    @property
+    def mean_family(self) -> Family:
+        """Family of the mean: that of negative binomial counts is a Poisson model's."""
+        return "poisson" if self.family == "negative-binomial" else self.family
 
     @property
     def reachable(self) -> Reachable:
@@ -130,10 +136,10 @@ class GlmRows:
     def model(self) -> dict[str, Any]:
         """Arguments of every statistic of the model; units only where they differ from the user's."""
         design = self.design
-        arguments: dict[str, Any] = {"family": self.family, "radius": self.radius}
+        arguments: dict[str, Any] = {"family": self.mean_family, "radius": self.radius}
         if self.residual_clip is not None:
             arguments["residual_clip"] = self.residual_clip
-        if self.family == "poisson":
+        if self.mean_family == "poisson":
             arguments["mean_cap"] = design.y_high
         return arguments | self.units
 
@@ -224,9 +230,9 @@ class GlmRows:
         return replace(self, design=design, center=center, scale=scale, radius=radius)
 
 
-def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
+def glm_limits(family: FitFamily, bounds: Bounds, y_bounds: Pair | None) -> Limits:
     """Return the public bounds of arrays; a binomial response has none of its own."""
-    check_choice(family, Family, "family")
+    check_choice(family, FitFamily, "family")
     if family == "binomial":
         if y_bounds is not None:
             raise ArgumentError('y_bounds= cannot be used with family="binomial", whose response is 0 or 1')
@@ -236,13 +242,13 @@ def glm_limits(family: Family, bounds: Bounds, y_bounds: Pair | None) -> Limits:
 
 def glm_rows(
     model_rows: ModelRows,
-    family: Family,
+    family: FitFamily,
     radius: float | None,
     residual_clip: float | ClipRule | None,
     roles: Roles = NO_ROLES,
 ) -> GlmRows:
     """Return the sites of a model with the public bounds that its statistics need."""
-    check_choice(family, Family, "family")
+    check_choice(family, FitFamily, "family")
     _check_roles(model_rows.design, family, roles)
     check_effects(model_rows.design, roles.effects)
     residual_clip = "auto" if residual_clip is None else residual_clip
@@ -254,7 +260,7 @@ def glm_rows(
         raise SchemaError(f"the schema declares no bounds for the response {design.response}")
     if family == "binomial":
         check_binary(design)
-    if family == "poisson" and low < 0.0:
+    if family in COUNTED and low < 0.0:
         raise SchemaError("the lower bound of a Poisson response must be 0 or more: counts are not negative")
     for name, private, top in zip(design.names, design.private, design.high, strict=True):
         if not private and not math.isfinite(top) and name != _constant_name(design):
@@ -295,13 +301,13 @@ def _check_dropping(design: Design, radius: float | None, roles: Roles) -> None:
         )
 
 
-def _check_roles(design: Design, family: Family, roles: Roles) -> None:
+def _check_roles(design: Design, family: FitFamily, roles: Roles) -> None:
     """Raise ArgumentError unless columns with a role are there, and of a model that has a use for them."""
     if roles.names and family == "gaussian":
         raise ArgumentError(
             "offset=, exposure= and weights= can be used only with the logistic and the Poisson model"
         )
-    if roles.exposure is not None and family != "poisson":
+    if roles.exposure is not None and family not in COUNTED:
         raise ArgumentError(
             "exposure= can be used only with the Poisson model: use offset= with other models"
         )
@@ -376,7 +382,7 @@ def _radius(design: Design, radius: float | None, low: Floats, high: Floats) -> 
     return math.sqrt(design.norm**2 + float(max_abs @ max_abs))
 
 
-def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRule) -> float | None:
+def _residual_clip(design: Design, family: FitFamily, residual_clip: float | ClipRule) -> float | None:
     if isinstance(residual_clip, str):
         check_choice(residual_clip, ClipRule, "residual_clip")
     if family == "binomial":
@@ -390,6 +396,6 @@ def _residual_clip(design: Design, family: Family, residual_clip: float | ClipRu
         return check_positive(residual_clip, "residual_clip")
     low = float(design.y_low or 0.0)
     high = float(design.y_high or 0.0)
-    if family == "poisson":
+    if family in COUNTED:
         return high
     return high - low if design.constant is not None else max(high - low, abs(low), abs(high))

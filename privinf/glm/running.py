@@ -28,6 +28,7 @@ from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
+from privinf.glm.dispersion import FIRST_ALPHA, Dispersion
 from privinf.glm.least_squares import OneStepFit, fit_least_squares
 from privinf.glm.margins import (
     MARGINS_NOTE,
@@ -295,7 +296,7 @@ def _unlike_default(plan: FitPlan, request: FitRequest, rows: GlmRows) -> str:
 
 
 def _run_curved(fit: FitRun) -> GLMResults:
-    """Release the sums of a logistic or Poisson fit, with the mean curvature if margins are requested."""
+    """Release the sums of a logistic or count model, with the mean curvature if margins are requested."""
     rows = fit.rows
     roles = fit.all_rows.roles
     queries = curved_sums(fit.all_rows, fit.sums, fit.mu)
@@ -331,7 +332,9 @@ def _averages(fit: FitRun, outcome: OneStepRelease, average: Noisy | None, ratio
     offset = rows.family == "binomial" and roles.offset is not None
     if constant is None or offset or roles.weights is not None or not rows.default_radius:
         return {}
-    mean = hessian_average(outcome, rows.family, constant, rows.to_user, ratio)
+    if outcome.alpha is not None:  # the Hessian's weights depend on the mean
+        return {}
+    mean = hessian_average(outcome, rows.mean_family, constant, rows.to_user, ratio)
     return {} if mean is None else {"hessian_average": mean.to_dict()}
 
 
@@ -365,7 +368,7 @@ def _run_optimizer(fit: FitRun) -> GLMResults:
 
 
 def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
-    """Return the sums of a logistic or Poisson model, with the units in which the sites compute them."""
+    """Return the sums of a logistic or count model, with the units in which the sites compute them."""
     design = rows.design
     roles = rows.roles
     units = dict(rows.units)
@@ -395,10 +398,10 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
     radius = math.sqrt(max(rows.radius**2 - float(largest[spare] @ largest[spare]), 1e-12))
     constant = None if design.constant is None else int(np.flatnonzero(free == design.constant)[0])
     response = float(design.y_low or 0.0), float(design.y_high or 0.0)
-    assert rows.family != "gaussian"
+    assert rows.mean_family != "gaussian"
     return CurvedSums(
         server=sums.server,
-        family=rows.family,
+        family=rows.mean_family,
         units=units,
         n=sums.n,
         free=free,
@@ -412,6 +415,7 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
         traffic=sums.traffic,
         names=tuple(names[j] for j in free),
         dropping=rows.missing == "drop",
+        alpha=FIRST_ALPHA if rows.family == "negative-binomial" else None,
     )
 
 
@@ -464,7 +468,7 @@ def sums_of(
         else:
             server = TrustedServer(sites, trust=trust, **options)
         answering = server if folder is None else CheckpointedServer(server, folder)
-    constant = rows.design.constant if rows.family == "poisson" else None
+    constant = rows.design.constant if rows.mean_family == "poisson" else None
     low, high = rows.limits
     return GlmSums(
         server=answering,
@@ -518,6 +522,8 @@ def curved_results(
         extra_settings["dispersion"] = outcome.dispersion
     extra_settings |= averages
     if outcome.hessian.sd == 0.0:
+        if outcome.alpha is not None:
+            description = _with_alpha(description, outcome.alpha, extra_settings)
         return _exact_results(rows, outcome, description, cov_type, extra_settings)
     try:
         posterior = drawn(outcome, rows.total, design.constant)
@@ -527,6 +533,9 @@ def curved_results(
         share = np.diag(posterior.sampling) / np.var(posterior.draws, axis=0)
         outcome = replace(outcome, far=outcome.far * math.sqrt(min(float(share.max()), 1.0)))
     total = np.atleast_2d(np.cov(posterior.draws.T))
+    if outcome.alpha is not None:
+        alpha = outcome.alpha.at_error(_predictor_error(outcome, total))
+        description = _with_alpha(description, alpha, extra_settings)
     reason = "" if posterior.converged or posterior.weak else nonconvergence_reason(rows, outcome, posterior)
     reason = reason or singular(total)
     notes = curved_notes(rows, outcome, posterior, has_intervals=not reason)
@@ -558,9 +567,22 @@ def curved_results(
     if "hessian_average" in averages and design.constant is not None:
         second = np.array(extra_settings["second"])
         average = Average.from_dict(averages["hessian_average"])
-        if not is_well_determined(rows.family, estimate, second, design.constant, average):
+        if not is_well_determined(rows.mean_family, estimate, second, design.constant, average):
             context["notes"] = (*context["notes"], MARGINS_NOTE)
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
+
+
+def _with_alpha(description: FitDescription, alpha: Dispersion, settings: dict[str, Any]) -> FitDescription:
+    """Return the description with the dispersion among its options, which `settings` keep too."""
+    settings["alpha"] = alpha.to_dict()
+    return replace(description, options={**description.options, "Dispersion": alpha.described()})
+
+
+def _predictor_error(outcome: OneStepRelease, covariance: Floats) -> float:
+    """Return about the mean square error of linear predictors, by a covariance of the coefficients of z."""
+    inverse = np.linalg.inv(outcome.place.transform)
+    hessian = inverse @ outcome.hessian.mean @ inverse.T
+    return max(float(np.trace(hessian @ covariance)), 0.0) / outcome.place.curvature
 
 
 def _drawn_estimate(

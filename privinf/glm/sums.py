@@ -13,7 +13,7 @@ import numpy as np
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Schema
 from privinf.schema.calls import absorbed
-from privinf.typing import Family, Floats, Integers, PlainValue
+from privinf.typing import FitFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Places, Statistics
 
 BYTES = 8  # of a number in messages
@@ -274,7 +274,7 @@ class Roles:
         columns = {"Offset": self.offset, "Exposure": self.exposure, "Weights": self.weights}
         return {title: name for title, name in columns.items() if name is not None}
 
-    def read(self, formula: str, schema: Schema, family: Family) -> tuple[str, Roles]:
+    def read(self, formula: str, schema: Schema, family: FitFamily) -> tuple[str, Roles]:
         """Return a formula without its ``+ offset(column)`` and its ``| factor``, and the roles with them.
 
         Raises ArgumentError if there are several offsets, or one is named next to it, and SchemaError where
@@ -288,7 +288,7 @@ class Roles:
         if isinstance(formula, str) and (logged := _LOG_OFFSET.search(formula)) is not None:
             remedy = (
                 f"pass exposure={logged[1]!r}, whose logarithm is added with coefficient 1"
-                if family == "poisson"
+                if family in ("poisson", "negative-binomial")
                 else "add the logarithm of the exposure as a column of the table, and pass its name"
             )
             raise SchemaError(f"{logged[0]}: offset() needs the name of a column; {remedy}")

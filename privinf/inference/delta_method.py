@@ -175,7 +175,9 @@ class NormalObservation:
 
 @dataclass(frozen=True, slots=True)
 class CountObservation:
-    """New counts: Poisson, or negative binomial with variance ``dispersion * mean``, at an uncertain mean.
+    """New counts: Poisson or negative binomial, at an uncertain mean.
+
+    The variance of a negative binomial count is ``dispersion * mean``; with `alpha`, mean + alpha mean^2.
 
     Attributes
     ----------
@@ -183,6 +185,8 @@ class CountObservation:
         Of the logarithm of the mean.
     dispersion : float
         At least 1; 1 is Poisson.
+    alpha : float
+        At least 0; above it `dispersion` is not used.
 
     Notes
     -----
@@ -192,12 +196,14 @@ class CountObservation:
 
     linear: MeanPrediction
     dispersion: float = 1.0
+    alpha: float = 0.0
 
     @property
     def se(self) -> Floats:
         """Standard errors, shape (rows,), to first order in the mean's error."""
         mean = np.exp(self.linear.mean)
-        return np.sqrt(np.square(mean * self.linear.se) + self.dispersion * mean)
+        dispersion = 1.0 + self.alpha * mean if self.alpha > 0.0 else self.dispersion
+        return np.sqrt(np.square(mean * self.linear.se) + dispersion * mean)
 
     def conf_int(self, alpha: float) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
@@ -207,13 +213,15 @@ class CountObservation:
         df = np.broadcast_to(self.linear.df, self.linear.mean.shape)
         levels = (tail, 1.0 - tail)
         ends = [
-            count_quantiles(level, center, self.linear.se, df, self.dispersion)
+            count_quantiles(level, center, self.linear.se, df, self.dispersion, self.alpha)
             for level, center in zip(levels, centers, strict=True)
         ]
         return np.column_stack(ends)
 
 
-def count_quantiles(level: float, eta: Floats, se: Floats, df: Floats, dispersion: float) -> Floats:
+def count_quantiles(
+    level: float, eta: Floats, se: Floats, df: Floats, dispersion: float, alpha: float = 0.0
+) -> Floats:
     """Return the least counts k with ``P(Y <= k) >= level``, Y a count whose log mean is ``eta + se T``.
 
     Parameters
@@ -223,6 +231,8 @@ def count_quantiles(level: float, eta: Floats, se: Floats, df: Floats, dispersio
         The chance is an average over equally likely values of T, t with `df`.
     dispersion : float
         Variance over mean: 1 Poisson, above it negative binomial.
+    alpha : float
+        Above 0 the variance is ``mean + alpha mean^2`` instead.
 
     Returns
     -------
@@ -235,7 +245,9 @@ def count_quantiles(level: float, eta: Floats, se: Floats, df: Floats, dispersio
 
     def below(count: Floats) -> Floats:
         k = count[:, None]
-        if dispersion > 1.0:
+        if alpha > 0.0:
+            chance = betainc(1.0 / alpha, k + 1.0, 1.0 / (1.0 + alpha * means))
+        elif dispersion > 1.0:
             chance = betainc(means / (dispersion - 1.0), k + 1.0, 1.0 / dispersion)
         else:
             chance = pdtr(k, means)

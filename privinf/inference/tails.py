@@ -30,6 +30,8 @@ MIN_CONFIRMED_SDS = 1.5  # sds of its noise that it must pass the second time to
 ONCE_MORE_COSTS = 0.43  # price of the second counts, as a part of that of the first
 FLATTEST = 1.5  # least slope of the power law beyond the last count that is detected
 STEEPEST = 8.0  # largest slope of that power law
+FURTHER = 0.7  # rate of an exponential tail beyond the last threshold, relative to that below it
+SLOWEST_DECAY = 2.0  # least rate of an exponential tail, times the last threshold
 FLATTEST_SQUARES = 1.1  # least slope of the power law of squares: above 1 their mean is finite
 APART = 8.0  # the second point of the power law has this many times the first one's count
 LARGEST_SHARE = 0.7  # or this share of all rows, if that is less
@@ -66,6 +68,8 @@ class Tail:
     hidden : float
         Number of terms that the noise of the counts can hide: fewer than this go unseen in one release in
         thirty, at the last threshold that is used.
+    rate : float
+        Above 0 the tail beyond the last threshold is exponential with this rate, not a power law.
     """
 
     thresholds: Floats
@@ -75,6 +79,7 @@ class Tail:
     rows: int
     detected: bool = True
     hidden: float = 0.0
+    rate: float = 0.0
 
     def excess(self, clips: Floats) -> Floats:
         """Return X(c), the integral of N from c to the top: the sum over rows of (t - c)+."""
@@ -97,15 +102,20 @@ class Tail:
         last = float(self.thresholds[-1])
         if clip >= self.top:
             return 0.0
+        if clip >= last and self.rate > 0.0:
+            return float(self.counts[-1]) * math.exp(-self.rate * (clip - last))
         if clip >= last:
             return float(self.counts[-1]) * math.pow(clip / last, -self.alpha)
         count = np.interp(clip, self.thresholds, self.counts, left=float(self.rows))
         return float(np.asarray(count))
 
     def _power_tail(self, c: Floats) -> Floats:
-        """Return the integral of the power law from c >= the last threshold to the top."""
+        """Return the integral of the extrapolated tail from c >= the last threshold to the top."""
         last = self.thresholds[-1]
         count = self.counts[-1]
+        if self.rate > 0.0:
+            rest = math.exp(-self.rate * (max(self.top, last) - last))
+            return np.asarray(count / self.rate * (np.exp(-self.rate * (c - last)) - rest))
         power = 1.0 - self.alpha
         top = max(self.top, last)
         return np.asarray(count * last / power * ((top / last) ** power - (c / last) ** power))
@@ -165,6 +175,22 @@ def tail_of(
         detected=bool(len(visible)),
         hidden=(visible_sds + SURE) * float(sd[last]),
     )
+
+
+def with_exponential_end(tail: Tail) -> Tail:
+    """Return a tail whose part beyond the last threshold is exponential: that of counts with gamma mixtures.
+
+    Its rate is `FURTHER` times that between the last threshold and the nearest one below whose count is
+    `APART` times as large: scores are exponential at different scales, and the longest decay the slowest.
+    """
+    counts = tail.counts
+    last = len(counts) - 1
+    enough = np.flatnonzero(counts[:last] >= min(APART * counts[last], LARGEST_SHARE * tail.rows))
+    earlier = int(enough[-1]) if len(enough) else 0
+    apart = float(tail.thresholds[last] - tail.thresholds[earlier])
+    fallen = math.log(max(float(counts[earlier] / counts[last]), 1.0)) if counts[last] > 0.0 else 0.0
+    slowest = SLOWEST_DECAY / float(tail.thresholds[last])
+    return replace(tail, rate=max(FURTHER * fallen / apart if apart > 0.0 else 0.0, slowest))
 
 
 def decreasing(counts: Floats, sd: Floats) -> Floats:

@@ -25,7 +25,7 @@ from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, most_fits, simul
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.progress import progress_bar
 from privinf.schema import Schema
-from privinf.typing import Family, Floats, PartyColumns, TrustModel
+from privinf.typing import FitFamily, Floats, PartyColumns, TrustModel
 from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ def plan_study(
     mu: float | None = None,
     rho: float | None = None,
     rng: int | None = None,
-    family: Family = "gaussian",
+    family: FitFamily = "gaussian",
     trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
@@ -448,7 +448,7 @@ def plan_study(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
         Seed of simulated rows and noise; default 0.
-    family : {"gaussian", "binomial", "poisson"}
+    family : {"gaussian", "binomial", "poisson", "negative-binomial"}
         Family of the response; "binomial" is logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
@@ -540,7 +540,7 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         return Study(case, simulated(case, names), floor_widths(case))
 
 
-def _serving(family: Family, trust: TrustModel) -> list[str]:
+def _serving(family: FitFamily, trust: TrustModel) -> list[str]:
     return [
         name
         for name, estimator in ESTIMATORS.items()
@@ -561,7 +561,7 @@ def advise(
     mu: float | None = None,
     rho: float | None = None,
     rng: int | None = None,
-    family: Family = "gaussian",
+    family: FitFamily = "gaussian",
     trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
@@ -594,7 +594,7 @@ def advise(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
         Seed of simulated rows and noise; default 0.
-    family : {"gaussian", "binomial", "poisson"}
+    family : {"gaussian", "binomial", "poisson", "negative-binomial"}
         Family of the response; "binomial" is logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
@@ -649,7 +649,7 @@ def advise(
     )
     import pandas as pd
 
-    check_choice(family, Family, "family")
+    check_choice(family, FitFamily, "family")
     kinds = [
         kind for kind in get_args(TrustModel) if _serving(family, kind) and (kind != "per-party" or parties)
     ]

@@ -74,6 +74,8 @@ class Guesses:
     skews : mapping of str to float
         Skewness of numeric columns (an exponential distribution has 2). Default: that of the beta
         distribution with this mean and sd.
+    alpha : float
+        Dispersion of negative binomial counts, whose variance is ``mean + alpha mean^2``; default 1.
     complete : float
         Share of rows without missing values, default 1. Below 1 the study plans fits with
         ``missing="drop"``, and rows are incomplete at random.
@@ -106,6 +108,7 @@ class Guesses:
     spreads: Mapping[str, float] = field(default_factory=dict)
     skews: Mapping[str, float] = field(default_factory=dict)
     complete: float = 1.0
+    alpha: float | None = None
 
     def __post_init__(self) -> None:
         for name in (*CHECKED, "shares", "correlations"):
@@ -116,6 +119,8 @@ class Guesses:
             object.__setattr__(self, name, MappingProxyType(dict(values)))
         check_number(self.kurtosis, "kurtosis", low=0.0)
         check_number(self.complete, "complete", low=0.0, high=1.0, open_low=True)
+        if self.alpha is not None:
+            check_number(self.alpha, "alpha", low=0.0)
         if self.rsquared is not None:
             check_number(self.rsquared, "rsquared", low=0.0, high=1.0, open_high=True)
         if self.residual_sd is not None:

@@ -26,6 +26,7 @@ from privinf.planning.guesses import (
 from privinf.planning.response import (
     ResidualDistribution,
     constant_for,
+    dispersion_of,
     inverse_link,
     of_response,
     outcome_of,
@@ -35,7 +36,7 @@ from privinf.planning.response import (
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
 from privinf.schema.table import check_schema
-from privinf.typing import Family, Floats, PartyColumns, SpendingOptions, TrustModel
+from privinf.typing import FitFamily, Floats, PartyColumns, SpendingOptions, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction
 
 RSQUARED = 0.2  # of the response, where none is guessed
@@ -94,7 +95,7 @@ class Population:
     schema: Schema
     formula: str
     design: Design
-    family: Family
+    family: FitFamily
     guesses: Guesses
     distributions: tuple[ColumnDistribution, ...]
     root: Floats
@@ -116,7 +117,7 @@ class Population:
         return frame
 
 
-def population(schema: Schema, formula: str, guesses: Guesses, family: Family) -> Population:
+def population(schema: Schema, formula: str, guesses: Guesses, family: FitFamily) -> Population:
     """Return the people that guesses describe.
 
     Raises
@@ -216,12 +217,14 @@ def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
 
 
 def _slopes(
-    X: Floats, design: Design, schema: Schema, guesses: Guesses, family: Family
+    X: Floats, design: Design, schema: Schema, guesses: Guesses, family: FitFamily
 ) -> tuple[Floats, float, list[str]]:
     """Return coefficients, the residual sd of a numeric response, and the assumptions."""
     mean, sd, lines = outcome_of(design, schema, guesses, family)
     numeric = family == "gaussian"
     residual_sd = sd if numeric else math.pi / math.sqrt(3.0) if family == "binomial" else mean**-0.5
+    if family == "negative-binomial":
+        residual_sd = math.sqrt(1.0 / mean + dispersion_of(guesses))
     correlations = of_response(guesses, design, family)
     if correlations or guesses.coefficients:
         slopes = np.array([float(guesses.coefficients.get(name, 0.0)) for name in design.names])
@@ -259,7 +262,9 @@ def _response(
     low, high = item.interval.low, item.interval.high
     if people.family == "binomial":
         return (rng.random(len(mean)) < mean).astype(float)
-    if people.family == "poisson":
+    if people.family == "negative-binomial" and (alpha := dispersion_of(people.guesses)) > 0.0:
+        mean = mean * rng.gamma(1.0 / alpha, alpha, len(mean))
+    if people.family in ("poisson", "negative-binomial"):
         return np.minimum(rng.poisson(mean).astype(float), high)
     assert people.residuals is not None
     place, width = _places(mean, item)
@@ -286,7 +291,7 @@ class StudyOptions:
     mu: float | None = None
     rho: float | None = None
     rng: int | None = None
-    family: Family = "gaussian"
+    family: FitFamily = "gaussian"
     trust: TrustModel | None = None
     parties: PartyColumns | None = None
     estimators: Sequence[str] | None = None
@@ -343,7 +348,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
             f"n={n} must be at most {LARGEST_STUDY:,}, because each person is a simulated row; pass "
             "a smaller n"
         )
-    family = check_choice(options.family, Family, "family")
+    family = check_choice(options.family, FitFamily, "family")
     trust = check_choice(options.trust or "central", TrustModel, "trust")
     parties = options.parties
     guesses = options.guesses or Guesses()
@@ -397,7 +402,10 @@ def floor_widths(case: Case) -> Floats:
         frame = frame[frame[design.response].notna()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = sm.GLM(design.response_values(frame), design.matrix(frame), family())
+            used = family()
+            if case.people.family == "negative-binomial":
+                used = sm.families.NegativeBinomial(alpha=dispersion_of(case.people.guesses))
+            model = sm.GLM(design.response_values(frame), design.matrix(frame), used)
             standard_errors.append(model.fit(cov_type="HC0").bse[places])
     widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(standard_errors, axis=0)
     return widths

@@ -16,12 +16,13 @@ from privinf.errors import ArgumentError
 from privinf.planning.guesses import Guesses, moments_of, refuse_strange
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor
-from privinf.typing import Family, Floats
+from privinf.typing import FitFamily, Floats
 
 LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
+USUAL_ALPHA = 1.0  # dispersion of negative binomial counts that is not guessed
 
 
-def of_response(guesses: Guesses, design: Design, family: Family) -> dict[str, float]:
+def of_response(guesses: Guesses, design: Design, family: FitFamily) -> dict[str, float]:
     """Return the guessed correlations of design columns with the response."""
     correlations = dict(guesses.correlations.get(design.response, {}))
     correlations |= {
@@ -63,7 +64,7 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
 
 
 def outcome_of(
-    design: Design, schema: Schema, guesses: Guesses, family: Family
+    design: Design, schema: Schema, guesses: Guesses, family: FitFamily
 ) -> tuple[float, float, list[str]]:
     """Return mean and sd of the response, and the assumptions about them."""
     name = design.response
@@ -86,14 +87,26 @@ def outcome_of(
         )
     mean, sd = moments_of(name, low, high, guesses)
     line = f"{name}: mean {mean:.4g} ({'guessed' if name in guesses.means else 'middle of its bounds'})"
-    if family == "poisson" and mean <= 0.0:
-        raise ArgumentError(f"the guessed mean of {name!r} must be positive if family='poisson'")
+    if family in ("poisson", "negative-binomial") and mean <= 0.0:
+        raise ArgumentError(f"the guessed mean of {name!r} must be positive if family={family!r}")
+    if family == "negative-binomial":
+        line += f", dispersion {dispersion_of(guesses):.3g} ({'not ' * (guesses.alpha is None)}guessed)"
+    elif guesses.alpha is not None:
+        raise ArgumentError(
+            "guesses= gives alpha, the dispersion of negative binomial counts, but the family is "
+            f"{family!r}; omit alpha"
+        )
     if family == "gaussian":
         line += f", sd {sd:.4g} ({'guessed' if name in guesses.sds else 'from its bounds'})"
     return mean, sd, [line]
 
 
-def inverse_link(predictor: Floats, family: Family) -> Floats:
+def dispersion_of(guesses: Guesses) -> float:
+    """Return the dispersion of negative binomial counts."""
+    return USUAL_ALPHA if guesses.alpha is None else guesses.alpha
+
+
+def inverse_link(predictor: Floats, family: FitFamily) -> Floats:
     """Return the means of responses."""
     if family == "gaussian":
         return predictor
@@ -101,7 +114,7 @@ def inverse_link(predictor: Floats, family: Family) -> Floats:
     return means
 
 
-def constant_for(predictor: Floats, mean: float, family: Family) -> float:
+def constant_for(predictor: Floats, mean: float, family: FitFamily) -> float:
     """Return the intercept that gives the response its mean."""
     if family == "gaussian":
         return mean - float(np.mean(predictor))

@@ -15,6 +15,7 @@ from scipy.stats import norm
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
+from privinf.glm.negative_binomial import NegativeBinomial
 from privinf.glm.results import LOSSES
 from privinf.iwp.model import IWPGLM
 from privinf.lasso.model import DebiasedLasso
@@ -25,7 +26,7 @@ from privinf.planning.people import LARGEST_STUDY, Case
 from privinf.progress import step
 from privinf.schema import Design
 from privinf.schema.declared import Numeric
-from privinf.typing import Family, Floats, TrustModel
+from privinf.typing import FitFamily, Floats, TrustModel
 from privinf.validation import check_choice, check_fraction, check_number, check_positive
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ Fit = Callable[[Case, Any, np.random.Generator], Any]
 
 def _plain(model: Any, words: Callable[[Case], dict[str, Any]] = lambda case: {}) -> Fit:
     # A fit that can have no intervals is a cell of the table, with its reason.
-    options = {"intervals": "optional"} if issubclass(model, GLM) else {}
+    may_lack_intervals = issubclass(model, GLM) and not issubclass(model, NegativeBinomial)
+    options = {"intervals": "optional"} if may_lack_intervals else {}
 
     def fit(case: Case, frame: Any, rng: np.random.Generator) -> Any:
         options_of_rows = _missing(case) | words(case)
@@ -80,7 +82,7 @@ def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
 class Estimator:
     """Scope of an estimator, its fit to simulated rows, and the assumptions of its intervals."""
 
-    families: tuple[Family, ...]
+    families: tuple[FitFamily, ...]
     trusts: tuple[TrustModel, ...]
     fit: Fit
     rests_on: str
@@ -92,7 +94,7 @@ SUMS: tuple[TrustModel, ...] = ("central", "server", "secure-sum")
 OF_MOMENTS = _plain(MomentOLS, lambda case: {"trust": "local" if case.trust == "local" else "central"})
 # How IWPGLM is fitted, by the family of the response.
 OF_EXAMPLES = _plain(IWPGLM, lambda case: {"loss": LOSSES[case.people.family]})
-OF_NUMBERS: tuple[Family, ...] = ("gaussian",)  # family of a numeric response
+OF_NUMBERS: tuple[FitFamily, ...] = ("gaussian",)  # family of a numeric response
 ESTIMATORS: Mapping[str, Estimator] = {
     "OLS": Estimator(
         OF_NUMBERS,
@@ -108,7 +110,16 @@ ESTIMATORS: Mapping[str, Estimator] = {
     ),
     "Logit": Estimator(("binomial",), SUMS, _plain(Logit), "assumes that the logistic model is correct"),
     "Poisson": Estimator(
-        ("poisson",), SUMS, _plain(Poisson), "assumes that the model of the mean count is correct"
+        ("poisson", "negative-binomial"),
+        SUMS,
+        _plain(Poisson),
+        "assumes that the model of the mean count is correct",
+    ),
+    "NegativeBinomial": Estimator(
+        ("negative-binomial",),
+        SUMS,
+        _plain(NegativeBinomial),
+        "assumes that the model of the mean count is correct",
     ),
     "ModulatedOLS": Estimator(
         OF_NUMBERS, ("local",), _plain(ModulatedOLS), "each person adds noise to their own row"

@@ -42,7 +42,7 @@ SILENT = frozenset(
         *("bse_privacy", "noise_cov", "noise_share", "variance_formula", "variance_inflation", "bias"),
         # squares of residuals
         *("rsquared", "rsquared_adj", "scale", "ssr", "ess", "mse_resid", "mse_model", "mse_total"),
-        *("centered_tss", "dispersion", "residual_scale"),
+        *("centered_tss", "dispersion", "residual_scale", "alpha", "alpha_bse"),
         # predicted means without their errors
         *("predict", "predict_sparse"),
         # inference by scores, which holds however strong the noise is

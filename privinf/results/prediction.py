@@ -242,6 +242,7 @@ def predicted(
     *,
     scatter: float | str = NO_SCATTER,
     dispersion: float = 1.0,
+    alpha: float = 0.0,
 ) -> Prediction:
     """Return the prediction of new rows by the estimate of a model with this loss.
 
@@ -254,7 +255,7 @@ def predicted(
         "squared": the mean is linear; else see `mean_response`.
     scatter : float or str
         Residual variance of a linear mean, or why there is none.
-    dispersion : float
+    dispersion, alpha : float
         Of counts; see `CountObservation`.
     """
     exog, index = rows
@@ -269,7 +270,7 @@ def predicted(
         return Prediction(linear, index, NormalObservation(linear.mean, spread))
     mean: Any = LinkPrediction(linear, loss)
     if loss == "poisson":
-        return Prediction(mean, index, CountObservation(linear, dispersion))
+        return Prediction(mean, index, CountObservation(linear, dispersion, alpha))
     return Prediction(mean, index, reason=TWO_VALUES)
 
 

@@ -77,7 +77,12 @@ DATA_BOUNDS = ("Bounds:", "from the data, NOT protected")
 REPLACED_BY_SCORES = "replaced by score intervals"
 NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
 # Families that the model's name implies.
-_FAMILY_OF = {"OLS": "gaussian", "Logit": "binomial", "Poisson": "poisson"}
+_FAMILY_OF = {
+    "OLS": "gaussian",
+    "Logit": "binomial",
+    "Poisson": "poisson",
+    "NegativeBinomial": "negative-binomial",
+}
 RELATION_OPTIONS = ("Neighbors", "Neighbours")  # the second in files of older versions
 # Values of options that a summary leaves out, since they are the usual ones.
 USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}

@@ -106,6 +106,7 @@ KINDS_OF_FIT = (
     "Poisson central",
     "PHReg central",
     "PHReg secure sums",
+    "NegativeBinomial central",
     "OLS secure sums",
     "DebiasedLasso of named targets",
     "DebiasedLasso with a constant",

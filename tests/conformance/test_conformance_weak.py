@@ -43,6 +43,7 @@ CALLS = {
     "rate_ratios": lambda r: r.rate_ratios(),
     "hazard_ratios": lambda r: r.hazard_ratios(),
     "get_margeff": lambda r: r.get_margeff("mean"),
+    "alpha_conf_int": lambda r: r.alpha_conf_int(),
     "max_test": lambda r: r.max_test(rng=0),
 }
 # What a fit may refuse, for reasons of its own.

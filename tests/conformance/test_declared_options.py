@@ -43,7 +43,8 @@ CLASSES = {
     "MomentOLS.release": (MomentReleaseOptions,),
     "Moments.release": (SpendingOptions,),
     **dict.fromkeys(
-        ("GLM.fit", "FederatedGLM.fit", "Logit.fit", "Poisson.fit"), (SpendingOptions, FitRequest)
+        ("GLM.fit", "FederatedGLM.fit", "Logit.fit", "Poisson.fit", "NegativeBinomial.fit"),
+        (SpendingOptions, FitRequest),
     ),
     "DebiasedLasso.fit": (LassoOptions,),
     "ModulatedOLS.fit": (ModulationFitOptions,),
@@ -114,7 +115,7 @@ DIRECT = {
     ".find_bounds": {"clip", "rare", "unit", "max_rows", "ledger", "progress"},
     **{
         f"{model}.fit": {"progress"}
-        for model in ("GLM", "FederatedGLM", "OLS", "Logit", "Poisson", "DebiasedLasso")
+        for model in ("GLM", "FederatedGLM", "OLS", "Logit", "Poisson", "NegativeBinomial", "DebiasedLasso")
     },
     "PHReg.fit": {"progress", "follow_up"},
     "Moments.release": {"cov_type", "robust_share", "to", "ledger"},
@@ -124,6 +125,7 @@ NEWTON = {"optimizer", "public_seed", "relation", "unit", "client_clip", "target
 OTHERS = {
     "PHReg.fit": (NEWTON - {"relation"}) | {"cov_type", "checkpoint", "target", "adapt_bounds", "intervals"},
     "OLS.fit": NEWTON,
+    "NegativeBinomial.fit": (NEWTON - {"margins"}) | {"target", "adapt_bounds", "intervals"},
     **{f"{model}.fit": {"target", "adapt_bounds"} for model in ("GLM", "FederatedGLM", "Logit", "Poisson")},
 }
 # Calls with a budget for features and one for the label, in epsilon alone; these share their own paragraphs.
@@ -291,7 +293,7 @@ def test_every_public_fit_and_release_is_compared():
 
 # Per model: the frozen class that its constructors build from their arguments.
 CONSTRUCTED = {
-    **dict.fromkeys(("GLM", "FederatedGLM", "OLS", "Logit", "Poisson"), GLMOptions),
+    **dict.fromkeys(("GLM", "FederatedGLM", "OLS", "Logit", "Poisson", "NegativeBinomial"), GLMOptions),
     "PHReg": PHRegOptions,
     "DebiasedLasso": LassoModelOptions,
     "MomentOLS": MomentModelOptions,

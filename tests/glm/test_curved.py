@@ -143,7 +143,8 @@ def test_outlying_rows_name_the_coefficients_of_long_tailed_columns():
 
 def test_misfits_grow_with_the_reach_of_a_column_and_name_the_constant_with_it():
     """Columns reach 8, 5 and 2 standard deviations; from 4 on, outlying rows move 0.3 in proportion."""
-    rows = SimpleNamespace(design=SimpleNamespace(constant=0, names=("const", "far", "middle", "near")))
+    design = SimpleNamespace(constant=0, names=("const", "far", "middle", "near"))
+    rows = SimpleNamespace(family="poisson", design=design)
     walk = SimpleNamespace(second=np.diag([1.0, 8.0**-2, 5.0**-2, 2.0**-2]))
     step = SimpleNamespace(walk=walk, far=0.3, dispersion=1.0)
     ((text, names),) = misfits(rows, step, weak=False)

@@ -5,7 +5,9 @@ import pytest
 
 from privinf.glm.least_squares import quantile_of
 from privinf.inference.tails import (
+    FURTHER,
     ONCE_MORE_COSTS,
+    SLOWEST_DECAY,
     SURE,
     VISIBLE_SDS,
     best_clip,
@@ -13,6 +15,7 @@ from privinf.inference.tails import (
     squared,
     tail_of,
     two_threshold_clip,
+    with_exponential_end,
 )
 from privinf.mechanisms.statistics.summands import counts_above, root_matrix, root_sensitivity
 
@@ -174,3 +177,27 @@ def test_clips_grow_with_the_budget_and_layers_cost_what_one_release_costs():
         assert clip.beyond == pytest.approx(float(tail.excess(np.array([clip.high]))[0]))
     assert clips[-1].ratio == 0.0
     assert best_clip(tail, lambda c: (c - 2.0) ** 2) == pytest.approx(2.0, rel=0.02)
+
+
+def test_an_exponential_end_has_the_excess_of_exponential_terms():
+    """Terms at one scale: the rate below the last threshold is theirs, and beyond it FURTHER times that."""
+    rows, rate = 100_000, 0.8
+    thresholds = 2.0 ** np.arange(-1.0, 3.1, 0.5)
+    counts = rows * np.exp(-rate * thresholds)
+    plain = tail_of(thresholds, counts, np.full(len(thresholds), 20.0), rows, 60.0)
+    tail = with_exponential_end(plain)
+    assert tail.rate == pytest.approx(FURTHER * rate, rel=0.02)
+    last = float(tail.thresholds[-1])
+    beyond = float(tail.excess(np.array([last]))[0])
+    assert beyond == pytest.approx(float(tail.counts[-1]) / tail.rate, rel=1e-3)
+    assert beyond < float(plain.excess(np.array([last]))[0])
+    step = 1e-4
+    slope = (
+        float(tail.excess(np.array([last + 1.0]))[0] - tail.excess(np.array([last + 1.0 + step]))[0]) / step
+    )
+    assert slope == pytest.approx(tail.above(last + 1.0), rel=1e-3)
+
+
+def test_an_exponential_end_of_one_count_decays_at_least_so_fast():
+    tail = tail_of(np.array([2.0]), np.array([50.0]), np.array([1.0]), 100, 20.0)
+    assert with_exponential_end(tail).rate == SLOWEST_DECAY / 2.0

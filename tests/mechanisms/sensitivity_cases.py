@@ -28,7 +28,19 @@ def numbers(*shape: int) -> Any:
 def calls() -> Iterator[Call]:
     """Yield the name of a statistic, the number of columns and its arguments."""
     for p in WIDTHS:
-        for family in (glm, curved, moments, whitened, layers, sparse, forms, vectors, counts, hazards):
+        for family in (
+            glm,
+            curved,
+            dispersion,
+            moments,
+            whitened,
+            layers,
+            sparse,
+            forms,
+            vectors,
+            counts,
+            hazards,
+        ):
             for name, args in family(p):
                 yield name, p, args
 
@@ -87,6 +99,15 @@ def curved(p: int) -> Iterator[tuple[str, Args]]:
         yield "curved.counts", model | {"of": "residual"}
         if kind == "binomial":
             yield "curved.counts", model | {"of": "score"}
+
+
+def dispersion(p: int) -> Iterator[tuple[str, Args]]:
+    """Yield calls of the statistics of negative binomial counts."""
+    tables = {"by_count": np.zeros((2, 3)), "by_mean": np.zeros((3, 4)), "width": 1.0, "mean_unit": 2.0}
+    model = {"family": "poisson", "theta": numbers(p), "transform": numbers(p, 1), **tables}
+    for low, high in ((-0.3, 0.8), (0.0, 2.0), (-1.5, 0.0)):
+        for name in ("curved.dispersion", "curved.dispersion_meat"):
+            yield name, model | {"low": low, "high": high}
 
 
 def moments(p: int) -> Iterator[tuple[str, Args]]:

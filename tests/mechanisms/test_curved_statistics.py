@@ -32,12 +32,24 @@ STATISTICS = {
     "curved.secant": AT | {"clip": 0.2, "step": np.array([0.6, -0.9, 0.2])},
 }
 POISSON = {"family": "poisson", "theta": 0.5 * THETA}
+# A function of count and mean that its ends cut on either side.
+TABLES = POISSON | {
+    "transform": np.eye(P)[:, :1],
+    "by_count": np.array([[0.0, 0.2, 1.5, 3.0], [0.0, 1.0, 2.0, 3.0]]),
+    "by_mean": np.array([[1.0, 0.8, 0.5], [0.0, 0.3, 0.6], [-0.4, 0.2, 0.9]]),
+    "width": 1.5,
+    "mean_unit": 1.2,
+    "low": -0.7,
+    "high": 1.1,
+}
+STATISTICS |= {"curved.dispersion": TABLES, "curved.dispersion_meat": TABLES}
 CASES = [
     (name, args | more)
     for name, args in STATISTICS.items()
     for more in (
         {},
         POISSON,
+        POISSON | {"alpha": 1.5},
         {"weight": 2},
         {"of": "residual"},
         {"share": 0.05},
@@ -64,6 +76,15 @@ def naive(name, args, y, X):
             m = math.exp(eta) if poisson else expit(eta)
             c, e = (m, yi - m) if poisson else (m * (1.0 - m), min(yi, 1.0) - m)
             o = max(xi[args["weight"]], 0.0) if "weight" in args else 1.0
+            o /= 1.0 + args.get("alpha", 0.0) * m
+            if "by_count" in args:
+                cell = int(min(yi // args["width"], 3))
+                places = np.linspace(0.0, 1.0, 3)
+                r, s, e = (np.interp(m / (args["mean_unit"] + m), places, row) for row in args["by_mean"])
+                g, h = args["by_count"][:, cell]
+                value = np.clip(r * g - s * h - e, args["low"], args["high"])
+                sums += np.array([value if name == "curved.dispersion" else value**2])
+                continue
             k, q = c * v @ v, np.linalg.norm(v) * max(m, 1.0 - m)
             w = min(o, args["curvature_bound"] / k, math.inf if poisson else args["score_bound"] / q)
             s, M = w * e * v / args["score_bound"], w * c * np.outer(v, v) / args["curvature_bound"]

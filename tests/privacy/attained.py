@@ -64,6 +64,15 @@ BLOCKS = HAZARDS | {
     "offsets": np.array([[0.5, 0.1, 0.0], [-0.2, 0.4, 0.3]]),
     "stop": 2.0,
 }
+DISPERSED = {
+    "family": "poisson",
+    "theta": np.array([0.6, -0.3, 0.2]),
+    "transform": np.eye(P)[:, :1],
+    "by_count": np.array([[0.0, 0.0, 0.5, 1.2], [0.0, 1.0, 2.0, 3.0]]),
+    "by_mean": np.array([[1.0, 1.0, 0.6], [0.0, 0.4, 0.8], [-0.4, 0.3, 0.9]]),
+    "width": 1.0,
+    "mean_unit": 1.0,
+}
 WHITENED = {
     "response_factor": 0.5,
     "theta": np.array([0.3, -0.2, 0.1]),
@@ -187,6 +196,10 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
         BLOCKS | {"clip": 0.3, "step": np.array([0.4, -0.2, 0.1]), "score_bound": 2.0},
         0.9,
     ),
+    "curved.score, negative binomial": ("curved.score", COUNTED | {"alpha": 1.5, "high": 0.2}, 0.9),
+    "curved.step, negative binomial": ("curved.step", COUNTED | {"alpha": 1.5, "share": 0.5}, 0.9),
+    "curved.dispersion": ("curved.dispersion", DISPERSED | {"low": -0.5, "high": 0.3}, 0.99),
+    "curved.dispersion_meat": ("curved.dispersion_meat", DISPERSED | {"low": -0.5, "high": 0.3}, 0.99),
     "layers.counts": ("layers.counts", FORMS | {"thresholds": np.geomspace(0.3, 4.0, 6)}, 0.99),
     "layers.counts, of a column": (
         # As a target's regression on its neighbours asks: a column in its units has the response's place.

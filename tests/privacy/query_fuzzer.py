@@ -195,6 +195,17 @@ _CURVED = {
     "score_bound": 0.8,
     "curvature_bound": 0.4,
 }
+_DISPERSED = {
+    "family": "poisson",
+    "theta": np.full(5, 0.1),
+    "transform": np.eye(5)[:, :1],
+    "by_count": np.array([[0.0, 0.5, 1.0], [0.0, 1.0, 2.0]]),
+    "by_mean": np.array([[1.0, 0.8], [0.2, 0.6], [-0.3, 0.3]]),
+    "width": 1.0,
+    "mean_unit": 1.0,
+    "low": -0.5,
+    "high": 0.8,
+}
 _WHITE = {
     "response_factor": 0.5,
     "theta": np.full(5, 0.1),
@@ -269,6 +280,8 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "curved.meat": _CURVED | {"middle": 0.2, "high": 0.5, "upper": 1.3},
     "logistic_products": {"bound": 1.0, "support": [1], "beta": [0.3], "intercept": -0.5},
     "curved.secant": _CURVED | {"clip": 0.3, "step": np.full(5, 0.2), "weight": 2},
+    "curved.dispersion": _DISPERSED,
+    "curved.dispersion_meat": _DISPERSED,
     "layers.counts": _FORM | {"thresholds": [0.5, 1.0, 2.0]},
     "layers.score": _FORM | {"low": 0.5, "high": 2.0},
     "layers.meat": _FORM | {"low": 0.5, "high": 2.0, "weight": 1.2},

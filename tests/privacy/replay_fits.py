@@ -394,6 +394,11 @@ parties("", pi.BGMOLS)
 # ---- generalised linear models over sites
 
 RESPONSES = {"gaussian": (-4.0, 6.0), "binomial": (0.0, 1.0), "poisson": (0.0, 9.0)}
+FAMILIES = {
+    "Logit": "binomial",
+    "Poisson": "poisson",
+    "NegativeBinomial": "poisson",
+}  # by model, if not linear
 
 
 def glm(
@@ -544,7 +549,7 @@ def curator(
 ) -> None:
     """Register a regression under its own name, of a table or over sites."""
     spending = {"epsilon": 12.0, "delta": 1e-3} | (how or {})
-    low, high = RESPONSES[{"Logit": "binomial", "Poisson": "poisson"}.get(model, "gaussian")]
+    low, high = RESPONSES[FAMILIES.get(model, "gaussian")]
     schema = pi.Schema(BOUNDS | {"y": (low, high)})
 
     @case(f"{model} {name}", spending)
@@ -583,6 +588,9 @@ curator("central, a large table", "y ~ a + b", {"epsilon": 3.0}, model="Logit", 
 curator("secure sums", "y ~ a + b", model="Logit", over=True, trust="secure-sum")
 curator("central", "y ~ a + b", model="Poisson")
 curator("central, several rounds", "y ~ a + b", {"epsilon": 3.0}, model="Poisson", n=20 * N)
+curator("central", "y ~ a + b", model="NegativeBinomial")
+curator("central, several rounds", "y ~ a + b", {"epsilon": 3.0}, model="NegativeBinomial", n=20 * N)
+curator("secure sums", "y ~ a + b", model="NegativeBinomial", over=True, trust="secure-sum")
 curator("trusted server", over=True, trust="server")
 curator("secure sums", over=True, trust="secure-sum")
 
@@ -637,7 +645,7 @@ def dropped(
     With `alone` no other record is complete; with `undeclared` the record has an undeclared level.
     """
     spending = {"epsilon": 12.0, "delta": 1e-3} | (how or {})
-    low, high = RESPONSES[{"Logit": "binomial", "Poisson": "poisson"}.get(model, "gaussian")]
+    low, high = RESPONSES[FAMILIES.get(model, "gaussian")]
     unit = {"unit": "person", "max_rows": 2} if units else {}
     factor = {"g": pi.Factor(["u", "v", "w"], other="w")} if undeclared else {}
     schema = pi.Schema(BOUNDS | {"y": (low, high)} | factor, **unit)
@@ -646,7 +654,7 @@ def dropped(
     def run(pair: str, world: int, ledger: Ledger) -> Any:
         frame = table(pair, world, n)
         frame.loc[WHERE, "g"] = "elsewhere" if undeclared else frame.loc[WHERE, "g"]
-        if model in ("Logit", "Poisson"):
+        if model in FAMILIES:
             frame["y"] = np.round((np.clip(frame.y, -4, 6) - 1.0).clip(low, high))
         frame = whole_person(frame) if units else frame
         frame = with_dropped(frame, list(lacks), gap=world == world_with_gap, alone=alone)
@@ -659,7 +667,7 @@ def dropped(
         return (fit, fit.release, repr(made)) if model == "MomentOLS" else (fit, repr(made))
 
 
-for model in ("MomentOLS", "OLS", "Logit", "Poisson"):
+for model in ("MomentOLS", "OLS", *FAMILIES):
     dropped("central", model)
     dropped("central, back", model, world_with_gap=0, lacks=("y", "b"))
     dropped("central, no other complete", model, alone=True)

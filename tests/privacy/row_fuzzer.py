@@ -431,7 +431,9 @@ def regression(
     schema = schema_of(kind)
     held = world.frame if trust is None else world.sites(schema, **missing(world))
     words: dict[str, Any] = dict(names)
-    if model in ("Logit", "Poisson"):
+    if model == "NegativeBinomial":
+        words |= world.options(0.2, offset=("q",), exposure=("t",))
+    elif model in ("Logit", "Poisson"):
         words |= world.options(0.15, offset=("q",), weights=("t", "s"))
         words |= world.options(0.3, exposure=("t",)) if model == "Poisson" else {}
     else:
@@ -449,7 +451,8 @@ def regression(
     how = world.options(
         0.2, cov_type=("nonrobust", "HC0", "HC1") if kind == "number" else ("nonrobust", "HC0")
     )
-    how |= world.options(0.9, intervals=("optional", "optional", "optional", "required"))
+    if model != "NegativeBinomial":
+        how |= world.options(0.9, intervals=("optional", "optional", "optional", "required"))
     if trust is not None:
         how |= world.options(0.05, checkpoint=(world.folder / "checkpoint",))
         how |= world.options(0.3, max_colluding=(0, 1)) if trust == "secure-sum" else {}
@@ -461,6 +464,8 @@ def of_scores(world: World, model: str, kind: str, trust: str | None, **names: A
     made, how = regression(world, model, kind, trust, **names)
     if model == "OLS":
         how |= world.options(0.2, target=("mean", "robust"), adapt_bounds=(True, False))
+    elif model == "NegativeBinomial":
+        how |= world.options(0.2, margins=(True, False))
     else:
         how |= world.options(
             0.1,
@@ -492,6 +497,11 @@ def _logit_of_labels(world: World) -> Any:
 @entry_point("Poisson")
 def _poisson(world: World) -> Any:
     return of_scores(world, "Poisson", "count", None)
+
+
+@entry_point("NegativeBinomial")
+def _negative_binomial(world: World) -> Any:
+    return of_scores(world, "NegativeBinomial", "count", None)
 
 
 FAMILIES = {"gaussian": "number", "binomial": "share", "poisson": "count"}

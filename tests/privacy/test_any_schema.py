@@ -31,6 +31,7 @@ FITS = (
     "sites",
     "OLS",
     "Poisson",
+    "NegativeBinomial",
     "GLM",
     "examples",
     "mean",
@@ -105,7 +106,7 @@ def _fit(name, schema, formula, tables, mu, how, world, ledger):
     if name == "examples":
         both = {"epsilon_x": mu, "epsilon_y": mu, "delta": 1e-3, "ledger": ledger}
         return pi.LocalExamples(schema, formula, **alone).release(rows, **both)
-    if name in ("OLS", "Poisson"):
+    if name in ("OLS", "Poisson", "NegativeBinomial"):
         return getattr(pi, name).from_formula(formula, rows, schema=schema, ledger=ledger).fit(mu=mu)
     if name in ("sites", "GLM"):
         model, family = (pi.MomentOLS, {}) if name == "sites" else (pi.FederatedGLM, {"family": "gaussian"})

@@ -29,8 +29,22 @@ STATISTICS = {
     "curved.meat": AT | {"middle": 0.3, "high": 0.7, "upper": 1.4},
     "curved.secant": AT | {"clip": 0.2, "step": np.array([0.6, -0.9, 0.2])},
 }
+# A function of count and mean that its ends cut on either side.
+TABLES = {
+    "family": "poisson",
+    "theta": THETA,
+    "transform": np.eye(P)[:, :1],
+    "by_count": np.array([[0.0, 0.2, 1.5, 3.0], [0.0, 1.0, 2.0, 3.0]]),
+    "by_mean": np.array([[1.0, 0.8, 0.5], [0.0, 0.3, 0.6], [-0.4, 0.2, 0.9]]),
+    "width": 1.0,
+    "mean_unit": 1.2,
+    "low": -0.7,
+    "high": 1.1,
+}
+STATISTICS |= {"curved.dispersion": TABLES, "curved.dispersion_meat": TABLES}
 POISSON = {"family": "poisson", "theta": 0.5 * THETA}
-CHANGES = ({}, POISSON, {"weight": 2}, {"of": "residual"}, {"share": 0.05})
+MIXED = POISSON | {"alpha": 1.5}  # negative binomial counts
+CHANGES = ({}, POISSON, MIXED, {"weight": 2}, {"of": "residual"}, {"share": 0.05})
 CASES = [
     (name, args | more)
     for name, args in STATISTICS.items()
@@ -86,6 +100,18 @@ LAYER_NOT_CUT = Mutant(
     "ball.product(np.copysign(score, at.error), at.v)",
     "Product(9.0 * np.copysign(score, at.error), 9.0 * ball.top, at.v)",
 )
+COUNTS_NOT_CUT = Mutant(
+    CURVED,
+    "_dispersion",
+    "values = _dispersion_values(rows)",
+    "values = 9.0 * _dispersion_values(rows); ball = Ball(size=1, top=9.0, derivation='')",
+)
+SQUARES_NOT_CUT = Mutant(
+    CURVED,
+    "_dispersion_meat",
+    "values = _dispersion_values(rows)",
+    "values = 9.0 * _dispersion_values(rows); outer = Outer(size=1, top=9.0)",
+)
 MUTANTS = {
     "a step's scores not held": (
         (0, Mutant(TERMS, "Product.plain", "-self.top, self.top", "-99.0, 99.0")),
@@ -104,6 +130,18 @@ MUTANTS = {
         (36, LAYER_NOT_CUT),
         "curved.score",
         POISSON | {"high": 0.5, "curvature_bound": 9.0},
+    ),
+    "a function of counts not cut": (
+        (0, COUNTS_NOT_CUT),
+        (36, COUNTS_NOT_CUT),
+        "curved.dispersion",
+        {"low": -0.2, "high": 0.3},
+    ),
+    "squares of counts not cut": (
+        (0, SQUARES_NOT_CUT),
+        (36, SQUARES_NOT_CUT),
+        "curved.dispersion_meat",
+        {"low": -0.2, "high": 0.3},
     ),
     "both sums for the price of the dearer": (
         (0, Mutant(CURVED, "joint_distance", "max(between, aligned)", "max(share, 1.0 - share)")),

@@ -188,6 +188,8 @@ FITS = (
     "curved.score",
     "curved.meat",
     "curved.secant",
+    "curved.dispersion",
+    "curved.dispersion_meat",
 )
 
 
@@ -252,6 +254,11 @@ def fit_args(name: str, design, rng) -> dict:
         del units["theta"]
         reach = np.abs((np.stack([design.low, design.high]) - units["center"]) / units["scale"]).max()
         return units | {"block": np.arange(p)[::-1], "radius": max(float(reach), 1.0), "share": 0.6}
+    if name.startswith("curved.dispersion"):
+        tables = {"by_count": rng.normal(size=(2, 4)), "by_mean": rng.normal(size=(3, 6))}
+        ends = {"low": float(rng.choice([-0.4, -3.0])), "high": float(rng.choice([0.5, 4.0]))}
+        more = {"family": "poisson", "transform": np.eye(p)[:, :1], "mean_unit": 1.3}
+        return units | tables | ends | more | {"width": float(rng.choice([1.0, 3.0]))}
     family, width = str(rng.choice(["binomial", "poisson"])), int(rng.integers(1, p + 1))
     args = units | {
         "family": family,
@@ -261,6 +268,8 @@ def fit_args(name: str, design, rng) -> dict:
     }
     if rng.random() < 0.3:
         args |= {"weight": int(rng.integers(p)), "weight_unit": 2.0}
+    if family == "poisson" and rng.random() < 0.5:
+        args["alpha"] = float(rng.choice([0.0, 0.7, 5.0]))
     if family == "poisson" and rng.random() < 0.5:
         args["exposure"] = int(rng.integers(p))
     if rng.random() < 0.3:

@@ -1,11 +1,12 @@
-r"""Sums from which logistic and Poisson models are fitted in whitened units, with their sensitivities.
+r"""Sums from which logistic and count models are fitted in whitened units, with their sensitivities.
 
 x stands for (clip(x, bounds) - center) / scale and eta = x'theta + intercept at a public theta; m is the
 mean at eta, c its derivative, e = y - m, y inside its public bounds; v = T'x for a public matrix T. Every row
 has a public weight o (1, or the column `weight` over `weight_unit`, where that is positive), and eta the log
-of the column `exposure`. Of many columns x may hold `columns` alone, and v a public `offset`, T's row of a
-constant that is not a column: neither is in what bounds a record. What a record adds is bounded by these
-norms, whatever x, y, theta and T are:
+of the column `exposure`. Negative binomial counts are Poisson ones whose rows have the weight 1/(1 + a m), a
+the working dispersion `alpha`: their score is v e/(1 + a m). Of many columns x may hold `columns` alone, and
+v a public `offset`, T's row of a constant that is not a column: neither is in what bounds a record. What a
+record adds is bounded by these norms, whatever x, y, theta and T are:
 
 - weights **in x alone**, w = o min(1, B / (o q), K / (o k)): q = |v| max(m, 1 - m) bounds the logistic score
   and k = c |v|^2 is the norm of the Hessian. The same w stand in score and Hessian, so that a right mean
@@ -19,6 +20,16 @@ norms, whatever x, y, theta and T are:
   upper (high - middle), sqrt 2 U^2 (U^2 for one column);
 - ``curved.secant``: sum g v v', g the slope of the mean between eta and eta + v'step, times the weights of
   the score, and g |v|^2 <= K: sqrt 2 K.
+
+**Dispersion.** A record adds a bounded function of its count and its mean, by public tables: with y in cell k
+of width `width` (the last cell has no end) and u = m/(m_0 + m), m_0 the public `mean_unit`,
+
+.. math:: \psi = r(u) g_k - s(u) h_k - e(u), \qquad low \le \psi \le high,
+
+g, h the rows of `by_count`, and r, s, e those of `by_mean`, straight between equally spaced u:
+
+- ``curved.dispersion``: sum psi, whose values are high - low apart;
+- ``curved.dispersion_meat``: sum psi^2, l2 max(low^2, high^2).
 
 **Two sums together.** ``curved.start`` and ``curved.step`` add a = sqrt(1 - r) / 2 times a score of norm at
 most 1 and b = sqrt(r / 2) times a matrix k d d', 0 <= k <= 1, both along one direction d of the record: apart
@@ -50,7 +61,7 @@ from privinf.mechanisms.statistics.block import (
     vector,
     whole_number,
 )
-from privinf.mechanisms.statistics.families import exponential, logistic
+from privinf.mechanisms.statistics.families import at_places, between, exponential, logistic
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.summands import (
     Ball,
@@ -80,6 +91,22 @@ MODEL = (
     "exposure",
     "score_bound",
     "curvature_bound",
+    "alpha",
+)
+# Arguments of the statistics of the dispersion, whose rows have no weights.
+DISPERSION = (
+    *BASIS,
+    "family",
+    "columns",
+    "theta",
+    "transform",
+    "exposure",
+    "by_count",
+    "by_mean",
+    "width",
+    "mean_unit",
+    "low",
+    "high",
 )
 # What rounding moves a vector of length 1 for each root of an entry, twice over: see `terms`.
 ROUNDED_ENTRY = 2.0**-19
@@ -95,6 +122,7 @@ class _Rows:
 
     __slots__ = (
         "args",
+        "count",
         "curvature",
         "error",
         "exact",
@@ -127,12 +155,14 @@ class _Rows:
         self.length = self.v.length
         mean, self.curvature = self.mean(self.predictor)
         binomial = args["family"] == "binomial"
-        y = block.outcome()
+        self.count = y = block.outcome()
         self.error = made_finite((np.clip(y, 0.0, 1.0) if binomial else y) - mean)
         self.public = np.ones_like(self.length)
         if "weight" in args:
             unit = float(args.get("weight_unit", 1.0))
             self.public = np.maximum(_column(block, int(args["weight"])), 0.0) / unit
+        if "alpha" in args:
+            self.public = self.public / (1.0 + float(args["alpha"]) * mean)
         self.weight = self.public.copy()
         if "curvature_bound" in args:
             largest_weight = args["curvature_bound"] / (self.curvature * np.square(self.length))
@@ -228,6 +258,10 @@ def _check_model(args: Args, columns: int) -> int:
         vector(args, "offset", transform.shape[1])
     if "exposure" in args and args["family"] != "poisson":
         raise ArgumentError("argument 'exposure' of the statistic can be used only with family='poisson'")
+    if "alpha" in args:
+        check_number(args["alpha"], "alpha", low=0.0)
+        if args["family"] != "poisson":
+            raise ArgumentError("argument 'alpha' of the statistic can be used only with family='poisson'")
     for name in {"weight", "exposure"} & set(args):
         if whole_number(args, name) >= columns:
             raise ArgumentError(f"argument {name!r} of the statistic must be a column number below {columns}")
@@ -357,6 +391,70 @@ def _secant(rows: RowReader, outer: Outer) -> tuple[Square]:
     return (outer.matrices(at.v.vectors, at.length * size, size),)
 
 
+# ---- the dispersion
+
+
+def _check_dispersion(args: Args, columns: int) -> tuple[float, float]:
+    """Check the arguments of the statistics of the dispersion, and return the ends of psi."""
+    _check_model(args, columns)
+    if args["family"] != "poisson":
+        raise ArgumentError("argument 'family' of the statistic must be 'poisson', the family of its means")
+    by_count = check_array(args.get("by_count", ()), "by_count", ndim=2)
+    by_mean = check_array(args.get("by_mean", ()), "by_mean", ndim=2)
+    if by_count.shape[0] != 2 or by_mean.shape[0] != 3 or by_count.shape[1] < 1 or by_mean.shape[1] < 2:
+        raise ArgumentError(
+            "arguments 'by_count' and 'by_mean' of the statistic must be tables of 2 and of 3 rows, with an "
+            "entry for each cell of the counts, and for two or more places of the mean"
+        )
+    positive(args, "width"), positive(args, "mean_unit")
+    low = check_number(args.get("low"), "low", high=0.0)
+    high = check_number(args.get("high"), "high", low=0.0)
+    if not high > low:
+        raise ArgumentError(
+            "argument 'high' of the statistic (upper end of its values) must be larger than its argument "
+            "'low'"
+        )
+    return low, high
+
+
+def _dispersion_values(rows: RowReader) -> Floats:
+    """Return psi of each row."""
+    args = rows.args
+    at = _Rows(rows)
+    by_count = np.asarray(args["by_count"], dtype=np.float64)
+    by_mean = np.asarray(args["by_mean"], dtype=np.float64)
+    cells = by_count.shape[1] - 1
+    pieces = by_mean.shape[1] - 1
+    cell = np.floor(np.clip(made_finite(at.count) / float(args["width"]), 0.0, cells)).astype(np.intp)
+    place = at.curvature / (float(args["mean_unit"]) + at.curvature) * pieces
+    floor = np.floor(np.clip(place, 0.0, pieces - 1))
+    share = np.clip(place - floor, 0.0, 1.0)
+    index = floor.astype(np.intp)
+    r, s, e = (between((table, np.append(np.diff(table), 0.0)), index, share.copy()) for table in by_mean)
+    values = r * at_places(by_count[0], cell) - s * at_places(by_count[1], cell) - e
+    return np.clip(made_finite(values), float(args["low"]), float(args["high"]))
+
+
+def _dispersion_summand(args: Args, columns: int) -> Ball:
+    low, high = _check_dispersion(args, columns)
+    return Ball(size=1, top=max(-low, high), apart=high - low, derivation=Derivations.BETWEEN_ENDS)
+
+
+def _dispersion(rows: RowReader, ball: Ball) -> tuple[Product]:
+    values = _dispersion_values(rows)
+    return (ball.product(values, RowDirections(np.ones((1, len(values))))),)
+
+
+def _dispersion_meat_summand(args: Args, columns: int) -> Outer:
+    low, high = _check_dispersion(args, columns)
+    return Outer(size=1, top=max(-low, high))
+
+
+def _dispersion_meat(rows: RowReader, outer: Outer) -> tuple[Square]:
+    values = _dispersion_values(rows)
+    return (outer.matrices(values[None], np.abs(values)),)
+
+
 CURVED_OPS: dict[str, SiteOp] = named(
     op_of_terms(
         name=Statistics.CURVED_START,
@@ -388,5 +486,17 @@ CURVED_OPS: dict[str, SiteOp] = named(
         summand=_secant_summand,
         terms=_secant,
         arguments=(*MODEL, "step", "clip"),
+    ),
+    op_of_terms(
+        name=Statistics.CURVED_DISPERSION,
+        summand=_dispersion_summand,
+        terms=_dispersion,
+        arguments=DISPERSION,
+    ),
+    op_of_terms(
+        name=Statistics.CURVED_DISPERSION_MEAT,
+        summand=_dispersion_meat_summand,
+        terms=_dispersion_meat,
+        arguments=DISPERSION,
     ),
 )

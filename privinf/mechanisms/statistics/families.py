@@ -115,7 +115,7 @@ def logistic(eta: Floats, *, exact: bool) -> Floats:
     place: Floats = np.minimum(size * PLACES, TABLE_END * PLACES)
     floor = np.floor(place)
     place -= floor
-    place = _between(_logistic_table(), floor.astype(np.intp), place)
+    place = between(_logistic_table(), floor.astype(np.intp), place)
     return np.multiply(place, TABLE_UNIT, out=place)
 
 
@@ -129,17 +129,17 @@ def exponential(eta: Floats, *, exact: bool) -> Floats:
     place -= floor
     whole_part = np.floor(floor * (1.0 / PLACES))
     floor -= whole_part * PLACES
-    place = _between((values, steps), floor.astype(np.intp), place)
-    place *= _at(powers, (whole_part - SMALLEST_PREDICTOR).astype(np.intp))
+    place = between((values, steps), floor.astype(np.intp), place)
+    place *= at_places(powers, (whole_part - SMALLEST_PREDICTOR).astype(np.intp))
     return np.multiply(place, TABLE_UNIT, out=place)
 
 
-def _at(table: Floats, index: Any) -> Floats:
+def at_places(table: Floats, index: Any) -> Floats:
     """Return the numbers of a table at some places; a query has its own kind of look-up."""
     return table.take(index) if isinstance(index, np.ndarray) else index.looked_up(table)
 
 
-def _between(table: tuple[Floats, Floats], index: Any, share: Floats) -> Floats:
+def between(table: tuple[Floats, Floats], index: Any, share: Floats) -> Floats:
     """Return value + share x step at some places of a table, in place."""
     values, steps = table
     if not isinstance(index, np.ndarray):

@@ -1,0 +1,365 @@
+"""Negative binomial regression of counts."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from privinf.accounting import Ledger
+from privinf.error_boundary import error_boundaries, refuses
+from privinf.errors import NotAvailableError
+from privinf.fitting.model import SITES_NOW, STATSMODELS
+from privinf.glm.model import SPENDING_REFUSALS, GLMOptions
+from privinf.glm.named import OneFamily
+from privinf.glm.plan import FitRequest
+from privinf.glm.results import NegativeBinomialResults
+from privinf.progress import progress_bar
+from privinf.schema import Schema
+from privinf.typing import (
+    AnyPath,
+    Bounds,
+    Calibration,
+    ColumnLike,
+    ColumnsLike,
+    CovWord,
+    Missing,
+    Pair,
+    RngLike,
+    SitePairs,
+    SpendingOptions,
+    Table,
+    Trust,
+)
+
+# Arguments of `Poisson`, and why `NegativeBinomial` does not have them.
+OF_OTHER_COUNTS = {
+    "residual_clip": "cannot be used with NegativeBinomial, whose clipping thresholds follow from noisy "
+    "counts: use Poisson, whose robust standard errors are valid for overdispersed counts too",
+    "weights": "cannot be used with NegativeBinomial, whose dispersion is that of single counts: use Poisson",
+    "loglike_method": "is not supported: the variance is mu + alpha mu^2 (nb2 in statsmodels)",
+}
+# The same of `Poisson.fit`.
+ONE_STEP_ALONE = dict.fromkeys(
+    ("optimizer", "public_seed", "relation", "unit", "client_clip", "targets", "nuisance", "intervals"),
+    "cannot be used with NegativeBinomial, which has the default fit only: use Poisson",
+)
+
+
+@error_boundaries
+class NegativeBinomial(OneFamily):
+    r"""Negative binomial regression (NB2) of one table, or of a federation, with a private dispersion.
+
+    The mean count is mu = exp(x'b), and the variance is mu + alpha mu^2.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        Counts; values outside `y_bounds` are clipped.
+    X : array_like or DataFrame, shape (n, p)
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
+        `offset` and `exposure` are among them.
+    bounds : sequence of (low, high), or mapping
+        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+    y_bounds : (low, high)
+        Public bounds of the response; values outside are clipped.
+    offset : str, optional
+        Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
+    exposure : str, optional
+        Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+        coefficient.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
+        stays private.
+    trust : {"central", "server"}, optional
+        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
+        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+    ledger : Ledger, optional
+        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        its limit. Default: a new ledger of the model.
+
+    Raises
+    ------
+    SchemaError, SensitivityError, ArgumentError
+        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
+        an argument is invalid. No message contains a value of a row.
+
+    Notes
+    -----
+    **Privacy.** The guarantee is for replacing one record, features and response together. With
+    ``trust="central"`` one curator holds the rows, and everything that leaves the curator is noised. With
+    ``trust="server"`` sites send un-noised sums to a server that they trust. With ``trust="secure-sum"`` the
+    sites add the noise themselves. The report counts everything that a fit released, the dispersion included.
+
+    The coefficients solve the score equation of the model at a working dispersion a, which a first release
+    estimates:
+
+    .. math:: \sum_i x_i (y_i - \mu_i) / (1 + a \mu_i) = 0.
+
+    If the mean is correct, its expectation is zero at any a: an error of a costs precision only, and robust
+    standard errors (the default) are valid for any variance of the counts. The reported alpha is the root of
+    the likelihood's derivative in alpha with counts cut at a public number, which leaves no bias if counts
+    are negative binomial; it is released at the estimated coefficients (`privinf.glm.dispersion`). Without
+    noise the fit is maximum likelihood, as in statsmodels.
+
+    References
+    ----------
+    Cameron and Trivedi, "Regression Analysis of Count Data", 2nd edition, chapter 3, for the model, in which
+    mean and dispersion are orthogonal.
+
+    Examples
+    --------
+    >>> import numpy as np, privinf as pi
+    >>> rng = np.random.default_rng(0)
+    >>> X = pi.add_constant(rng.uniform(-1, 1, (20_000, 2)))
+    >>> y = rng.poisson(np.exp(X @ [0.5, 0.5, -0.3]) * rng.gamma(1.0, 1.0, 20_000))
+    >>> model = pi.NegativeBinomial(y, X, bounds=[(-1, 1)] * 2, y_bounds=(0, 40))
+    >>> r = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    >>> bool((abs(r.params - [0.5, 0.5, -0.3]) < 4 * r.bse).all())
+    True
+    >>> low, high = r.alpha_conf_int()
+    >>> low < 1.0 < high
+    True
+    """
+
+    family = "negative-binomial"
+
+    @refuses(OF_OTHER_COUNTS)
+    def __init__(
+        self,
+        y: ColumnLike,
+        X: ColumnsLike,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        options = GLMOptions(
+            family=self.family,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            offset=offset,
+            exposure=exposure,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        self._from_pair(y, X, options)
+
+    @classmethod
+    @refuses(OF_OTHER_COUNTS)
+    def from_formula(  # type: ignore[override]
+        cls,
+        formula: str,
+        data: Table,
+        *,
+        schema: Schema,
+        offset: str | None = None,
+        exposure: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
+
+        Parameters
+        ----------
+        formula : str
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
+            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+        data : DataFrame, any other table, or Federation
+            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
+            policies that allow `trust`.
+        schema : Schema
+            Public bounds or levels of every column that the formula names, the response included.
+        offset : str, optional
+            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            coefficient.
+        exposure : str, optional
+            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+            coefficient.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
+            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
+            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
+            revealed.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        NegativeBinomial
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError
+            The schema declares no bounds for what the formula needs.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            offset=offset,
+            exposure=exposure,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_formula(formula, data, schema, options)
+
+    @classmethod
+    @refuses({"parties": SITES_NOW})
+    @refuses(OF_OTHER_COUNTS)
+    def from_arrays(  # type: ignore[override]
+        cls,
+        sites: SitePairs,
+        *,
+        bounds: Bounds,
+        y_bounds: Pair | None = None,
+        offset: str | None = None,
+        exposure: str | None = None,
+        missing: Missing = "raise",
+        trust: Trust | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
+
+        Parameters
+        ----------
+        sites : sequence or mapping of (y, X)
+            Response and features of every site, by label or numbered from 0. The sites are simulated in this
+            process; for real sites pass a federation to `from_formula`.
+        bounds : sequence of (low, high), or mapping
+            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        y_bounds : (low, high)
+            Public bounds of the response; values outside are clipped.
+        offset : str, optional
+            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            coefficient.
+        exposure : str, optional
+            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+            coefficient.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
+            number stays private.
+        trust : {"server", "secure-sum"}, optional
+            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
+            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
+            extra ``federation``.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            exceed its limit. Default: a new ledger of the model.
+
+        Returns
+        -------
+        NegativeBinomial
+            The model; nothing is released or charged yet.
+
+        Raises
+        ------
+        SchemaError, SensitivityError, ArgumentError
+            A message about the rows of one site names the site.
+        """
+        options = GLMOptions(
+            family=cls.family,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            offset=offset,
+            exposure=exposure,
+            missing=missing,
+            trust=trust,
+            ledger=ledger,
+        )
+        return cls._from_sites(sites, options)
+
+    @refuses(SPENDING_REFUSALS)
+    @refuses(STATSMODELS, NotAvailableError)
+    @refuses(ONE_STEP_ALONE)
+    def fit(  # type: ignore[override]
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        rho: float | None = None,
+        rng: RngLike = None,
+        cov_type: CovWord = "HC0",
+        margins: bool = False,
+        max_colluding: int = 0,
+        checkpoint: AnyPath | None = None,
+        calibration: Calibration | None = None,
+        progress: bool | None = None,
+    ) -> NegativeBinomialResults:
+        """Fit the model.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        delta : float, optional
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
+            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        mu : float, optional
+            Budget in Gaussian differential privacy, instead of `epsilon`.
+        rho : float, optional
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
+        rng : None, int or Generator, optional
+            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
+            private; the results are marked as such.
+        cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
+            Covariance of the coefficients. "HC0" (default) is robust: it is valid for any variance of the
+            counts. "nonrobust" is valid if the variance is mu + alpha mu^2. "HC1" is not available for
+            models of counts. "cluster" equals "HC0", because the model accepts only one row per unit of the
+            schema.
+        margins : bool
+            Whether to keep a tenth of the budget for average marginal effects (`get_margeff`).
+        max_colluding : int
+            Number of sites that may collude with the server in secure sums; their noise does not count toward
+            the guarantee.
+        checkpoint : path, optional
+            Over a federation: folder of this call alone, in which every query and release is stored. If the
+            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
+            the folder holds the secret key of the noise: protect it as you protect the rows.
+        calibration : {"exact", "classic"}, optional
+            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
+            noise. "classic" is the textbook formula, to reproduce published results only.
+        progress : bool, optional
+            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
+            two seconds.
+
+        Returns
+        -------
+        NegativeBinomialResults
+            Coefficients, covariance, tests, prediction and the privacy report; `alpha` and
+            `alpha_conf_int` have the dispersion.
+
+        Raises
+        ------
+        ArgumentError
+            The request is wrong; nothing was spent.
+        NotAvailableError
+            Rows and budget are too few for the coefficients; nothing was spent.
+        BudgetExceededError
+            The fit would exceed the ledger's limit; nothing was spent.
+        ConvergenceError, NotPositiveDefiniteError
+            Without noise: there is no finite estimate, or columns are collinear.
+        """
+        spending = SpendingOptions(
+            epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
+        )
+        request = FitRequest(
+            max_colluding=max_colluding, checkpoint=checkpoint, cov_type=cov_type, margins=margins
+        )
+        with progress_bar(progress, type(self).__name__, unit="sum"):
+            result = self._fit(request, spending)
+        assert isinstance(result, NegativeBinomialResults)
+        return result
