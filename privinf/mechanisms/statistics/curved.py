@@ -442,7 +442,7 @@ def _dispersion_summand(args: Args, columns: int) -> Ball:
 
 def _dispersion(rows: RowReader, ball: Ball) -> tuple[Product]:
     values = _dispersion_values(rows)
-    return (ball.product(values, RowDirections(np.ones((1, len(values))))),)
+    return (ball.product(values, RowDirections(np.ones_like(values)[None])),)
 
 
 def _dispersion_meat_summand(args: Args, columns: int) -> Outer:
