@@ -504,6 +504,55 @@ def _negative_binomial(world: World) -> Any:
     return of_scores(world, "NegativeBinomial", "count", None)
 
 
+# ---- times to events
+
+
+def followed(world: World) -> tuple[pd.DataFrame, pi.Schema]:
+    """Return rows with the response as a time and a status, and their schema."""
+    world.table("count")
+    frame = world.frame.assign(event=(world.frame["c"] > 0.5).astype(float))
+    schema = pi.Schema({"y": RESPONSES["count"], "event": (0, 1), **NUMBERS, "g": LEVELS, **PUBLIC})
+    return frame, schema
+
+
+@entry_point("PHReg")
+def _proportional_hazards(world: World) -> Any:
+    frame, schema = followed(world)
+    model = pi.PHReg.from_formula(
+        world.pick("formula", *FORMULAS),
+        frame,
+        status="event",
+        schema=schema,
+        ledger=world.ledger,
+        **missing(world),
+        **world.options(0.3, intervals=(1, 4, 16)),
+    )
+    how = world.options(0.3, follow_up=("longest", "model"))
+    try:
+        return model.fit(**how, **spending(world))
+    except NotAvailableError as error:  # by the count of events, which is then all that was released
+        if "too few events" in str(error):
+            return None
+        raise
+
+
+@entry_point("survival.KaplanMeier")
+def _kaplan_meier(world: World) -> Any:
+    frame, schema = followed(world)
+    words = {"missing": "drop"} if world.rows == "missing values" and world.chance(0.85) else {}
+    model = pi.survival.KaplanMeier(
+        "y",
+        "event",
+        data=frame,
+        schema=schema,
+        ledger=world.ledger,
+        **words,
+        **world.options(0.4, by=("g",), grid=(1, 3, 16), discrete=(True,)),
+    )
+    curves = model.fit(**spending(world))
+    return [curves, afterwards(world, "median", curves.median)]
+
+
 FAMILIES = {"gaussian": "number", "binomial": "share", "poisson": "count"}
 
 

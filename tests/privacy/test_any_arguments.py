@@ -57,7 +57,7 @@ def _changed(value, name, rng):
 def _asked(op, args, columns, rng):
     """Return a question's arguments, some of them changed."""
     args = dict(args)
-    for name in rng.choice(list(args), int(rng.integers(4))):
+    for name in rng.choice(list(args), int(rng.integers(4))) if args else ():
         args[name] = _changed(args[name], name, rng)
     more = {
         "center": rng.normal(size=columns) * 10.0 ** rng.normal(0.0, 6.0),

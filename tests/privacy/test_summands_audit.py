@@ -460,6 +460,7 @@ def test_only_summands_make_terms():
         "summands": {"product", "shrunk", "matrices", "aligned", "along", "counts", "numbers"},
         "scores": {"numbers"},  # of `ScoresWithSquares`, a summand
         "curved": {"terms"},  # of `OneDirection`, a summand
+        "hazards": {"matrices"},  # of `Semidefinite`, a summand
     }
 
 

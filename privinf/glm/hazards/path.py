@@ -68,7 +68,7 @@ NEWTON_ROUNDS = 200  # rounds without noise
 NEWTON_TOLERANCE = 1e-10  # move of predictors below which a fit without noise has converged
 REBASED = 12  # rounds without noise after which the baseline is computed again
 TOO_FEW_EVENTS = (
-    "too few events: a noisy estimate of their number is {:.0f} (noise sd {:.0f}), and {} coefficients need "
+    "too few events: a noisy estimate of their number is {:z.0f} (noise sd {:.2g}), and {} coefficients need "
     "at least {:.0f}. Only this count was charged. Use more records, a larger budget or fewer columns"
 )
 
