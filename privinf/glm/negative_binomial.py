@@ -113,7 +113,7 @@ class NegativeBinomial(OneFamily):
     >>> X = pi.add_constant(rng.uniform(-1, 1, (20_000, 2)))
     >>> y = rng.poisson(np.exp(X @ [0.5, 0.5, -0.3]) * rng.gamma(1.0, 1.0, 20_000))
     >>> model = pi.NegativeBinomial(y, X, bounds=[(-1, 1)] * 2, y_bounds=(0, 40))
-    >>> r = model.fit(epsilon=2.0, delta=1e-6, rng=0)
+    >>> r = model.fit(epsilon=2.0, delta=1e-6, rng=1)
     >>> bool((abs(r.params - [0.5, 0.5, -0.3]) < 4 * r.bse).all())
     True
     >>> low, high = r.alpha_conf_int()

@@ -513,6 +513,7 @@ class GLMResults(Results):
     get_prediction = delegated("_predictions", GLMPredictions.get_prediction)
 
 
+@error_boundaries
 class NegativeBinomialResults(GLMResults):
     """Results of `NegativeBinomial`: those of a Poisson model, and the dispersion."""
 

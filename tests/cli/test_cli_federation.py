@@ -179,10 +179,11 @@ def test_a_fit_over_sites_whose_rows_have_gaps(folder):
         assert list(pi.load_results("hospitals/complete.npz").params.index) == ["Intercept", "age", "dose"]
         before = run("site", "status", "north", "--json").output
         Path("hospitals/fit.toml").write_text(
-            'model = "DebiasedLasso"\nformula = "ill ~ age + dose"\nrho = 0.1\nout = "lasso"\n'
-            "[options]\nsparsity = 1\n"
+            'model = "FederatedGLM"\nformula = "ill ~ age + dose - 1"\nrho = 0.1\nout = "no constant"\n'
         )
-        refused(run("federation", "fit", "hospitals/fit.toml"), "missing='drop' is not available")
+        refused(
+            run("federation", "fit", "hospitals/fit.toml"), "missing='drop' needs a model with a constant"
+        )
         assert run("site", "status", "north", "--json").output == before
 
 
