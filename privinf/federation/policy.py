@@ -57,6 +57,11 @@ NO_SIMULATION = (
     "the site's policy does not allow releases without noise or with seeded noise, which are for simulations "
     "only (SitePolicy(simulation=True))"
 )
+# Of sums that the server sees before it adds noise, where the policy allows only secure sums.
+NO_CLEAR_SUMS = (
+    "the site's policy does not allow sums without noise; the person who runs the site must set "
+    "SitePolicy(trusted_server=True), or the analyst must use secure sums (trust='secure-sum')"
+)
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
 
@@ -230,10 +235,7 @@ class SitePolicy:
                 "SitePolicy(secure_sums=True)"
             )
         if not masked and not self.trusted_server:
-            raise NotAvailableError(
-                "the site's policy does not allow sums without noise; the person who runs the site "
-                "must set SitePolicy(trusted_server=True), or the analyst must use secure sums"
-            )
+            raise NotAvailableError(NO_CLEAR_SUMS)
         if op not in (SHIPPED if self.operations is None else self.operations):
             raise NotAvailableError(
                 f"the site's policy does not allow the statistic {op!r}; the person who runs the site "

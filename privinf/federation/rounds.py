@@ -29,7 +29,7 @@ from privinf.errors import (
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike
 from privinf.federation.planned import Args
-from privinf.federation.policy import NO_SIMULATION
+from privinf.federation.policy import NO_CLEAR_SUMS, NO_SIMULATION
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
@@ -78,6 +78,8 @@ class Rounds:
         Digest of the public keys that each site has pinned; None without any.
     no_simulation : frozenset of str
         Sites whose policy allows only secure noise.
+    no_clear_sums : frozenset of str
+        Sites whose policy allows no sums without noise.
 
     Raises
     ------
@@ -111,6 +113,9 @@ class Rounds:
         self.rosters: dict[str, str | None] = {reply.site: reply.facts.get("roster") for reply in replies}
         self.no_simulation = frozenset(
             reply.site for reply in replies if reply.facts.get("simulation") is False
+        )
+        self.no_clear_sums = frozenset(
+            reply.site for reply in replies if reply.facts.get("trusted_server") is False
         )
         self.imputed: Missing = imputed_at(replies)
         self.design = _described(replies[0], design)
@@ -149,6 +154,12 @@ class Rounds:
         for name in names:
             if name in self.no_simulation and name in self.rows:
                 raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
+
+    def allow_clear_sums(self, names: Iterable[str]) -> None:
+        """Raise NotAvailableError, before any charge, if a site's policy allows no sums without noise."""
+        for name in names:
+            if name in self.no_clear_sums and name in self.rows:
+                raise NotAvailableError(f"site {name!r}: {NO_CLEAR_SUMS}")
 
     def _available(self, sites: Sequence[str] | None) -> list[str]:
         """Return the names of the sites of a query, by default of all; ArgumentError unless all answer."""

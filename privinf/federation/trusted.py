@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import numpy as np
@@ -123,6 +123,8 @@ class TrustedServer:
     >>> bool(abs(noisy.mean - 0.25) < 0.05), len(server.ledger)
     (True, 1)
     """
+
+    _sees_sums: ClassVar[bool] = True  # sites send sums, and the server adds the noise
 
     def __init__(
         self,
@@ -286,6 +288,8 @@ class TrustedServer:
         """
         if not self.secure:
             self._rounds.allow_simulation(self.sites)
+        if self._sees_sums:
+            self._rounds.allow_clear_sums(self.sites)
         self._reservation.begin(losses, name, position)
 
     def give_back(self, position: int) -> None:
@@ -769,10 +773,12 @@ class TrustedServer:
     ) -> tuple[LedgerEntry, ...]:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded.
 
-        NotAvailableError, with nothing recorded, if the noise is one that a site's policy forbids.
+        NotAvailableError, with nothing recorded, if a site's policy forbids the noise, or sums without noise.
         """
         if not all(entry.secure for entry in entries):
             self._rounds.allow_simulation(sites)
+        if self._sees_sums:
+            self._rounds.allow_clear_sums(sites)
         if len(sites) == len(self._rounds.rows):
             return self.ledger.spend(*entries)
         return spend_at_sites(self.ledger, entries, sites, session)

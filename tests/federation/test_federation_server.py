@@ -330,6 +330,21 @@ def test_seeded_noise_needs_simulation_at_every_site():
     assert [len(site.journal.reservations) for site in strict._sites.values()] == [0, 0]
 
 
+def test_sums_without_noise_are_refused_before_the_charge():
+    """A site that allows only secure sums: nothing is charged or reserved, at the server or at a site."""
+    strict = federation_of(SitePolicy(secure_sums=True, simulation=True))
+    server = server_of(strict)
+    refused = r"site 'north'.*does not allow sums without noise.*trust='secure-sum'"
+    with pytest.raises(NotAvailableError, match=refused):
+        server.vector_sum("clipped_score", SCORE, mu=0.6, label="score")
+    with pytest.raises(NotAvailableError, match=refused):
+        server.top_k("clipped_score", SCORE, 1, mu=0.6, label="score")
+    with pytest.raises(NotAvailableError, match=refused):
+        server.reserve([GaussianLoss(0.6)], "fit", 1)
+    assert len(server.ledger) == 0
+    assert [len(site.journal.reservations) for site in strict._sites.values()] == [0, 0]
+
+
 def test_only_the_sites_of_a_release_must_allow_its_noise():
     policies = {"north": SitePolicy(trusted_server=True), "south": OPEN}
     sites = {name: Site(rows_of(50, 0), design_of(), policy=policy) for name, policy in policies.items()}

@@ -236,6 +236,8 @@ class SecureServer(TrustedServer):
     (True, 1, 1)
     """
 
+    _sees_sums = False
+
     def __init__(
         self,
         federation: Federation,
