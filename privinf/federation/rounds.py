@@ -149,16 +149,22 @@ class Rounds:
         sensitivity = SITE_OPS[op].record_sensitivity(plain, len(self.design.names), largest)
         return SITE_OPS[op], sensitivity, names
 
-    def allow_simulation(self, names: Iterable[str]) -> None:
-        """Raise NotAvailableError, before any charge, if a site's policy allows only secure noise."""
-        for name in names:
-            if name in self.no_simulation and name in self.rows:
-                raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
+    def check_policies(self, names: Iterable[str], *, secure: bool, sees_sums: bool) -> None:
+        """Raise NotAvailableError, before any charge, if a policy forbids the noise, or sums without noise.
 
-    def allow_clear_sums(self, names: Iterable[str]) -> None:
-        """Raise NotAvailableError, before any charge, if a site's policy allows no sums without noise."""
-        for name in names:
-            if name in self.no_clear_sums and name in self.rows:
+        Parameters
+        ----------
+        names : iterable of str
+            Sites that are asked.
+        secure : bool
+            Whether the noise is secure.
+        sees_sums : bool
+            Whether sites send sums to which the server adds the noise.
+        """
+        for name in sorted(self.rows.keys() & set(names)):
+            if not secure and name in self.no_simulation:
+                raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
+            if sees_sums and name in self.no_clear_sums:
                 raise NotAvailableError(f"site {name!r}: {NO_CLEAR_SUMS}")
 
     def _available(self, sites: Sequence[str] | None) -> list[str]:

@@ -286,10 +286,7 @@ class TrustedServer:
         PrivinfError
             A site refuses or does not answer. Then no site has reserved or charged anything.
         """
-        if not self.secure:
-            self._rounds.allow_simulation(self.sites)
-        if self._sees_sums:
-            self._rounds.allow_clear_sums(self.sites)
+        self._rounds.check_policies(self.sites, secure=self.secure, sees_sums=self._sees_sums)
         self._reservation.begin(losses, name, position)
 
     def give_back(self, position: int) -> None:
@@ -775,10 +772,8 @@ class TrustedServer:
 
         NotAvailableError, with nothing recorded, if a site's policy forbids the noise, or sums without noise.
         """
-        if not all(entry.secure for entry in entries):
-            self._rounds.allow_simulation(sites)
-        if self._sees_sums:
-            self._rounds.allow_clear_sums(sites)
+        secure = all(entry.secure for entry in entries)
+        self._rounds.check_policies(sites, secure=secure, sees_sums=self._sees_sums)
         if len(sites) == len(self._rounds.rows):
             return self.ledger.spend(*entries)
         return spend_at_sites(self.ledger, entries, sites, session)
