@@ -369,6 +369,29 @@ def _pair(pair: Pair) -> Pair:
 
 # ---- times until an event
 
+NO_STATUS = (
+    "status must be 1 where the time ended with the event, and 0 where it was censored; replace other "
+    "codes, such as the 1 and 2 of R"
+)
+
+
+def status_numbers(status: ColumnLike) -> Floats:
+    """Return an array of statuses as numbers, shape (n,), nan where one is missing.
+
+    Raises
+    ------
+    SchemaError
+        There are other values than 0 and 1: clipped to these bounds, the 1 and 2 of R would all be events.
+        The message holds no value.
+    """
+    try:
+        numbers = np.asarray(labelled(status)).ravel().astype(np.float64)
+    except (TypeError, ValueError):
+        raise SchemaError(NO_STATUS) from None
+    if not (np.isnan(numbers) | np.isin(numbers, (0.0, 1.0))).all():
+        raise SchemaError(NO_STATUS)
+    return numbers
+
 
 def with_status(X: ColumnsLike, status: ColumnLike | str, name: str) -> tuple[pd.DataFrame, str]:
     """Return columns with the constant and the status of each row, and the name of the status.
@@ -379,6 +402,8 @@ def with_status(X: ColumnsLike, status: ColumnLike | str, name: str) -> tuple[pd
     ------
     ArgumentError
         The status has another length, or X has a column of that name already.
+    SchemaError
+        An array of statuses has other values than 0 and 1.
     """
     table = add_constant(X)
     if isinstance(status, str):
@@ -387,12 +412,12 @@ def with_status(X: ColumnsLike, status: ColumnLike | str, name: str) -> tuple[pd
         raise ArgumentError(
             f"X has a column {name!r}, and status= is an array: pass status={name!r}, or rename the column"
         )
-    values = np.asarray(labelled(status)).ravel()
+    values = status_numbers(status)
     if len(values) != len(table):
         raise ArgumentError(
             f"status= has {len(values)} values, and X has {len(table)} rows: pass one status per row"
         )
-    table[name] = values.astype(np.float64)
+    table[name] = values
     return table, name
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.fitting.rows import ONE_SITE, ModelRows, rows_of_table, trust_of_sums
+from privinf.mechanisms.arrays import status_numbers
 from privinf.mechanisms.samples import sample_rows
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
 from privinf.schema import Design, Factor, Schema
@@ -194,6 +195,7 @@ def _arrays(columns: dict[str, Any], options: SurvivalOptions) -> tuple[tuple[st
         raise ArgumentError(
             "schema= can only be passed with data=: with arrays, pass bounds= and levels= instead"
         )
+    status_numbers(columns["status"])
     declared: dict[str, Any] = {"time": _time_bounds(options), "status": (0, 1)}
     if "by" in columns:
         if options.levels is None:

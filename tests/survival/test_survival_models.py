@@ -378,3 +378,18 @@ def test_the_plot_has_steps_bands_and_numbers_at_risk(fitted):
     assert risk.loc[0.0].sum() == pytest.approx(4000, abs=1)
     assert fitted.nelson_aalen().plot().get_ylabel().startswith("cumulated hazard")
     assert list(fitted.at_risk([0.0, 30.0]).index) == [0.0, 30.0]
+
+
+@pytest.mark.parametrize("code", [lambda s: s + 1, lambda s: 0.3 * s, lambda s: np.where(s, "dead", "alive")])
+def test_other_codes_of_a_status_are_refused_before_the_charge(code):
+    """Clipped to 1, the statuses 1 and 2 of R would all be events."""
+    rng, ledger = np.random.default_rng(0), pi.Ledger()
+    time, status = rng.exponential(3.0, 400), rng.integers(0, 2, 400)
+    words = {"horizon": 6.0, "ledger": ledger}
+    with pytest.raises(SchemaError, match="such as the 1 and 2 of R"):
+        pi.survival.KaplanMeier(time, code(status), **words).fit(mu=1.0, rng=0)
+    with pytest.raises(SchemaError, match="such as the 1 and 2 of R"):
+        pi.PHReg(time, rng.uniform(-1, 1, (400, 1)), status=code(status), bounds=[(-1, 1)], **words)
+    assert not ledger.entries
+    for good in (status, status > 0, status.astype(float), pd.array(status, dtype="Int64")):
+        pi.survival.KaplanMeier(time, good, **words)
