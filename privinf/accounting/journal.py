@@ -84,8 +84,8 @@ class Anchor:
         Raises
         ------
         StorageError
-            The account has no home, or the anchor would be next to the journal. Or the path of the journal is
-            not Unicode, so the anchor could not record it.
+            The account lacks a home folder, or the anchor would be next to the journal. Or the path of the
+            journal is not Unicode, so the anchor could not record it.
         """
         if not is_unicode(str(journal)):
             raise StorageError(

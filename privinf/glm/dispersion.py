@@ -46,7 +46,7 @@ MOST_CELLS = 4096  # cells of counts
 # Ends K are at most this many times the bound of counts, so that means near it have cells for larger counts.
 BEYOND = 4.0
 TRIED_ENDS = 2.0 ** np.arange(-1.0, 7.1, 0.5)  # ends K that are tried, in units of the mean count
-USUAL = 1.5  # means within so many sds of the predictor have full weight
+USUAL = 1.5  # sds of the predictor within which means have full weight
 NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 PROBABILITIES = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()  # of the nodes
 STEP = 1e-3  # of derivatives, relative to alpha or the mean

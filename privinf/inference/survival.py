@@ -159,8 +159,8 @@ def _unit_noise(root: bytes, groups: int, counted: float, full_grid: bool) -> Gr
     """Return the covariances where the released numbers have noise of sd 1."""
     f = np.frombuffer(root)
     K = len(f) - 1
-    one = CellNoise(scale=1.0, root=f, groups=1)
-    size = groups * float(one.total @ one.total) + counted
+    group = CellNoise(scale=1.0, root=f, groups=1)
+    size = groups * float(group.total @ group.total) + counted
     later = np.triu(np.ones((K, K + 1)))
     here = 0.5 * np.eye(K, K + 1)
     functionals = {
@@ -169,8 +169,8 @@ def _unit_noise(root: bytes, groups: int, counted: float, full_grid: bool) -> Gr
         "Y": (later[:, :K], later if full_grid else later - here),
         "E": (later[:, :K], later) if full_grid else (later[:, :K] - here[:, :K], later - here),
     }
-    rows = {name: one.whitened(D[:, None], C[:, None]) for name, (D, C) in functionals.items()}
-    along = {name: row @ one.total for name, row in rows.items()}
+    rows = {name: group.whitened(D[:, None], C[:, None]) for name, (D, C) in functionals.items()}
+    along = {name: row @ group.total for name, row in rows.items()}
 
     def joint(first: str, second: str) -> Floats:
         own = rows[first] @ rows[second].T
@@ -352,8 +352,8 @@ class Curve:
         w = np.where(used, w, 0.0)
         q = np.where(used, q, 0.0)
         smooth = np.minimum((w - np.where(used, 0.5 / D.shape[-1], 0.0)) / Y, LARGEST_HAZARD)
-        kept = np.ones_like(smooth) if summed else 1.0 - smooth
-        of_D = np.where(used, 1.0 / (Y * kept), 0.0)
+        survival = np.ones_like(smooth) if summed else 1.0 - smooth
+        of_D = np.where(used, 1.0 / (Y * survival), 0.0)
         of_Y = -smooth * of_D
         moved = (
             of_D[..., :, None] * of_D[..., None, :] * noise.DD

@@ -39,7 +39,6 @@ REFUSED = {
     "strata": NOT_YET.format("make one call for each stratum"),
     "cluster": NOT_YET.format("each person has one row"),
     "freq_weights": NOT_YET.format("every record counts once"),
-    "weights_column": NOT_YET.format("every record counts once"),
     "exog": NOT_YET.format("curves have no covariates; pass groups as by="),
 }
 

@@ -66,7 +66,7 @@ class Baseline:
 
     @classmethod
     def from_cells(cls, cells: CellEstimate, n: int, edges: Floats, blocks: int) -> Baseline:
-        """Return the marginal hazard as a baseline, of so many blocks at most."""
+        """Return the marginal hazard as a baseline of at most `blocks` blocks."""
         marginal = marginal_hazard(cells)
         block = blocks_of(cells.D[0], blocks)
         return cls(cells=cells, n=n, edges=edges, block=block, marginal=marginal, increments=marginal)
