@@ -131,8 +131,8 @@ class Release(Released):
             releases of several parties accept a formula. A formula ``"a + b ~ c"``, or a list of formulas,
             gives a dict of results. Default: the regression that the release was made for.
         **options
-            Options such as `cov_type`. They are those of the model's ``regress`` or, for a release of
-            examples, those of the ``fit`` of `IWPGLM`; each kind of release has its own options.
+            Options such as `cov_type`. Options of the model's ``regress`` or, for a release of examples, of
+            the ``fit`` of `IWPGLM`; each kind of release has its own options.
 
         Returns
         -------
@@ -142,8 +142,8 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            This kind of release alone does not support regressions, or a column of the formula is not a sum
-            of released columns.
+            A release of this kind does not support regressions without those of other parties, or a column of
+            the formula is not a sum of released columns.
 
         Notes
         -----
@@ -261,7 +261,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            This kind of release holds no labels of levels.
+            A release of this kind holds no labels of levels.
 
         Notes
         -----

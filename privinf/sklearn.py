@@ -145,8 +145,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho` it is the delta at which epsilon
-        is reported.
+        Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho`, epsilon is reported at this
+        delta.
     mu : float, optional
         Budget of each `fit` in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -281,8 +281,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho` it is the delta at which epsilon
-        is reported.
+        Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho`, epsilon is reported at this
+        delta.
     mu : float, optional
         Budget of each `fit` in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional

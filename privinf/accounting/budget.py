@@ -62,7 +62,7 @@ class Budget:
     ----------
     epsilon, delta : float, optional
         An (epsilon, delta) guarantee, converted once to the mu^2 of the Gaussian mechanism with the same
-        privacy. With ``delta=0`` it is a limit in pure epsilon, which admits no Gaussian release.
+        privacy. With ``delta=0`` the budget is a limit in pure epsilon, which admits no Gaussian release.
     mu : float, optional
         A limit in Gaussian DP (held as mu^2).
     rho : float, optional
@@ -73,7 +73,7 @@ class Budget:
     currency : {"mu2", "rho", "pure"}
         Unit in which costs are added.
     limit : Fraction
-        The limit, exact; a float counts as the decimal number that it prints as.
+        The exact limit; a float counts as the decimal number that Python prints for it.
     delta : float or None
         Delta at which the limit was stated, if any.
 
@@ -86,8 +86,8 @@ class Budget:
     Notes
     -----
     **Privacy.** A limit in mu^2, in rho or in pure epsilon is also valid if the parameters of later releases
-    depend on earlier releases. In this case a limit on an (epsilon, delta) total is not valid, so such a
-    limit is converted to mu^2.
+    depend on earlier releases. A limit on an (epsilon, delta) total is not valid for such adaptive releases,
+    so it is converted to mu^2.
 
     References
     ----------
@@ -236,8 +236,8 @@ class Budget:
         Returns
         -------
         str
-            Epsilon is at the stated delta. A limit in mu or rho has no delta, and its epsilon is at delta
-            1e-6.
+            The text states epsilon at the delta of the limit. A limit in mu or rho has no delta, and its
+            epsilon is stated at delta 1e-6.
         """
         value = self.limit if amount is None else amount
         if self.currency == "pure":

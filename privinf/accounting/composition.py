@@ -235,7 +235,8 @@ class ParallelTotal:
     Parameters
     ----------
     worlds : tuple of Total
-        The totals of the groups that a unit can be in. A total that another total dominates is left out.
+        The totals of the groups that a unit can be in. A total that is dominated by another total is left
+        out.
 
     Notes
     -----

@@ -43,7 +43,7 @@ class LedgerFile(Ledger):
         File on a local disk. The first charge creates the file, unless the anchor shows that an earlier
         ledger was there.
     budget : Budget, optional
-        Limit of a new ledger. For an existing ledger it may be repeated, not changed.
+        Limit of a new ledger. For an existing ledger the limit may be repeated, but not changed.
     name : str
         Name of the unit of a new ledger, for reports.
     anchor : path, optional
@@ -56,8 +56,8 @@ class LedgerFile(Ledger):
     StorageError
         There is no ledger at `path` and no budget for a new one, or the folder is missing. The file is
         damaged, is not a ledger, or is a ledger of version 1 or with another limit. The file was cut,
-        restored from an older copy or replaced, or has a second name (a hard link). Or it was moved; run
-        ``privinf ledger anchor`` to use it at its new place.
+        restored from an older copy or replaced, or has a second name (a hard link). Or the file was moved;
+        run ``privinf ledger anchor`` to use it at its new place.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
     NotAvailableError
@@ -65,15 +65,15 @@ class LedgerFile(Ledger):
 
     Notes
     -----
-    **Privacy.** Reads no rows. Each charge locks the file, whatever name it was opened by. It reads the
+    **Privacy.** Reads no rows. Each charge locks the file, whatever name it was opened by. A charge reads the
     charges of all processes, refuses a release that would exceed the limit, and appends a line. Line and
     anchor are on the disk when the call returns. If two processes request the rest of a budget, one is
     refused. Lines are chained under a secret in the first line, so only the owner may read the file. The
     anchor shows that a ledger was truncated, changed or replaced by an older copy, and such a ledger is
     refused. A running process also remembers the last line that it read. If ledger and anchor are both
-    replaced by older copies, only such a process detects it: protect both as you protect the rows. If a
-    `Site` has a `LedgerFile`, the reservation of a fit is checked against the limit but not held, so other
-    processes may spend the reserved budget.
+    replaced by older copies, only a process that has the ledger open detects it: protect both files as you
+    protect the rows. If a `Site` has a `LedgerFile`, the reservation of a fit is checked against the limit
+    but not held, so other processes may spend the reserved budget.
 
     Examples
     --------

@@ -141,7 +141,7 @@ class Ledger:
         Parameters
         ----------
         entry : LedgerEntry
-            The line to find. All its fields must match, not only its id.
+            The line to find. All fields of the line must match, not only its id.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class Ledger:
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if these losses together would exceed the limit; record nothing.
 
-        It serves as a check before expensive work. Only `spend` reserves budget.
+        Call `check` before expensive work. Only `spend` reserves budget.
 
         Parameters
         ----------
@@ -227,8 +227,8 @@ class Ledger:
         Parameters
         ----------
         name : str
-            Name of the fit for people who read the ledger, such as "table 2", of at most 200 characters.
-            It is public. It has no effect on the cost, the noise or the scope of a release.
+            Name of the fit for people who read the ledger, such as "table 2", of at most 200 characters. It
+            is public. The name has no effect on the cost, the noise or the scope of a release.
 
         Returns
         -------

@@ -374,8 +374,8 @@ class PrivacyReport:
         """Return a table of the totals of this report and of its ledger; undefined totals are nan.
 
         The first column is "this fit", or "its release" where the fit reads an earlier one. The row "private"
-        is 1 if all noise is secure. It is 0 if a release has seeded noise or none, so that the figures are
-        those of a simulation.
+        is 1 if all noise is secure. The row is 0 if a release has seeded noise or none, so that the figures
+        are those of a simulation.
 
         Returns
         -------

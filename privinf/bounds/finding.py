@@ -88,8 +88,8 @@ def find_bounds(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is for all columns together, each
         with an equal share of mu^2.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. Levels need it too.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. Levels need it too.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -113,8 +113,8 @@ def find_bounds(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
     progress : bool, optional
         Whether to show a progress bar of the passes over the rows; default: on a terminal only.
 
@@ -141,9 +141,9 @@ def find_bounds(
     ChangedTargetWarning
         A column may be clipped or pooled more than intended, in three cases. As far as the noisy counts show,
         all rows have the same value, so the bounds may clip rows with other values. Many rows are farther
-        than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`. Then the most
-        common level with a count above the noise threshold is kept and all others are pooled; if no count is
-        above it, all levels are pooled.
+        than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`. In this case the
+        most common level with a count above the noise threshold is kept and all others are pooled; if no
+        count is above it, all levels are pooled.
 
     Notes
     -----

@@ -83,7 +83,7 @@ class FlowerFederation(ReplyVerifier):
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default the last lines are kept in this
+        File that stores the last line of each site's ledger. By default the last lines are stored in this
         object, and in the folder of a fit's checkpoints.
 
     Raises
@@ -327,7 +327,7 @@ def server_app(
     key : IdentityKey, optional
         Key of the analyst, for sites whose policy lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default the last lines are kept in this
+        File that stores the last line of each site's ledger. By default the last lines are stored in this
         object, and in the folder of a fit's checkpoints.
 
     Returns

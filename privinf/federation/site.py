@@ -88,8 +88,8 @@ class Site:
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
     rebase : bool
-        Whether a `SiteLedger` may be bound to other rows, another schema or another policy than before. The
-        ledger then records this change, and keeps all charges.
+        Whether a `SiteLedger` may be bound to other rows, another schema or another policy than before. If
+        True, the ledger records this change, and keeps all charges.
 
     Raises
     ------
@@ -111,13 +111,13 @@ class Site:
     -----
     **Privacy.** Rows are opened once, when the site is made, and all their defects are reported to the holder
     then. Every query is checked in this order: the policy, the arguments (without reading rows), its position
-    in its session, and the ledger. Only then are rows read, by functions that cannot fail for any value of a
-    row. Un-noised sums are sent only if the policy has ``trusted_server=True``, and only for charges that
-    cover the sensitivity that the site computes. In a secure sum (``secure_sums=True``) the site adds its
-    noise and its masks itself. A site is not pickled, and its rows are not shown. The order of the rows
-    determines which rows are in a batch, and the ledger composes disjoint batches in parallel: do not change
-    the order. Arrays of the caller are copied before the first batch, or, from 64 MB on, compared by digests.
-    If they were changed, the query is refused after its charge, which is kept.
+    in its session, and the ledger. Rows are read only after these checks, by functions that cannot fail for
+    any value of a row. Un-noised sums are sent only if the policy has ``trusted_server=True``, and only for
+    charges that cover the sensitivity that the site computes. In a secure sum (``secure_sums=True``) the site
+    adds its noise and its masks itself. A site is not pickled, and its rows are not shown. The order of the
+    rows determines which rows are in a batch, and the ledger composes disjoint batches in parallel: do not
+    change the order. Arrays of the caller are copied before the first batch, or, from 64 MB on, compared by
+    digests. If the arrays were changed, the query is refused after its charge, which is kept.
 
     Examples
     --------
@@ -424,7 +424,8 @@ class Site:
     def description(self) -> dict[str, Any]:
         """Return the public facts of the site: version, columns, bounds, digest of the design, trust.
 
-        The facts include `missing` if missing values are imputed, whether or not any row has missing values.
+        The facts include `missing` if the site imputes missing values, whether or not any row has missing
+        values.
 
         Returns
         -------

@@ -38,9 +38,9 @@ class SiteLedger(Ledger):
     Parameters
     ----------
     path : path
-        File on a local disk. It is created if absent, unless its anchor shows that there was one.
+        File on a local disk. The file is created if absent, unless its anchor shows that there was one.
     budget : Budget, optional
-        The limit of a new ledger. For an existing ledger it may be repeated, not changed.
+        The limit of a new ledger. For an existing ledger the limit may be repeated, but not changed.
     name : str
         Name of the unit of a new ledger, such as "person".
     anchor : path, optional

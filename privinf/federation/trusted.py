@@ -79,7 +79,8 @@ class TrustedServer:
     rng : int or Generator, optional
         Seed of simulation noise, instead of `noise`.
     design : Design, optional
-        Columns and bounds, for sites that hold a table and a schema. The design is sent to the sites first.
+        Columns and bounds, for sites that hold a table and a schema. The server sends the design to the sites
+        first.
     missing : {"raise", "continue"}
         Handling of a site that does not answer: stop, or continue with the others.
     relation : {"replace-one", "zero-out"}
@@ -196,8 +197,8 @@ class TrustedServer:
             The secret file.
         begun : bool, optional
             Whether other files show that noise was drawn or planned under the stored key. True uses the
-            stored key. False replaces it, unless noise was drawn under it. By default the stored key is used
-            if the file contains an answer. See `NoiseFile`.
+            stored key. False replaces the stored key, unless noise was drawn under it. By default the stored
+            key is used if the file contains an answer. See `NoiseFile`.
 
         Returns
         -------
@@ -258,7 +259,7 @@ class TrustedServer:
         Raises
         ------
         PrivinfError
-            A site refuses or does not answer. Then no site has reserved or charged anything.
+            A site refuses or does not answer. After this error no site has reserved or charged anything.
         """
         self.reserve(losses, str(uuid4()), 1)
         try:
@@ -284,7 +285,7 @@ class TrustedServer:
         Raises
         ------
         PrivinfError
-            A site refuses or does not answer. Then no site has reserved or charged anything.
+            A site refuses or does not answer. After this error no site has reserved or charged anything.
         """
         self._rounds.check_policies(self.sites, secure=self.secure, sees_sums=self._sees_sums)
         self._reservation.begin(losses, name, position)
@@ -458,9 +459,9 @@ class TrustedServer:
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make or repeat a release that this server, or an earlier one that was stopped, has planned.
 
-        The release is charged unless the ledger already has exactly its line. With that line in the ledger,
-        the release is a repetition: it costs nothing, and the result is identical. Sites recognize a repeated
-        query, and answer it at no charge.
+        The release is charged unless the ledger already has exactly its line. If the ledger already has this
+        line, the release is a repetition: it costs nothing, and the result is identical. Sites recognize a
+        repeated query, and answer it at no charge.
 
         Parameters
         ----------
@@ -481,7 +482,7 @@ class TrustedServer:
         NotAvailableError
             The release was already charged, and its noise comes from OpenDP, which cannot draw the same noise
             again. Or, with ``missing="raise"``, the sites that answered, or their sum, are not those of the
-            first release. With "continue" the server then makes a new query, which is charged.
+            first release. With "continue" the server makes a new query in this case, which is charged.
         StorageError
             The release was planned with another noise key.
 
@@ -701,8 +702,8 @@ class TrustedServer:
             Epsilon of the (epsilon, delta) guarantee for one row of the sum. Give exactly one of `epsilon`,
             `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the (epsilon, delta) guarantee for one row of the sum. With `mu` or `rho` it is the
-            delta at which epsilon is reported.
+            Delta of the (epsilon, delta) guarantee for one row of the sum. With `mu` or `rho`, epsilon is
+            reported at this delta.
         mu : float, optional
             Budget for one row of the sum in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional

@@ -174,7 +174,7 @@ class MarginalEffects:
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
         """
         alarms = [("Privacy:", NOT_PRIVATE)] if self.report.stamp else []
         facts = [("Dep. Variable:", self.response), *alarms]

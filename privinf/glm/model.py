@@ -96,8 +96,8 @@ class GLM(Model[GLMOptions]):
     y : array_like, shape (n,)
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
-        `offset` are among them.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        for `offset` are among the features.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     family : {"gaussian", "binomial", "poisson"}
@@ -106,14 +106,14 @@ class GLM(Model[GLMOptions]):
         Public bounds of the response, which the linear and the Poisson model need; values outside are
         clipped.
     radius : float, optional
-        R, the length above which a row gets less weight, in units in which every bounded column is in
-        [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
+        R, the length above which a row gets less weight, in units in which every bounded column is in [-1,
+        1]. Default: the longest row that the bounds allow. A smaller R means less noise.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
         clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
         allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
         tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
-        threshold in units of y. Such a threshold changes the target.
+        threshold in units of y. A threshold that you choose changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.
@@ -225,8 +225,9 @@ class GLM(Model[GLMOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
+            as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -242,7 +243,7 @@ class GLM(Model[GLMOptions]):
             the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
             intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
             assumption about the tail is needed, and the noise is scaled to the total range of the response. A
-            number is a clipping threshold in units of y. Such a threshold changes the target.
+            number is a clipping threshold in units of y. A threshold that you choose changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -318,7 +319,7 @@ class GLM(Model[GLMOptions]):
             the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
             intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
             assumption about the tail is needed, and the noise is scaled to the total range of the response. A
-            number is a clipping threshold in units of y. Such a threshold changes the target.
+            number is a clipping threshold in units of y. A threshold that you choose changes the target.
         offset : str, optional
             For the logistic and the Poisson model: name of a column with bounds that is added to the linear
             predictor as it is; it has no coefficient.
@@ -398,8 +399,8 @@ class GLM(Model[GLMOptions]):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -491,14 +492,14 @@ class GLM(Model[GLMOptions]):
         charged unless the fits behind that choice are in the same ledger; the summary lists the charges.
 
         Intervals of logistic and Poisson models are quantiles of draws that account for the noise. If the
-        smallest eigenvalue of the Hessian is small relative to the noise of the Hessian, they are quantiles
-        of a posterior with a named prior (benchmarks/results/logistic.md). The rest of these notes applies to
-        fits with ``optimizer=``, not to the default. Intervals need ``p^1.5 <= 0.1 n mu_H``, where mu_H is
-        the budget of the final Hessian. If sites are the units, n is the number of all rows divided by the
-        number of rows of the largest site. If p is too large for intervals, the total budget goes to the
-        coefficients, and the fit has no intervals. A fit whose `client_clip` may shrink the score of a site
-        has no intervals either, because the bias from shrinking is not known. Standard errors treat rows as
-        independent, also those of the same site.
+        smallest eigenvalue of the Hessian is small relative to the noise of the Hessian, the intervals are
+        quantiles of a posterior with a named prior (benchmarks/results/logistic.md). The rest of these notes
+        applies to fits with ``optimizer=``, not to the default. Intervals need ``p^1.5 <= 0.1 n mu_H``, where
+        mu_H is the budget of the final Hessian. If sites are the units, n is the number of all rows divided
+        by the number of rows of the largest site. If p is too large for intervals, the total budget goes to
+        the coefficients, and the fit has no intervals. A fit whose `client_clip` may shrink the score of a
+        site has no intervals either, because the bias from shrinking is not known. Standard errors treat rows
+        as independent, also those of the same site.
 
         A fit has not converged if its last Newton step has a root mean square above 1.5 in standard errors of
         this step. Such a fit has coefficients only, unless the remaining error is negligible
@@ -546,8 +547,8 @@ class FederatedGLM(GLM):
     y : array_like, shape (n,)
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
-        `offset` are among them.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        for `offset` are among the features.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     family : {"gaussian", "binomial", "poisson"}
@@ -563,7 +564,7 @@ class FederatedGLM(GLM):
         clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
         allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
         tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
-        threshold in units of y. Such a threshold changes the target.
+        threshold in units of y. A threshold that you choose changes the target.
     offset : str, optional
         For the logistic and the Poisson model: name of a column with bounds that is added to the linear
         predictor as it is; it has no coefficient.

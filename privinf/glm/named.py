@@ -74,8 +74,8 @@ class OneFamily(GLM):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -125,8 +125,8 @@ class OLS(OneFamily):
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
         extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
-        is scaled to the total range of the response. A number is a clipping threshold in units of y. Such a
-        threshold changes the target.
+        is scaled to the total range of the response. A number is a clipping threshold in units of y. A
+        threshold that you choose changes the target.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
@@ -209,10 +209,10 @@ class OLS(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
-            fitted, but the results have neither these effects nor the constant. If the schema declares the
-            factors public, `MomentOLS` adds no noise for their effects.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of
+            factors: they are fitted, but the results have neither these effects nor the constant. If the
+            schema declares the factors public, `MomentOLS` adds no noise for their effects.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -223,7 +223,7 @@ class OLS(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. Such a threshold changes the target.
+            y. A threshold that you choose changes the target.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -286,7 +286,7 @@ class OLS(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. Such a threshold changes the target.
+            y. A threshold that you choose changes the target.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
@@ -348,8 +348,8 @@ class OLS(OneFamily):
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise the fit is ordinary
             least squares.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -364,8 +364,8 @@ class OLS(OneFamily):
             accepts only one row per unit (`MomentOLS` accepts several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
-            their typical length. A few large errors cannot move it. Both targets are the same where errors
-            are symmetric.
+            their typical length. A few large errors cannot move this root far. Both targets are the same
+            where errors are symmetric.
         adapt_bounds : bool
             Whether to weight rows by min(1, 1/max_j x_j^2), where each column x_j is measured in units of
             narrower bounds, which follow from noisy counts. The option costs a twenty-fifth of the budget and
@@ -420,8 +420,8 @@ class Logit(OneFamily):
         0 or 1. Other values are clipped to [0, 1] without a message, because a message would reveal something
         about a row.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
-        `offset` and `weights` are among them.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        for `offset` and `weights` are among the features.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     offset : str, optional
@@ -509,8 +509,9 @@ class Logit(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
+            as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -627,8 +628,8 @@ class Poisson(OneFamily):
     y : array_like, shape (n,)
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
-        `offset`, `exposure` and `weights` are among them.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        for `offset`, `exposure` and `weights` are among the features.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     y_bounds : (low, high)
@@ -637,8 +638,8 @@ class Poisson(OneFamily):
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
         extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
-        is scaled to the total range of the response. A number is a clipping threshold in units of y. Such a
-        threshold changes the target.
+        is scaled to the total range of the response. A number is a clipping threshold in units of y. A
+        threshold that you choose changes the target.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     exposure : str, optional
@@ -733,8 +734,9 @@ class Poisson(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
+            as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -745,7 +747,7 @@ class Poisson(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. Such a threshold changes the target.
+            y. A threshold that you choose changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -822,7 +824,7 @@ class Poisson(OneFamily):
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
             extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
             noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. Such a threshold changes the target.
+            y. A threshold that you choose changes the target.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.

@@ -55,8 +55,8 @@ class NegativeBinomial(OneFamily):
     y : array_like, shape (n,)
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. Columns for
-        `offset` and `exposure` are among them.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        for `offset` and `exposure` are among the features.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     y_bounds : (low, high)
@@ -95,11 +95,11 @@ class NegativeBinomial(OneFamily):
 
     .. math:: \sum_i x_i (y_i - \mu_i) / (1 + a \mu_i) = 0.
 
-    If the mean is correct, its expectation is zero at any a: an error of a costs precision only, and robust
-    standard errors (the default) are valid for any variance of the counts. The reported alpha is the root of
-    the likelihood's derivative in alpha with counts cut at a public number, which leaves no bias if counts
-    are negative binomial; it is released at the estimated coefficients (`privinf.glm.dispersion`). Without
-    noise the fit is maximum likelihood, as in statsmodels.
+    If the mean is correct, the expectation of this score is zero at any a: an error of a costs precision
+    only, and robust standard errors (the default) are valid for any variance of the counts. The reported
+    alpha is the root of the likelihood's derivative in alpha with counts cut at a public number, which leaves
+    no bias if counts are negative binomial; it is released at the estimated coefficients
+    (`privinf.glm.dispersion`). Without noise the fit is maximum likelihood, as in statsmodels.
 
     References
     ----------
@@ -168,8 +168,9 @@ class NegativeBinomial(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. ``offset(column)`` in it is the same as `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
+            as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -306,8 +307,8 @@ class NegativeBinomial(OneFamily):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional

@@ -305,8 +305,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema.
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
@@ -318,8 +318,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         label : {"auto", "clear", "response", "gaussian"}, optional
             How the label is sent: unprotected, by randomized response on its levels, or with Gaussian noise
             inside its bounds. Default: a label that the schema declares public is sent unprotected, and any
-            other label in the form that the loss needs. "auto" ignores the loss. It uses randomized response
-            for a label with levels, and Gaussian noise for any other label that is not public.
+            other label in the form that the loss needs. "auto" ignores the loss. "auto" uses randomized
+            response for a label with levels, and Gaussian noise for any other label that is not public.
         levels : sequence, optional
             Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
             bounds of the label, which must be (0, 1) or (-1, 1). Without bounds, values of y above 0 are the
@@ -460,11 +460,11 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Give it, or `epsilon_x` and `epsilon_y`. ``epsilon=inf`` adds no
-            noise.
+            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
+            ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
@@ -490,8 +490,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released. Default: the ledger of the model.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released. Default: the ledger of the model.
 
         Returns
         -------
@@ -543,11 +543,11 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Give it, or `epsilon_x` and `epsilon_y`. ``epsilon=inf`` adds no
-            noise.
+            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
+            ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +

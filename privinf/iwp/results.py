@@ -479,7 +479,7 @@ class IWPGLMResults(Results):
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
         """
         summary = super().summary(yname, xname, title, alpha, slim, notes)
         if not check_flag(naive, "naive"):

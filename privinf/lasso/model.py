@@ -82,8 +82,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
         outside are clipped.
     y_bounds : (low, high), optional
-        Public bounds of the response, which ``family="gaussian"`` needs. They set the grid on which the fit
-        releases the scale of the residuals. The response is clipped only at 16 times the width of the bounds.
+        Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which the
+        fit releases the scale of the residuals. The response is clipped only at 16 times the width of the
+        bounds.
     family : {"gaussian", "binomial"}
         "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
         `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A binomial
@@ -124,11 +125,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
     because clipping at `y_bounds` would bias the coefficients. Residuals are clipped in every sum, so the
     sensitivity of a sum does not depend on `y_bounds`.
 
-    With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is
-    ``b_j = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design
-    differs from the paper in four points: one joint clip of the scores, clipped products for selection, a
-    preconditioned refit, and released slopes. Its intervals are 0.3 to 0.4 times as long as those of the
-    paper's algorithms.
+    With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is ``b_j
+    = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design differs
+    from the paper in four points: one joint clip of the scores, clipped products for selection, a
+    preconditioned refit, and released slopes. The intervals of this design are 0.3 to 0.4 times as long as
+    those of the paper's algorithms.
 
     Fits by secure sums differ from other fits only in the selection of columns. With ``trust="central"`` or
     ``trust="server"`` columns are selected by peeling, which needs un-noised sums. Secure sums instead make
@@ -146,9 +147,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
     and curvature, so the weights do not change the coefficients of a correctly specified mean. Omitting a
     relevant column attenuates the coefficients of the other columns, as in every logistic regression.
 
-    With ``missing="drop"`` the fit describes the complete rows. Their number, which is private, cancels in
-    coefficients and standard errors. Clips, quantiles and numbers of neighbors use its noisy estimate, which
-    results report (`privinf.lasso.sums`). `bootstrap_draws` and the paper's variant refuse the option.
+    With ``missing="drop"`` the fit describes the complete rows. The number of complete rows, which is
+    private, cancels in coefficients and standard errors. Clips, quantiles and numbers of neighbors use a
+    noisy estimate of this number, which results report (`privinf.lasso.sums`). `bootstrap_draws` and the
+    paper's variant refuse the option.
 
     References
     ----------
@@ -219,9 +221,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. The constant of the formula is fitted without being selected or
-            debiased. Without a constant, the columns are centered.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. The constant of the formula is fitted without being
+            selected or debiased. Without a constant, the columns are centered.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -301,9 +303,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
             outside are clipped.
         y_bounds : (low, high), optional
-            Public bounds of the response, which ``family="gaussian"`` needs. They set the grid on which the
-            fit releases the scale of the residuals. The response is clipped only at 16 times the width of the
-            bounds.
+            Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which
+            the fit releases the scale of the residuals. The response is clipped only at 16 times the width of
+            the bounds.
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
             `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
@@ -399,25 +401,25 @@ class DebiasedLasso(Model[LassoModelOptions]):
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Such a fit is the debiased estimate
             without noise, or least squares if there are few columns.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
-            Budget in Gaussian differential privacy, instead of `epsilon`. It is available only for secure
-            sums, where all noise is Gaussian.
+            Budget in Gaussian differential privacy, instead of `epsilon`. A budget in mu is available only
+            for secure sums, where all noise is Gaussian.
         rho : float, optional
-            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`. It is not for the
-            paper's variant.
+            Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`. A budget in rho is
+            not available for the paper's variant.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         sparsity : int or "auto"
             Number of columns to keep. "auto" (default) selects columns in blocks of five and fits each block
             at a low cost. Selection ends when fewer than three coefficients of a block are large relative to
-            their errors, or at `max_sparsity` columns. The full fit then uses the rest of the budget. It
-            keeps the columns whose coefficients differ from zero at 5%, by Bonferroni's rule over all p
-            (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. With few rows
-            name one target: its interval is far narrower than the intervals of several targets, which share
-            the budget.
+            their errors, or at `max_sparsity` columns. The full fit then uses the rest of the budget. The
+            full fit keeps the columns whose coefficients differ from zero at 5%, by Bonferroni's rule over
+            all p (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. With
+            few rows name one target: its interval is far narrower than the intervals of several targets,
+            which share the budget.
         targets : sequence of names or positions, "selected", or "all"
             Coefficients whose intervals are wanted. All targets share a joint budget: name few. "selected"
             (default): the columns that the fit keeps; not for heterogeneous fits. "all": every column. On
@@ -465,8 +467,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure
             sums, products are not clipped one by one: each record's vector of products is shrunk to a norm.
         refit : bool, optional
-            For the paper's variant: whether it ends with least squares on the support. The default variant
-            always does.
+            For the paper's variant: whether the fit ends with least squares on the support. The default
+            variant always does.
         center : {"declared", "released"}, optional
             Initial centers of columns: the middles of their bounds, or released means of all columns.
             Released means take a share of the budget (``means``, 0.04), and help to find columns whose mean

@@ -334,8 +334,8 @@ class SparseMeanResult(Released):
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats. `summary_frame` has the other
-            coordinates.
+            The summary prints as text; `as_html` and `as_latex` give other formats. `summary_frame` has the
+            other coordinates.
 
         Notes
         -----

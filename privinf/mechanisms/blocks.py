@@ -50,8 +50,8 @@ class RowBlocks(Protocol):
     """Rows in blocks, for the `rows` of a party's release.
 
     ``len()`` is the number n of rows. Each block has a position. For consecutive rows the position is an int,
-    that of the first row. Otherwise it is an int64 array with the position of each row. Every position from 0
-    to n - 1 occurs exactly once.
+    that of the first row. For other rows the position is an int64 array with the position of each row. Every
+    position from 0 to n - 1 occurs exactly once.
     """
 
     def __len__(self) -> int:
@@ -149,10 +149,10 @@ def open_table(
     schema : Schema
         The party's columns.
     id : str, optional
-        Column of ids, whole numbers or texts. Rows are then in the order of the sorted ids; files that are
-        sorted already are read in constant memory, and for others the ids are kept in memory (about 32 bytes
-        per row). Without an id column the rows stay in the order of the file, which must be the same at every
-        party.
+        Column of ids, whole numbers or texts. With an id column the rows are in the order of the sorted ids;
+        files that are sorted already are read in constant memory, and for others the ids are kept in memory
+        (about 32 bytes per row). Without an id column the rows stay in the order of the file, which must be
+        the same at every party.
     n : int, optional
         Number of people of the plan.
     ids_sha256 : str, optional

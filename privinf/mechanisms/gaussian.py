@@ -274,14 +274,14 @@ def noisy_scalar(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee. With `mu` or `rho` it is the delta at which epsilon is reported.
+        Delta of the guarantee. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before the value is read if its limit would be exceeded, and it
-        is charged before anything is released.
+        Budget ledger. The ledger refuses the release before the value is read if its limit would be exceeded,
+        and it is charged before anything is released.
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.

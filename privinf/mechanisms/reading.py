@@ -293,7 +293,8 @@ def open_rows(
     Notes
     -----
     **Privacy.** The handle is for the holder of the rows: a spool file holds raw rows while the handle lives.
-    It is not a release. Its order is that of the query, so its rows have no fixed positions.
+    It is not a release. The order of the rows in a spool file is that of the query, so its rows have no fixed
+    positions.
 
     Examples
     --------

@@ -186,8 +186,8 @@ class NoisyTopK:
     epsilon, delta, mu, rho : float
         Total budget of selections and values: ``rho`` or ``mu`` (rho = mu^2/2) in zCDP, or ``epsilon`` with
         ``delta``. For ``epsilon`` and ``delta``, "gumbel" uses the rho that implies this guarantee, and
-        "laplace" the formula of the paper. ``delta=0`` requests pure epsilon. It needs ``method="laplace"``,
-        or ``values=False`` with either method. Infinity adds no noise.
+        "laplace" the formula of the paper. ``delta=0`` requests pure epsilon. Pure epsilon needs
+        ``method="laplace"``, or ``values=False`` with either method. Infinity adds no noise.
     method : {"gumbel", "laplace"}
         Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
         results: it adds more noise for the same privacy.
@@ -207,8 +207,9 @@ class NoisyTopK:
     -----
     **Privacy.** Neighbors differ by the replacement of one record. The ledger has one line for the selection
     and one for the values. The loss of the selection is stated in pure epsilon if delta is 0, and for a
-    single selection with Laplace noise. Otherwise it is stated in zCDP (`ConcentratedLoss`). The selected
-    positions and their order are public afterward. Ties at the k-th place are broken by the noise alone.
+    single selection with Laplace noise. In all other cases the loss is stated in zCDP (`ConcentratedLoss`).
+    The selected positions and their order are public afterward. Ties at the k-th place are broken by the
+    noise alone.
 
     References
     ----------
@@ -282,7 +283,8 @@ class NoisyTopK:
         Returns
         -------
         peeling
-            Its method `draw` selects from one vector, and its `entries` are the ledger lines.
+            The method `draw` of the returned object selects from one vector, and its `entries` are the ledger
+            lines.
 
         Raises
         ------
@@ -328,15 +330,15 @@ class NoisyTopK:
         ----------
         v : ndarray, shape (p,)
             Numbers. In an array of objects, objects that are not numbers count as 0, as do nan and
-            infinities. Sizes above 2^24 times the noise are clipped there. No value stops a release that was
-            charged.
+            infinities. Sizes above 2^24 times the noise are clipped to this value. No value of an entry stops
+            a release that was charged.
         candidates : ndarray of bool, shape (p,), optional
             False for positions that must not be selected. This mask is public.
         label : str
             Description of the release for the ledger.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any entry is read if its limit would be exceeded, and
-            it is charged before anything is released.
+            Budget ledger. The ledger refuses the release before any entry is read if its limit would be
+            exceeded, and it is charged before anything is released.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -404,7 +406,7 @@ def private_max(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee. With `mu` or `rho` it is the delta at which epsilon is reported.
+        Delta of the guarantee. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -426,8 +428,8 @@ def private_max(
     label : str
         Description of the release in the ledger.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any entry is read if its limit would be exceeded, and it
-        is charged before anything is released.
+        Budget ledger. The ledger refuses the release before any entry is read if its limit would be exceeded,
+        and it is charged before anything is released.
     source : {"lattice", "opendp"}
         Sampler of secure noise: privinf's own (default), or OpenDP's.
 

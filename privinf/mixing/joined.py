@@ -61,9 +61,9 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     Returns
     -------
     Release
-        A release of kind "joined random-mixing" or "joined gaussian-rows". Its ``arrays["rows"]`` and its
-        design have the columns of all parties, in the order of the releases. Its ledger lines are those of
-        all parties.
+        A release of kind "joined random-mixing" or "joined gaussian-rows". The array ``arrays["rows"]`` and
+        the design of the joined release have the columns of all parties, in the order of the releases. The
+        ledger lines are those of all parties.
 
     Raises
     ------

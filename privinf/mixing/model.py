@@ -82,16 +82,16 @@ class RMGMOLS(PartyModel):
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, without a constant: `intercept` adds it.
+        Features, without a constant: `intercept` adds a constant.
     parties : mapping of str to sequence
         Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
         the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
-        from the rows, with a warning; the guarantee does not cover this leak.
+        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
+        bounds from the rows, with a warning; the guarantee does not cover this leak.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
-        warning; the guarantee does not cover this leak.
+        Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
+        a warning; the guarantee does not cover this leak.
     k : int, "auto" or "paper", optional
         Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
         data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of sensitivity.
@@ -285,16 +285,16 @@ class DGMOLS(PartyModel):
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, without a constant: `intercept` adds it.
+        Features, without a constant: `intercept` adds a constant.
     parties : mapping of str to sequence
         Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
         the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
-        from the rows, with a warning; the guarantee does not cover this leak.
+        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
+        bounds from the rows, with a warning; the guarantee does not cover this leak.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
-        warning; the guarantee does not cover this leak.
+        Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
+        a warning; the guarantee does not cover this leak.
     intercept : bool
         Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}
@@ -423,24 +423,24 @@ class DGMOLS(PartyModel):
 class BGMOLS(DGMOLS):
     """Uncorrected least squares on all rows with Gaussian noise: the biased baseline of the paper.
 
-    The release is that of `DGMOLS`; `fit` has debias=False by default, so the result has no intervals. The
-    attribute ``bias`` of the result estimates the bias from the noise.
+    The release is that of `DGMOLS`. In contrast to `DGMOLS`, `fit` has ``debias=False`` by default, so the
+    result has no intervals. The attribute ``bias`` of the result estimates the bias from the noise.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, without a constant: `intercept` adds it.
+        Features, without a constant: `intercept` adds a constant.
     parties : mapping of str to sequence
         Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
         the response; each column once.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes them
-        from the rows, with a warning; the guarantee does not cover this leak.
+        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
+        bounds from the rows, with a warning; the guarantee does not cover this leak.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes them from the rows, with a
-        warning; the guarantee does not cover this leak.
+        Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
+        a warning; the guarantee does not cover this leak.
     intercept : bool
         Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}

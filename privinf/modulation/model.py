@@ -127,7 +127,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     Parameters
     ----------
     y : array_like, shape (n,)
-        Response. Without `y_bounds` it is NOT protected: it is sent as it is, with a warning.
+        Response. Without `y_bounds` the response is NOT protected: it is sent as it is, with a warning.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     radius : float, optional
@@ -139,7 +139,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         the guarantee does not cover this leak.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
-        them from the rows, with a warning; the guarantee does not cover this leak.
+        the bounds from the rows, with a warning; the guarantee does not cover this leak.
     response : {"protected", "public"}, optional
         "public" states that the response may be seen as it is, and silences the warning; "protected" needs
         `y_bounds`. Default: protected where there are `y_bounds`.
@@ -279,15 +279,15 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema.
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         response : {"protected", "public"}, optional
             Whether the response is noised too (default), or sent as it is. If the schema declares the columns
-            of the response public, it is sent as it is, whatever this option is.
+            of the response public, the response is sent as it is, whatever this option is.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
@@ -397,8 +397,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -431,8 +431,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released. Default: the ledger of the model.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released. Default: the ledger of the model.
 
         Returns
         -------
@@ -502,8 +502,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise there is no modulation
             either.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional

@@ -105,7 +105,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 
     For several sites, use `from_arrays`, or `from_formula` with a federation. Secure sums reveal only the
-    noisy total. By default its noise is as large as the noise of one trusted curator.
+    noisy total. By default the noise of secure sums is as large as the noise of one trusted curator.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     y_bounds : (low, high) or "data"
-        Public bounds of the response, which is protected too; values outside are clipped. "data" takes them
-        from the rows, with a warning; the guarantee does not cover this leak.
+        Public bounds of the response, which is protected too; values outside are clipped. "data" takes the
+        bounds from the rows, with a warning; the guarantee does not cover this leak.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -155,11 +155,11 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
 
     The noisy moments are linear in the noise, so ``b = A^-1 g`` needs no bias correction. Unless
     ``trust="local"``, the covariance is ``A^-1 (s^2 A/n + V_noise) A^-1``, where s^2 has the divisor n - p.
-    This covariance assumes equal error variances. ``cov_type="HC0"`` does not assume them, but spends a part
-    of the budget on residual moments. For these moments residuals are clipped at 20 standard deviations, or
-    at fewer if noise would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). With ``trust="local"``
-    the covariance is the sandwich of the per-record scores ``g_i - A_i b``. Clipping y changes the target to
-    the regression on clipped values.
+    This covariance assumes equal error variances. ``cov_type="HC0"`` does not assume equal variances, but
+    spends a part of the budget on residual moments. For these moments residuals are clipped at 20 standard
+    deviations, or at fewer if noise would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). With
+    ``trust="local"`` the covariance is the sandwich of the per-record scores ``g_i - A_i b``. Clipping y
+    changes the target to the regression on clipped values.
 
     Examples
     --------
@@ -234,8 +234,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         y_bounds : (low, high)
             Public bounds of the response; values outside are clipped.
         trust : {"secure-sum", "server"}, optional
-            "secure-sum" (default): the sites add the noise themselves, under masks, so only the noisy
-            total is revealed; it needs the extra ``federation``. "server": they send un-noised sums to a
+            "secure-sum" (default): the sites add the noise themselves, under masks, so only the noisy total
+            is revealed; it needs the extra ``federation``. "server": the sites send un-noised sums to a
             server that all of them trust.
         response_weight : float, optional
             Public weight of the response relative to the features in the release. By default the largest
@@ -301,9 +301,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. It is evaluated where the rows are, and its
-            bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of factors: they are
-            fitted, but the results have neither these effects nor the constant.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
+            are, and its bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of
+            factors: they are fitted, but the results have neither these effects nor the constant.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -437,8 +437,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -448,10 +448,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. Unless ``trust="local"``, "nonrobust" (default) assumes equal
-            error variance, in intervals and score tests alike. "HC0" does not assume it, and spends
-            `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its sampling
-            part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one table costs
-            the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
+            error variance, in intervals and score tests alike. "HC0" does not assume equal variances, and
+            spends `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its
+            sampling part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one
+            table costs the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
         robust_share : float, optional
             Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
             ``trust="local"`` no residual moments are released.
@@ -473,8 +473,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released. Default: the ledger of the model.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released. Default: the ledger of the model.
 
         Returns
         -------
@@ -548,8 +548,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise the fit is ordinary
             least squares.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -559,10 +559,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. Unless ``trust="local"``, "nonrobust" (default) assumes equal
-            error variance, in intervals and score tests alike. "HC0" does not assume it, and spends
-            `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its sampling
-            part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one table costs
-            the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
+            error variance, in intervals and score tests alike. "HC0" does not assume equal variances, and
+            spends `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its
+            sampling part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one
+            table costs the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
         robust_share : float, optional
             Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
             ``trust="local"`` no residual moments are released.

@@ -161,9 +161,10 @@ class Study:
         -------
         int
             Number of people in the study: the smallest, at the planned budget, whose predicted width or power
-            attains the goal. It is at most 5,000,000, is found to about 1%, and is not the number of people
-            of the plan, where the search starts. It counts all rows of the table, as n of the plan does,
-            including rows that lack a value if the guesses have `complete` below 1.
+            attains the goal. The number is at most 5,000,000, and is found to about 1%. It does not depend on
+            the number of people of the plan, where the search only starts. The number counts all rows of the
+            table, as n of the plan does, including rows that lack a value if the guesses have `complete`
+            below 1.
 
         Raises
         ------
@@ -438,10 +439,10 @@ def plan_study(
         follows from the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. This is the budget of the planned fit.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is that of the planned fit.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -584,10 +585,10 @@ def advise(
         follows from the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. This is the budget of the planned fit.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is that of the planned fit.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional

@@ -97,7 +97,7 @@ class Results(FittedResult, UnavailableAttributes):
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
         """
         options = SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         return summarize(self, options)
@@ -311,9 +311,10 @@ class Results(FittedResult, UnavailableAttributes):
         path : path
             File to write.
         records : bool
-            Whether to store the release and the scores. Without them the file is small, and the loaded result
-            has no bootstrap and no score test. A weakly identified fit of `MomentOLS` or `ModulatedOLS` then
-            has intervals by the normal distribution or none, and all its coefficients are flagged.
+            Whether to store the release and the scores. Without release and scores the file is small, and the
+            loaded result has no bootstrap and no score test. A loaded weakly identified fit of `MomentOLS` or
+            `ModulatedOLS` has intervals by the normal distribution or none, and all its coefficients are
+            flagged.
         key : bytes, optional
             Secret for an HMAC; without it the checksum only detects accidental changes.
         overwrite : bool

@@ -106,7 +106,7 @@ class Comparison:
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
         """
         columns = [_stacked(name, result, float_format) for name, result in self.results.items()]
         order = list(dict.fromkeys(key for column in columns for key in column.index))

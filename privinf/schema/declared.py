@@ -119,8 +119,8 @@ class Factor:
     unit : str
         Unit of measurement, for display.
     other : level, optional
-        One of the levels. Every value that is not a level counts as this one, so rare levels can be pooled.
-        Without `other`, such values are refused.
+        One of the levels. Level for every value that is not declared as a level, so that rare levels can be
+        pooled. Without `other`, such values are refused.
 
     Raises
     ------

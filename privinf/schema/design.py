@@ -72,8 +72,8 @@ class Design:
 
     Notes
     -----
-    **Privacy.** A design is public. Its sensitivities are for the replacement of one row: `diameter` is the
-    largest distance between the scaled private parts of two rows.
+    **Privacy.** A design is public. The sensitivities of a design are for the replacement of one row:
+    `diameter` is the largest distance between the scaled private parts of two rows.
     """
 
     formula: str | None
@@ -154,10 +154,11 @@ class Design:
         Parameters
         ----------
         formula : str
-            A patsy formula. It may contain columns, ``C()`` with Treatment, Sum, Helmert and levels=,
+            A patsy formula. A formula may contain columns, ``C()`` with Treatment, Sum, Helmert and levels=,
             ``I()``, ``Q()``, arithmetic, fixed powers, comparisons, ``np.where``, ``np.clip``, ``np.log`` and
-            similar functions. It may also contain ``poly(x, degree)``, ``bs`` and ``cr`` with knots and both
-            bounds, and ``center`` and ``standardize`` of columns whose center and scale the schema declares.
+            similar functions. A formula may also contain ``poly(x, degree)``, ``bs`` and ``cr`` with knots
+            and both bounds, and ``center`` and ``standardize`` of columns whose center and scale the schema
+            declares.
         schema : Schema
             Public bounds and levels of the columns that the formula names.
         response : {"protected", "public"}
@@ -542,9 +543,9 @@ class Design:
         Returns
         -------
         dict of str to str
-            Texts by the name of the column. Each text depends on the declarations alone. It states that a
-            spline is flat beyond its boundary knots, or that the fit clipped the column to its declared
-            bounds.
+            Texts by the name of the column. Each of these texts depends on the declarations alone. The text
+            states that a spline is flat beyond its boundary knots, or that the fit clipped the column to its
+            declared bounds.
         """
         reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)

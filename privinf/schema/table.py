@@ -65,7 +65,7 @@ class Schema:
 
     Notes
     -----
-    **Privacy.** A schema is never fitted on data. Everything in it is public and must be fixed without
+    **Privacy.** A schema is never fitted on data. Everything in a schema is public and must be fixed without
     looking at the rows that it describes.
 
     Examples

@@ -478,7 +478,7 @@ class StatResult(PortableTest):
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
 
         Notes
         -----

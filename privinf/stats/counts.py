@@ -752,9 +752,9 @@ def counts(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
-        pure epsilon, by Laplace noise.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
+        epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -778,20 +778,20 @@ def counts(
         Whether all intervals hold together at this level, instead of each by itself.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
-        number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian.
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
+        With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
 
     Returns
     -------
@@ -886,9 +886,9 @@ def crosstab(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
-        pure epsilon, by Laplace noise.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
+        epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -899,9 +899,10 @@ def crosstab(
     levels : pair of sequences, optional
         Public levels of `a` and of `b`, if these are arrays.
     margins : bool, optional
-        Whether rows and columns are released in addition to the cells, for 0.2 of mu^2 each. Otherwise they
-        are sums of cells. By default they are released if the table has more than 25 cells, the noise is
-        Gaussian and no rows are dropped. ``margins=True`` cannot be combined with ``missing="drop"``.
+        Whether rows and columns are released in addition to the cells, for 0.2 of mu^2 each. If margins are
+        not released, they are sums of cells. By default margins are released if the table has more than 25
+        cells, the noise is Gaussian and no rows are dropped. ``margins=True`` cannot be combined with
+        ``missing="drop"``.
     structural_zeros : sequence, optional
         Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
         spread over the others.
@@ -914,21 +915,21 @@ def crosstab(
         Whether all intervals hold together at this level, instead of each by itself.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
-        number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian.
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
+        With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better. Margins are released
-        with Gaussian noise only.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better. Margins
+        are released with Gaussian noise only.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
 
     Returns
     -------
@@ -1030,9 +1031,9 @@ def histogram(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
-        pure epsilon, by Laplace noise.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
+        epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -1055,20 +1056,20 @@ def histogram(
         Whether all intervals hold together at this level, instead of each by itself.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
-        number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian.
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
+        With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
 
     Returns
     -------

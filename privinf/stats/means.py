@@ -433,9 +433,9 @@ def mean(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
-        pure epsilon, by Laplace noise.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
+        epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -463,20 +463,20 @@ def mean(
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
-        number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian.
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
+        With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
 
     Returns
     -------
@@ -600,9 +600,9 @@ def ttest_1samp(
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise is
-        Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported. With `epsilon`, 0 requests
-        pure epsilon, by Laplace noise.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
+        epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -623,20 +623,20 @@ def ttest_1samp(
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. Their
-        number is private: an estimate of the number of complete rows is released at no further cost. With
-        "drop" the noise is Gaussian.
+        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
+        With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. Otherwise it is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
 
     Returns
     -------
@@ -645,8 +645,8 @@ def ttest_1samp(
 
     Notes
     -----
-    **Privacy.** One release, from which ``.ttest(popmean)`` tests any other null hypothesis at no cost. It
-    costs `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
+    **Privacy.** One release, from which ``.ttest(popmean)`` tests any other null hypothesis at no cost. The
+    release costs `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
 
     Examples
     --------

@@ -200,7 +200,7 @@ class LogRankResult(PortableTest):
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
 
         Notes
         -----

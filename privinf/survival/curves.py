@@ -413,7 +413,7 @@ class SurvivalResult(PortableCurves):
         Returns
         -------
         Summary of statsmodels
-            It prints as text; `as_html` and `as_latex` give other formats.
+            The summary prints as text; `as_html` and `as_latex` give other formats.
 
         Notes
         -----

@@ -106,8 +106,8 @@ class _CurveModel(HidesRows):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it. With `mu` or `rho`
-            it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta. With `mu` or
+            `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -176,7 +176,8 @@ class KaplanMeier(_CurveModel):
     ----------
     time : array_like or str
         Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
-        `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
+        `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still followed
+        at the horizon.
     status : array_like or str
         1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
         two declared values, of which the second is the event.
@@ -184,7 +185,7 @@ class KaplanMeier(_CurveModel):
         Group of each record, or the name of its column: one curve per group, from the same release.
     data : table or Federation, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file. Or a federation, whose sites hold the rows.
+        of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     bounds : (low, high), optional
@@ -198,13 +199,13 @@ class KaplanMeier(_CurveModel):
         Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
         at the horizon. An event at an edge belongs to the interval before it.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as months. Then the curve is the
-        Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
-        for half of it.
+        Whether `grid` lists all times that can occur, such as months. If True, the curve is the Kaplan-Meier
+        estimator itself. If False, a record that is censored in an interval counts as at risk for half of the
+        interval.
     missing : {"raise", "drop"}
         "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
-        Their number is private: the number of complete rows is released with the counts at no further cost.
-        A federation's sites declare it for their rows.
+        The number of dropped rows is private: the number of complete rows is released with the counts at no
+        further cost. In a federation, each site declares this option for its own rows.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
         several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
@@ -259,7 +260,8 @@ class NelsonAalen(_CurveModel):
     ----------
     time : array_like or str
         Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
-        `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
+        `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still followed
+        at the horizon.
     status : array_like or str
         1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
         two declared values, of which the second is the event.
@@ -267,7 +269,7 @@ class NelsonAalen(_CurveModel):
         Group of each record, or the name of its column: one curve per group, from the same release.
     data : table or Federation, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file. Or a federation, whose sites hold the rows.
+        of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     bounds : (low, high), optional
@@ -281,13 +283,13 @@ class NelsonAalen(_CurveModel):
         Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
         at the horizon. An event at an edge belongs to the interval before it.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as months. Then the curve is the
-        Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
-        for half of it.
+        Whether `grid` lists all times that can occur, such as months. If True, the curve is the Kaplan-Meier
+        estimator itself. If False, a record that is censored in an interval counts as at risk for half of the
+        interval.
     missing : {"raise", "drop"}
         "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
-        Their number is private: the number of complete rows is released with the counts at no further cost.
-        A federation's sites declare it for their rows.
+        The number of dropped rows is private: the number of complete rows is released with the counts at no
+        further cost. In a federation, each site declares this option for its own rows.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
         several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
@@ -369,7 +371,8 @@ def logrank(
     ----------
     time : array_like or str
         Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
-        `bounds`, declares its public bounds. Times beyond the horizon count as still followed there.
+        `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still followed
+        at the horizon.
     status : array_like or str
         1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
         two declared values, of which the second is the event.
@@ -377,15 +380,15 @@ def logrank(
         Group of each record, or the name of its column.
     data : table or Federation, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file. Or a federation, whose sites hold the rows.
+        of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
         of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it. With `mu` or `rho` it
-        is the delta at which epsilon is reported.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta. With `mu` or
+        `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -408,15 +411,15 @@ def logrank(
         Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
         at the horizon. An event at an edge belongs to the interval before it.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as months. Then the curve is the
-        Kaplan-Meier estimator itself. Otherwise a record that is censored in an interval counts as at risk
-        for half of it.
+        Whether `grid` lists all times that can occur, such as months. If True, the curve is the Kaplan-Meier
+        estimator itself. If False, a record that is censored in an interval counts as at risk for half of the
+        interval.
     confidence_level : float
         Level of the interval of the hazard ratio, between 0 and 1.
     missing : {"raise", "drop"}
         "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
-        Their number is private: the number of complete rows is released with the counts at no further cost.
-        A federation's sites declare it for their rows.
+        The number of dropped rows is private: the number of complete rows is released with the counts at no
+        further cost. In a federation, each site declares this option for its own rows.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
         several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
@@ -431,8 +434,8 @@ def logrank(
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     ledger : Ledger, optional
-        Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and it is
-        charged before anything is released.
+        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
+        and it is charged before anything is released.
 
     Returns
     -------

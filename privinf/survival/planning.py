@@ -179,7 +179,7 @@ def plan_logrank(
         Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` plans a test without noise.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional

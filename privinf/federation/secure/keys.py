@@ -211,7 +211,7 @@ class IdentityKey:
         ------
         StorageError
             The file is not one that `save` wrote, or it is damaged; or another account could have read,
-            changed or replaced it. The message then gives the command that repairs the permissions.
+            changed or replaced it. The message of the error gives the command that repairs the permissions.
 
         Notes
         -----
@@ -224,8 +224,8 @@ class IdentityKey:
     def from_bytes(cls, content: bytes) -> IdentityKey:
         """Return the key in the content of a file that `save` wrote.
 
-        It is for secrets in files that `load` refuses, such as those that Kubernetes mounts as symbolic links
-        owned by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
+        `from_bytes` is for secrets in files that `load` refuses, such as those that Kubernetes mounts as
+        symbolic links owned by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
 
         Parameters
         ----------
@@ -301,8 +301,8 @@ class Roster:
         Public X25519 key (64 hexadecimal digits) by site; at least two, all different.
     verifying : mapping of str to str, optional
         Public Ed25519 key of every site in `keys`. Sites sign their replies with the matching private keys,
-        and these public keys verify the signatures. A roster file with these keys has version 2. Without them
-        (version 1) secure sums are available too, but replies are not signed.
+        and these public keys verify the signatures. A roster file with these keys has version 2. Without
+        verifying keys (version 1) secure sums are available too, but replies are not signed.
 
     Attributes
     ----------
@@ -316,8 +316,8 @@ class Roster:
 
     Notes
     -----
-    **Privacy.** A roster is public. Because it is pinned, an active server cannot pose as a site. Queries
-    contain no keys, so nobody can add a site, or add one site twice.
+    **Privacy.** A roster is public. Because the roster is pinned, an active server cannot pose as a site.
+    Queries contain no keys, so nobody can add a site, or add one site twice.
 
     Examples
     --------

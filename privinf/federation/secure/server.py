@@ -196,7 +196,8 @@ class SecureServer(TrustedServer):
         Seed of simulation noise, which is not private. The sites draw this noise from seeds in the query, and
         their policy must allow it. None (default): secure noise.
     design : Design, optional
-        Columns and bounds, for sites that hold a table and a schema. The design is sent to the sites first.
+        Columns and bounds, for sites that hold a table and a schema. The server sends the design to the sites
+        first.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
         nothing: the sensitivity is about half as large, the guarantee is weaker, and the sites' policy must

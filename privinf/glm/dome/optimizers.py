@@ -100,8 +100,8 @@ class DPSGD:
 
     Notes
     -----
-    **Privacy.** Public settings. Choosing them by private data costs additional privacy, which no ledger
-    counts.
+    **Privacy.** Public settings. Choosing these settings by private data costs additional privacy, which no
+    ledger counts.
     """
 
     epochs: int = 5
@@ -146,8 +146,8 @@ class DPAdam(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings. Choosing them by private data costs additional privacy, which no ledger
-    counts.
+    **Privacy.** Public settings. Choosing these settings by private data costs additional privacy, which no
+    ledger counts.
     """
 
     step: float = 0.02
@@ -181,8 +181,8 @@ class RandomSketch(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings. Choosing them by private data costs additional privacy, which no ledger
-    counts.
+    **Privacy.** Public settings. Choosing these settings by private data costs additional privacy, which no
+    ledger counts.
     """
 
     k: int = 40
@@ -207,12 +207,12 @@ class DOME(DPSGD):
     energy : float
         Share of the spectrum of past gradients that the learned directions explain.
     variant : {"repaired", "paper"}
-        "repaired" scales the probes so that the estimate of the gradient is unbiased, and steps along this
-        estimate without centering or preconditioning. "paper" centers and preconditions the scores with
-        Adam's moments and projects them. In the "paper" variant the learned directions follow the gradient
-        itself, and the iterates of Adam's steps are not averaged. A model that is fitted with "paper" has a
-        far larger value of the loss function than a model that is fitted with "repaired". The "paper" variant
-        needs the repository's studies (``studies.paper.dome``), which are not in the wheel.
+        "repaired" scales the random probes so that the estimate of the gradient is unbiased, and takes steps
+        along this estimate without centering or preconditioning. "paper" centers and preconditions the scores
+        with Adam's moments and projects them. In the "paper" variant the learned directions follow the
+        gradient itself, and the iterates of Adam's steps are not averaged. A model that is fitted with
+        "paper" has a far larger value of the loss function than a model that is fitted with "repaired". The
+        "paper" variant needs the repository's studies (``studies.paper.dome``), which are not in the wheel.
     centre, precondition : bool, optional
         Whether Adam's first moment is subtracted from the scores before clipping, and whether the scores are
         divided by the root of Adam's second moment. The variant sets the default.

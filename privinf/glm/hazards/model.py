@@ -81,7 +81,7 @@ class PHReg(Model[PHRegOptions]):
     Parameters
     ----------
     time : array_like, shape (n,)
-        Time until the event or censoring, 0 or more. What happens after `horizon` is cut.
+        Time until the event or censoring, 0 or more. Events after `horizon` are not used.
     X : array_like or DataFrame, shape (n, d)
         Columns, without a constant, used as they are.
     status : array_like, shape (n,), or str
@@ -114,11 +114,12 @@ class PHReg(Model[PHRegOptions]):
     records, the grid, the horizon and the bounds are public. Everything else that leaves the curator, or the
     server, is noised, and the report counts everything that a fit released.
 
-    A record is followed up to a public cumulated hazard c of its own columns, where c leaves noise that is
-    small enough. Where hazards are proportional and effects linear, this does not change the coefficients.
-    Elsewhere the target is Cox's regression with this follow-up. The summary names c and the share of
-    events that come later, and warns where this share is not small. Without noise and on a fine grid, the
-    coefficients are those of Cox's regression (`privinf.glm.hazards.path` has the releases).
+    A record is followed until the hazard that its columns imply has cumulated to c, a public number for which
+    the noise is small enough. If hazards are proportional and effects are linear, this limit does not change
+    the coefficients. Otherwise the target is Cox's regression with this follow-up. The summary names c and
+    the share of events that come after the follow-up, and warns if this share is not small. Without noise and
+    on a fine grid, the coefficients are those of Cox's regression (`privinf.glm.hazards.path` has the
+    releases).
 
     References
     ----------
@@ -326,8 +327,8 @@ class PHReg(Model[PHRegOptions]):
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -373,7 +374,8 @@ class PHReg(Model[PHRegOptions]):
         Notes
         -----
         **Privacy.** `privacy` counts every release. Intervals are quantiles of draws that account for the
-        noise. If the noise hides part of the Hessian, they are quantiles of a posterior with a named prior.
+        noise. If the noise hides part of the Hessian, intervals are quantiles of a posterior with a named
+        prior.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration

@@ -75,7 +75,7 @@ class LocalExamples:
         Private numeric columns coded 0 and 1 that are sent by randomized response, as factors always are.
     binary_mechanism : {"response", "gaussian"}
         "response" (default) sends binary columns and factors by randomized response. "gaussian" adds Gaussian
-        noise to them as to numeric columns, as in the paper, which is less accurate.
+        noise to binary columns and factors as to numeric columns, as in the paper, which is less accurate.
     response_shares : mapping of str to float
         Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor has
         the name of its column. A Gaussian column, and a feature that is not named, has share 1.
@@ -86,7 +86,7 @@ class LocalExamples:
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
         level).
     data_bounds : bool
-        Whether the bounds were taken from the rows; every ledger line then states it.
+        Whether the bounds were taken from the rows; if so, every ledger line states this.
 
     Raises
     ------
@@ -185,11 +185,11 @@ class LocalExamples:
             The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Give it, or `epsilon_x` and `epsilon_y`. ``epsilon=inf`` adds no
-            noise.
+            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
+            ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
@@ -215,9 +215,9 @@ class LocalExamples:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released. A limit in (epsilon, delta) is enforced in mu^2, where
-            randomized responses cost more than in the exact total.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released. A limit in (epsilon, delta) is enforced
+            in mu^2, where randomized responses cost more than in the exact total.
 
         Returns
         -------

@@ -91,7 +91,7 @@ class Modulation:
     public_seed : int
         Seed of the public directions.
     data_bounds : bool
-        Whether the bounds were taken from the rows; every ledger line then states it.
+        Whether the bounds were taken from the rows; if so, every ledger line states this.
     contraction : float in [0, 1)
         Contraction of a record toward the center, alpha of the paper.
     amplitude : float >= 0
@@ -224,8 +224,8 @@ class Modulation:
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise there is no modulation
             either.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -243,8 +243,8 @@ class Modulation:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released.
 
         Returns
         -------
@@ -324,8 +324,8 @@ class Modulation:
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -343,8 +343,8 @@ class Modulation:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released.
 
         Returns
         -------

@@ -396,8 +396,8 @@ class MixingPlan:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released.
 
         Returns
         -------
@@ -424,7 +424,8 @@ class MixingPlan:
         Returns
         -------
         plan check
-            It prints the cost of each party as a table, and whether a regression can be identified.
+            The returned object prints the cost of each party as a table, and whether a regression can be
+            identified.
 
         Notes
         -----

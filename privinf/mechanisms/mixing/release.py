@@ -66,8 +66,8 @@ class GaussianRows(PartyMechanism):
     labels : labels of a plan, optional
         The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
     intercept : bool, default False
-        Whether regressions will have an intercept. If they will, numeric columns are centered by their
-        bounds.
+        Whether regressions will have an intercept. For regressions with an intercept, numeric columns are
+        centered by their bounds.
 
     Raises
     ------
@@ -117,8 +117,8 @@ class GaussianRows(PartyMechanism):
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. `epsilon` is the cost of the release
             of this party alone.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -132,8 +132,8 @@ class GaussianRows(PartyMechanism):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released.
 
         Returns
         -------
@@ -318,8 +318,8 @@ class RandomMixing(PartyMechanism):
             of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. `epsilon` is the cost of the release
             of this party alone.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs it wherever the noise
-            is Gaussian. With `mu` or `rho` it is the delta at which epsilon is reported.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
+            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -333,8 +333,8 @@ class RandomMixing(PartyMechanism):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. It refuses the release before any row is read if its limit would be exceeded, and
-            it is charged before anything is released.
+            Budget ledger. The ledger refuses the release before any row is read if its limit would be
+            exceeded, and it is charged before anything is released.
 
         Returns
         -------
