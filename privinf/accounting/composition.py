@@ -61,9 +61,9 @@ class Total:
 
     If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
     `rho_to_epsilon`. What a release of labels (`ThresholdLoss`) costs depends on the records: either its
-    mu^2, or half of its mu^2 and its delta. So for m such releases the total is the largest loss over the
-    number k, from 0 to m, of those with the second cost. For each k, the total contains the k largest deltas,
-    half of each of the k smallest mu^2, and the other mu^2 in full.
+    mu^2, or half of its mu^2 and its delta. For m such releases the total is therefore the largest loss over
+    k from 0 to m, where k is the number of releases with the second cost. For each k, the total contains the
+    k largest deltas, half of each of the k smallest mu^2, and the other mu^2 in full.
     """
 
     mu2: float = 0.0
@@ -83,8 +83,8 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded up. It is infinite if a release has no noise, or if 1 - prod(1 - delta_i), taken
-            over the (epsilon, delta) events, is at least `delta`.
+            Epsilon, rounded up. Epsilon is infinite if a release has no noise, or if 1 - prod(1 - delta_i),
+            taken over the (epsilon, delta) events, is at least `delta`.
 
         Raises
         ------

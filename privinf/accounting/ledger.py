@@ -322,8 +322,9 @@ class Ledger:
         """Read a ledger from JSON text, and recompute its total from its entries.
 
         If the same ledger exists in this process, the text is merged into it and the result is another handle
-        of it. Otherwise the ledger can be read (`entries`, `total`, `remaining`, reports) but not charged,
-        because a person with an older text, or another copy, could spend the same budget again.
+        of it. If the ledger does not exist in this process, the loaded ledger can be read (`entries`,
+        `total`, `remaining`, reports) but not charged, because a person with an older text, or another copy,
+        could spend the same budget again.
 
         Parameters
         ----------

@@ -142,8 +142,8 @@ class PrivacyReport:
         entries : iterable of LedgerEntry
             As returned by ``ledger.spend``.
         ledger : Ledger, optional
-            Ledger that the entries were charged to, in any scope. Its present state is kept for
-            :attr:`cumulative`, which also counts entries that were charged elsewhere.
+            Ledger that the entries were charged to, in any scope. The report keeps the present state of the
+            ledger for :attr:`cumulative`, which also counts entries that were charged elsewhere.
         delta : float, optional
             The requested delta; by default that of the ledger's limit, else 1e-6.
         subject : {"fit", "earlier release", "release", "party", "ledger"}

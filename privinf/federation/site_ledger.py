@@ -68,9 +68,9 @@ class SiteLedger(Ledger):
     order, the schema and the policy of the first `Site` that opens it. Other rows, schemas or policies are
     refused until `Site(..., rebase=True)` or ``privinf site rebase`` records the change. The first `Site`
     that opens the ledger cannot check whether its rows are complete. Before every answer the file is checked.
-    If it was deleted, replaced or changed while the site was running, the site stops answering. If the ledger
-    and its anchor are both restored to the same earlier state while no site has them open, only a server or a
-    site that stored a later `head` detects it.
+    If the file was deleted, replaced or changed while the site was running, the site stops answering. If the
+    ledger and its anchor are both restored to the same earlier state while no site has them open, only a
+    server or a site that stored a later `head` detects it.
 
     Examples
     --------

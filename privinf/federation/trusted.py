@@ -86,7 +86,7 @@ class TrustedServer:
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
         nothing: the sensitivity is about half as large, the guarantee is weaker, and selections are not
-        available. The sites' policy must allow it.
+        available. The sites' policy must allow "zero-out".
     trust : {"server", "central"}
         Trust model that ledger lines state: "central" where one curator holds the rows of all sites.
 
@@ -101,11 +101,11 @@ class TrustedServer:
 
     Notes
     -----
-    **Privacy.** The server is trusted: it sees un-noised sums and forgets them. A release is charged before
-    any site is queried, and the charge is kept if its round fails. A release of some sites only is charged in
-    the parallel scopes of these sites, whose rows are disjoint; the rows of the other sites are not charged.
-    Parallel composition holds within one session: releases of different servers add up in a ledger, since two
-    servers may use one name for different sites.
+    **Privacy.** The server is trusted: it sees un-noised sums and does not store them. A release is charged
+    before any site is queried, and the charge is kept if its round fails. A release of some sites only is
+    charged in the parallel scopes of these sites, whose rows are disjoint; the rows of the other sites are
+    not charged. Parallel composition holds within one session: releases of different servers add up in a
+    ledger, since two servers may use one name for different sites.
 
     Noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
     release is identical (`privinf.noise.NoiseKey` states the assumption). The key is kept by the server, or
@@ -228,7 +228,7 @@ class TrustedServer:
         path : path
             The secret file.
         begun : bool
-            Whether the fit has begun. If not, an existing file is replaced.
+            Whether the fit has begun. If the fit has not begun, an existing file is replaced.
 
         Raises
         ------

@@ -364,8 +364,8 @@ class OLS(OneFamily):
             accepts only one row per unit (`MomentOLS` accepts several).
         target : {"mean", "robust"}
             "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
-            their typical length. A few large errors cannot move this root far. Both targets are the same
-            where errors are symmetric.
+            their typical length. A few large errors cannot move this root far. The targets "mean" and
+            "robust" are the same if errors are symmetric.
         adapt_bounds : bool
             Whether to weight rows by min(1, 1/max_j x_j^2), where each column x_j is measured in units of
             narrower bounds, which follow from noisy counts. The option costs a twenty-fifth of the budget and

@@ -398,8 +398,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Such a fit is the debiased estimate
-            without noise, or least squares if there are few columns.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` the fit is the
+            debiased estimate without noise, or least squares if there are few columns.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.

@@ -531,8 +531,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
-            and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
+            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
@@ -557,7 +557,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
 
         Notes
         -----
-        **Privacy.** The model's ledger is charged first. Then the rows are read, once per round.
+        **Privacy.** The model's ledger is charged first. After the charge the rows are read, once per round.
         """
         options = ModulationFitOptions(
             epsilon=epsilon,
@@ -637,8 +637,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Correction of noisy second moments that are near singular: Fuller's modification (constant
             `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
-            and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
+            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}

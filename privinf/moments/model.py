@@ -571,8 +571,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             `fuller`) or a ridge penalty (`ridge`). The summary names the correction. "fuller" is for
             `ModulatedOLS` and is refused here.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. Coefficients are then the ridge estimate. Intervals
-            and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
+            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
         fuller : float, optional
             Constant of Fuller's modification; default: the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}

@@ -422,11 +422,11 @@ def quantile(
     Notes
     -----
     A quarter of mu^2 is spent on a noisy distribution function at 1,024 cells of the bounds. The rest is
-    spent on a second one, at about 64 edges around the first estimate (`privinf.inference.quantiles`). With
-    Laplace noise the first release would have 28 times the variance, and intervals would be an eighth wider
-    (docs/tests.md). If q is near 0 or 1 and n mu below 250, an interval may end at a bound. Several
-    quantiles and the ends of their intervals are put in the order of q: the estimates by isotonic regression,
-    and the intervals by widening those that are out of order.
+    spent on a second distribution function, at about 64 edges around the first estimate
+    (`privinf.inference.quantiles`). With Laplace noise the first release would have 28 times the variance,
+    and intervals would be an eighth wider (docs/tests.md). If q is near 0 or 1 and n mu below 250, an
+    interval may end at a bound. Several quantiles and the ends of their intervals are put in the order of q:
+    the estimates by isotonic regression, and the intervals by widening those that are out of order.
 
     With `by`, one distribution function of each group is released, at 1,024 cells of the bounds, for the
     total budget. An interval is never shorter than two of these cells.

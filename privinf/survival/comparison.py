@@ -93,8 +93,8 @@ class LogRankResult(PortableTest):
         p-value.
     rows : tuple
         For two groups and the weights of the log-rank test the hazard ratio, whose standard error is that of
-        its logarithm, from the length of its interval. Otherwise observed minus expected events of each
-        group, with their standard errors if all hazards are equal.
+        its logarithm, from the length of its interval. In all other cases, observed minus expected events of
+        each group, with their standard errors if all hazards are equal.
     effects : mapping of str to float
         Observed minus expected events of each group, if `rows` have the hazard ratio.
     weights : {"logrank", "fleming-harrington", "gehan"}

@@ -383,9 +383,9 @@ class SecureServer(TrustedServer):
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make a release that this server, or an earlier one that was stopped, has planned.
 
-        A site that has answered the query sends the identical reply again, at no charge, so that
-        the sum and its noise are the same. If some sites stop answering, the others need new masks: this is a
-        separate release, which is charged.
+        A site that has answered the query sends the identical reply again, at no charge, so that the sum and
+        its noise are the same. If some sites stop answering, the others need new masks: the sum over the
+        remaining sites is a separate release, which is charged.
 
         Parameters
         ----------
