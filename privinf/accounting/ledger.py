@@ -66,7 +66,7 @@ class Ledger:
     handle of the same ledger; a pickle or JSON text contains all charges. If the pickle or text is loaded
     into a process where the ledger still exists, the result joins that ledger. In any other process the
     loaded ledger can only be read, because other copies may be charged as well (see `from_json`). In a forked
-    process, a ledger with a limit can only be read too. A limit does not apply to other processes: give the
+    process, a ledger with a limit can also only be read. A limit does not apply to other processes: give the
     ledger to one process, split its budget over the processes, or keep the ledger in a `LedgerFile`.
 
     Examples

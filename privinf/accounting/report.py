@@ -105,7 +105,7 @@ class PrivacyReport:
     Notes
     -----
     **Privacy.** Reads no rows. Totals are joint: a budget stated per interval or per party changes how noise
-    is calibrated, never what is reported here.
+    is calibrated, never the totals that are reported here.
 
     Examples
     --------

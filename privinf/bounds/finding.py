@@ -126,11 +126,11 @@ def find_bounds(
     Raises
     ------
     NotAvailableError
-        The product n mu / `max_rows` is below 100, where mu is the budget of one column. Or levels are
-        requested where a person has several rows, or the rows are a stream, which can be read only once.
+        The product n mu / `max_rows` is below 100, where mu is the budget of one column. Also if levels are
+        requested where a person has several rows, or if the rows are a stream, which can be read only once.
         Nothing was spent, and no row was counted.
     SchemaError, ArgumentError
-        A column is absent, has missing or infinite values, or has numbers among texts. Or levels are
+        A column is absent, has missing or infinite values, or has numbers among texts. Also if levels are
         requested without `delta`.
     BudgetExceededError
         The request exceeds the ledger's limit. A ledger with a limit also refuses a release of levels,

@@ -268,7 +268,7 @@ class GLM(Model[GLMOptions]):
         Raises
         ------
         SchemaError, SensitivityError
-            The schema declares no bounds for what the formula needs.
+            The schema lacks bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=check_choice(family, Family, "family"),

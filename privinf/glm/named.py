@@ -245,7 +245,7 @@ class OLS(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            The schema declares no bounds for what the formula needs.
+            The schema lacks bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -544,7 +544,7 @@ class Logit(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            The schema declares no bounds for what the formula needs.
+            The schema lacks bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -778,7 +778,7 @@ class Poisson(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            The schema declares no bounds for what the formula needs.
+            The schema lacks bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,

@@ -203,7 +203,7 @@ class NegativeBinomial(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            The schema declares no bounds for what the formula needs.
+            The schema lacks bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,

@@ -101,7 +101,8 @@ class Moments:
         0.87 times as large as the largest norm of the features. With `columns` there is no response, and
         every column has weight 1.
     radius : float, optional
-        Project each scaled row onto the ball of this radius. The replace-one diameter is then 2 * radius.
+        Project each scaled row onto the ball of this radius. With `radius`, the replace-one diameter is 2 *
+        radius.
     missing : {"raise", "impute-public", "drop"}
         Whether missing values are refused or replaced by the middle of the bounds (of a factor, by its first
         level), or rows that lack a value are dropped. Dropped rows add zero to every sum, so that their

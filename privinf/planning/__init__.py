@@ -439,7 +439,7 @@ def plan_study(
         follows from the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is that of the planned fit.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Budget of the planned fit.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
         is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -585,7 +585,7 @@ def advise(
         follows from the bounds, and is printed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is that of the planned fit.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Budget of the planned fit.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
         is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.

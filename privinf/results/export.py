@@ -182,7 +182,7 @@ class Export:
         Returns
         -------
         dict
-            Numbers, texts, lists and dicts alone.
+            A dict that contains only numbers, texts, lists and dicts.
         """
         cov = self.result.estimate.cov
         with warnings.catch_warnings():
@@ -282,7 +282,7 @@ class PortableTable:
         Returns
         -------
         dict
-            Numbers, texts, lists and dicts alone.
+            A dict that contains only numbers, texts, lists and dicts.
         """
         table: Any = self
         exported = {"format": TABLE, "version": EXPORT_VERSION, "table": _records(self.glance())[0]}
@@ -419,7 +419,7 @@ class PortableTest(PortableTable):
         Returns
         -------
         dict
-            Numbers, texts, lists and dicts alone.
+            A dict that contains only numbers, texts, lists and dicts.
         """
         test: Any = self
         exported = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}
@@ -474,7 +474,7 @@ class PortableParts:
         Returns
         -------
         dict
-            Numbers, texts, lists and dicts alone.
+            A dict that contains only numbers, texts, lists and dicts.
         """
         joint: Any = self
         exported = {"format": PARTIES, "version": EXPORT_VERSION, "shared": dict(joint.shared_params)}

@@ -175,8 +175,8 @@ class Design:
         Raises
         ------
         SchemaError
-            The formula names unknown columns, uses what the schema cannot bound, or has its response among
-            the columns.
+            The formula names unknown columns, has a term that the schema cannot bound, or has its response
+            among the columns.
         ArgumentError
             `schema` is not a Schema, `radius` is not positive, or `response` is neither "protected" nor
             "public".

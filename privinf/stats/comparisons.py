@@ -117,12 +117,12 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as before.
+            Level of the intervals, between 0 and 1; default: as in this result.
         target : {"population", "table"}, optional
-            Means of the population, with intervals for sampling and noise, or of this table, for the noise;
-            default: as before.
+            Means of the population, with intervals for sampling and noise, or of this table, with intervals
+            for the noise; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as before.
+            Whether all intervals hold together at this level; default: as in this result.
 
         Returns
         -------

@@ -242,13 +242,13 @@ class GroupQuantilesResult(StatResult):
         Parameters
         ----------
         q : float or sequence of float, optional
-            Orders of the quantiles, between 0 and 1; default: as before.
+            Orders of the quantiles, between 0 and 1; default: as in this result.
         target : {"population", "table"}, optional
-            Quantiles of the population, or of this table; default: as before.
+            Quantiles of the population, or of this table; default: as in this result.
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as before.
+            Level of the intervals, between 0 and 1; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as before.
+            Whether all intervals hold together at this level; default: as in this result.
 
         Returns
         -------
@@ -383,8 +383,8 @@ def quantile(
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     target : {"population", "table"}
-        "population" (default): quantiles of the population from which the records are a sample. "table": of
-        this table; intervals allow for the noise alone.
+        "population" (default): quantiles of the population from which the records are a sample. "table":
+        quantiles of this table; intervals allow for the noise alone.
     simultaneous : bool
         Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float
@@ -524,8 +524,8 @@ def median(
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     target : {"population", "table"}
-        "population" (default): the median of the population from which the records are a sample. "table":
-        that of this table; intervals allow for the noise alone.
+        "population" (default): the median of the population from which the records are a sample. "table": the
+        median of this table; intervals allow for the noise alone.
     simultaneous : bool
         Whether the intervals of all groups hold together at the level, instead of each by itself.
     confidence_level : float

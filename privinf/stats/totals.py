@@ -93,11 +93,11 @@ class SumsResult(base.StatResult):
         Parameters
         ----------
         target : {"table", "population"}, optional
-            Sums of this table, or of the population; default: as before.
+            Sums of this table, or of the population; default: as in this result.
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as before.
+            Level of the intervals, between 0 and 1; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as before.
+            Whether all intervals hold together at this level; default: as in this result.
 
         Returns
         -------

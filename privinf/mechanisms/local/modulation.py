@@ -79,7 +79,8 @@ class Modulation:
     response : {"protected", "public"}
         Whether the response is noised too (default) or sent unprotected.
     radius : float, optional
-        Project each scaled row onto the ball of this radius. The replace-one diameter is then 2 * radius.
+        Project each scaled row onto the ball of this radius. With `radius`, the replace-one diameter is 2 *
+        radius.
     response_share : float, optional
         Share of mu^2 spent on a protected response; default `planned_response_share`.
     missing : {"raise", "impute-public"}
