@@ -141,9 +141,9 @@ def find_bounds(
     ChangedTargetWarning
         A column may be clipped or pooled more than intended, in three cases. As far as the noisy counts show,
         all rows have the same value, so the bounds may clip rows with other values. Many rows are farther
-        than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`. In this case the
-        most common level with a count above the noise threshold is kept and all others are pooled; if no
-        count is above it, all levels are pooled.
+        than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`. If no level
+        reaches the share `rare`, the most common level with a count above the noise threshold is kept and all
+        others are pooled; if no count is above it, all levels are pooled.
 
     Notes
     -----

@@ -207,7 +207,7 @@ class SitePolicy:
         Raises
         ------
         NotAvailableError
-            The policy lists analysts, and not this one.
+            The policy lists analysts, but not an analyst with this name.
         """
         analysts = [analyst for analyst in self.analysts if analyst.name == name]
         if self.analysts and not analysts:

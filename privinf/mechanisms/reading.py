@@ -268,8 +268,8 @@ def open_rows(
         Any table that models accept: see `privinf.mechanisms.tables.source_of`.
     spool : bool or path
         Whether to write a stream or a query to a Parquet file when it is first read, so that it can be read
-        again. The file is in the system's folder for temporary files, or in the folder given. Only you may
-        read the file (mode 0600). The file is removed when the handle is deleted or the process ends
+        again. The file is in the system's folder for temporary files, or in the folder that you name. Only
+        you may read the file (mode 0600). The file is removed when the handle is deleted or the process ends
         normally, or if writing is interrupted. If the process is killed, the file remains. Frames and files
         are not copied.
     progress : bool, optional

@@ -247,8 +247,8 @@ def ttest_ind(
     Parameters
     ----------
     a : array_like or str
-        The first sample. Or a formula, "income ~ sex", about columns of a table; pass the table as `b` or as
-        `data`. In this formula `sex` must have two levels.
+        The first sample. A formula such as "income ~ sex" about columns of a table is accepted too; pass the
+        table as `b` or as `data`. In this formula `sex` must have two levels.
     b : array_like or table, optional
         The second sample or, if `a` is a formula, the table of its columns.
     data : table, optional
@@ -383,7 +383,8 @@ def anova_oneway(
     Parameters
     ----------
     values : array_like or str
-        The values. Or a formula, "income ~ carrier", about columns of the table in `groups` or `data`.
+        The values. A formula such as "income ~ carrier" about columns of the table in `groups` or `data` is
+        accepted too.
     groups : array_like or table, optional
         The group of each value or, if `values` is a formula, the table of its columns.
     data : table, optional

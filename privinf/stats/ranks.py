@@ -206,7 +206,8 @@ def mannwhitneyu(
     Parameters
     ----------
     x : array_like or str
-        The first sample. Or a formula, "income ~ sex", about columns of `data`; `sex` has two levels.
+        The first sample. A formula such as "income ~ sex" about columns of `data` is accepted too; `sex` must
+        have two levels.
     y : array_like, optional
         The second sample.
     data : table, optional
@@ -364,7 +365,8 @@ def kruskal(
     Parameters
     ----------
     values : array_like or str
-        The values. Or a formula, "income ~ carrier", about columns of the table in `groups` or `data`.
+        The values. A formula such as "income ~ carrier" about columns of the table in `groups` or `data` is
+        accepted too.
     groups : array_like or table, optional
         The group of each value or, if `values` is a formula, the table of its columns.
     data : table, optional
