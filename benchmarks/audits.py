@@ -31,9 +31,8 @@ TOTAL_MU = 3.0
 
 HEAD = """# Audits
 
-Made by `python benchmarks/audits.py` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the threshold
-is chosen on half of the draws and measured on the other half. A row passes if the bound is below the claim and at
-least 0.85 of the exact loss of the mechanism on the pair; a mutant is caught if its bound exceeds the claim (or,
+Made by `python benchmarks/audits.py` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the threshold of the test is chosen on half of the draws and measured on the other half. A row passes if the proved bound is below the claim and at
+least 0.85 of the exact loss of the mechanism on the pair; a mutant (a mechanism with a deliberate fault) is caught if its bound exceeds the claim (or,
 where it only wastes noise, if it falls below 0.85 of the exact loss).
 
 | mechanism | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict |

@@ -30,7 +30,7 @@ HEAD = """# Audits of local examples
 Made by `python benchmarks/audits_examples.py` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the
 threshold is chosen on half of the draws and measured on the other half. The claim is the level that the caller
 named: epsilon at the delta in brackets, 0 for answers alone. A row passes if the bound is below the claim and at
-least 0.85 of the exact loss of the release on the pair; a mutant is caught if its bound exceeds the claim, or
+least 0.85 of the exact loss of the release on the pair; a mutant (a mechanism with a deliberate fault) is caught if its bound exceeds the claim, or
 (blind) if the stated law is no longer the law of what was sent.
 
 | release | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict |

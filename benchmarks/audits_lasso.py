@@ -32,8 +32,7 @@ HEAD = """# Audits of peeling, gradient steps and debiased coordinates
 Made by `python benchmarks/audits_lasso.py --only releases{scaled}` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the threshold is
 chosen on half of the draws and measured on the other half. Peeling claims epsilon at the delta in brackets (0: pure),
 through the exact account of its ledger lines, zCDP where it is known only there; the exact loss is that of the pair
-under the known law. A row passes if the bound is below the claim and at least 0.85 of the exact loss; a mutant is
-caught if its bound exceeds the claim.
+under the known law. A row passes if the bound is below the claim and at least 0.85 of the exact loss; a mutant (a mechanism with a deliberate fault) is caught if its bound exceeds the claim.
 
 | release | draws a world | currency | claim | proved lower bound | exact loss | bound / exact | verdict |
 |---|---|---|---|---|---|---|---|

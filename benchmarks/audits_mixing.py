@@ -32,10 +32,7 @@ FIT_MU = 1.5
 
 HEAD = """# Audits of party releases
 
-Made by `python benchmarks/audits_mixing.py` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the
-threshold is chosen on half of the draws and measured on the other half. A row passes if the bound is below the
-claim and at least 0.85 of the exact loss of the release on the pair; a mutant is caught if its bound exceeds the
-claim. Rows of people drawn at once leave out the all-ones row, which everybody shares; where both are released
+Made by `python benchmarks/audits_mixing.py` in {seconds:.0f} s. Lower bounds hold with confidence 99.9%; the threshold of the test is chosen on half of the draws and measured on the other half. A row passes if the proved bound is below the claim and at least 0.85 of the exact loss of the release on the pair; a mutant (a mechanism with a deliberate fault) is caught if its bound exceeds the claim. Rows of people drawn at once leave out the all-ones row, which everybody shares; where both are released
 together, one person of a small table changes, and the table is released again for every draw. A whole fit shows
 its coefficients, covariance, bias, score test and identification, and the changed person's messages, to a
 discriminant that is learned from half of the draws.

@@ -118,13 +118,14 @@ def page(draws: int, fits: int) -> str:
         "# Cautions of clipping",
         "",
         f"`python benchmarks/clipping.py --draws {draws} --fits {fits} --write`; epsilon {EPSILON:g}, delta {DELTA:g}. "
-        "A fit of a curator's own rows spends 1% of its budget on a joint count of values outside their bounds, "
-        "where a share of 5% would be seen with probability .8 (`privinf.glm.clipping`).",
+        "A fit of a curator's own rows spends 1% of its budget on a joint count of values outside their bounds, if a share of 5% would be detected with probability 0.8"
+        " (`privinf.glm.clipping`).",
         "",
         "## The count alone",
         "",
-        f"Shares of {draws:,} draws in which any column gets a caution, where none, 1% or {DETECTABLE_SHARE:.0%} of the values "
-        "of every column lie outside. A caution is false up to 1%: its level is 5%.",
+        f"The table shows the share of {draws:,} draws in which at least one column gets a caution, if none, 1% or "
+        f"{DETECTABLE_SHARE:.0%} of the values of every column lie outside their bounds. A caution is false if at most 1% lie "
+        "outside, and the level of false cautions is 5%.",
         "",
         "| rows | columns | none | 1% | 5% |",
         "|---|---|---|---|---|",

@@ -1,9 +1,7 @@
 """Counts, margins and numbers by group: ``python benchmarks/counts.py [DRAWS]``.
 
-Noise is drawn as `privinf.stats` releases it, at delta = 1e-6, and the intervals are those of its results, at
-95%. "Gaussian" is the noise in a ledger, "Laplace" that of a single question. The coverage of the count of a
-cell is computed from the distribution of the noise; everything else is simulated. The number of draws stands
-above each table.
+Noise is drawn as in releases of `privinf.stats`, at delta = 1e-6, and the intervals are the 95% intervals of its results. "Gaussian" is the noise of releases that share a ledger, and "Laplace" is the noise of a single release. The coverage of the count of a
+cell is computed from the distribution of the noise; all other numbers are simulated. The number of draws is above each table.
 """
 
 from __future__ import annotations
@@ -173,10 +171,8 @@ def of_margins(draws: int) -> list[str]:
             rows.append([f"{shape[0]} x {shape[1]}", name, *margin_row(shape, shares_of, sd, n, draws)])
     return table(
         "Cells and margins, epsilon 1, Gaussian noise",
-        f"{draws} draws of n = 20,000, shares of cells from a Dirichlet distribution with 0.3. Root mean "
-        "squared error of cells, rows, columns; the lowest coverage of the three; displayed cells; the largest "
-        "distance of displayed margins from the projection of the estimated margins; mean shift of the "
-        "largest row if its cells are projected without margins.",
+        f"{draws} draws of n = 20,000, shares of cells from a Dirichlet distribution with 0.3. The columns are the root mean squared error of cells, rows and columns, the lowest coverage of these three, and the number of displayed cells. The last two are the largest distance of displayed margins from the projection of the estimated margins, and the mean shift of the largest row if its cells are projected without margins."
+        "",
         ["table", "release", "cell", "row", "column", "coverage", "shown cell", "distance", "shift"],
         rows,
     )
@@ -241,7 +237,7 @@ def suppression(draws: int) -> list[str]:
         rows.append([f"{tau:g}", f"{np.mean(shown_cells):.0f}", *(f"{np.mean(one):.3f}" for one in missed)])
     return table(
         "Suppression: 180 of 200 cells are empty",
-        f"{draws} draws at epsilon 1. Share of the intervals of shown cells that miss.",
+        f"{draws} draws at epsilon 1. The table shows the share of the intervals of displayed cells that miss.",
         ["threshold in sds of the noise", "cells shown", "plain", "corrected level"],
         rows,
     )

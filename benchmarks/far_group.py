@@ -1,9 +1,7 @@
 """A far group off the line: ``PYTHONPATH=. python benchmarks/far_group.py [DRAWS]``.
 
-Air time on distance, hour and month of the flights of 2013 from New York, by `privinf.OLS`, delta = 1e-6, rows
-drawn again with replacement. Of the rows .2% go to Honolulu, 5 sds of distance out and 28 minutes (2.2 sds of the residuals)
-below the line. Truth is least squares on the whole table ("without them": on the rows that are not those).
-Shift: mean error over the standard error. Warned: fits whose `conf_int` raised a `HeavyTailWarning`.
+Air time on distance, hour and month of the flights of 2013 from New York, by `privinf.OLS`, delta = 1e-6, with rows drawn with replacement. Of the rows, 0.2% are flights to Honolulu. These flights are 5 standard deviations longer than the mean, and their air times are 28 minutes (2.2 standard deviations of the residuals) below the regression line. The truth is least squares on the complete table (for "without them", on the rows of other flights).
+*Shift* is the mean error divided by the standard error. *Warned* is the share of fits whose `conf_int` raised a `HeavyTailWarning`.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ def _coverage(name: str, title: str, cells: dict, replications: int, trusted: st
         frame["seconds"].sum(),
         "N = 60,000, p = 800, s = 15 coefficients of 1/sqrt 15, error sd .5, 15 sites, eps = .8, delta = 1/(2N), "
         "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
-        f"X is drawn anew after {PER_DRAW} fits, responses and noise for every fit; standard errors over fits. "
+        f"X is drawn again after {PER_DRAW} fits, responses and noise for every fit; standard errors over fits. "
         f"The trusted server's width is that of the fits in lasso_{trusted}.csv, of the same design and budget: "
         "its zCDP budget is converted, that of the secure sums is exact, as all their releases are Gaussian.",
     )

@@ -1,16 +1,14 @@
 """Groups of few records in least squares: ``python benchmarks/rare_groups.py [DRAWS]``.
 
-`privinf.OLS`, delta = 1e-6, on designs that nothing was tuned on. Truth is least squares on 2,000,000 draws of the law.
+`privinf.OLS`, delta = 1e-6, on designs that were not used for tuning. The truth is least squares on 2,000,000 simulated rows.
 
 - *product*: y = 2 x + 3 g + (1 + |x|) e, e exponential about its mean, x normal plus a t with 3 degrees of freedom on
   bounds of 20, g 1 in a tenth of the rows; fitted with g x.
-- *yes or no*: a 0/1 response, one in twenty, one in four where d = 1, which 3% of the rows have; x normal on bounds of 5.
-- *costs*: exponential errors, twice as large where d = 1, which 5% have; x uniform.
+- *yes or no*: a 0/1 response that is 1 in one row of twenty, or one row of four if d = 1, as in 3% of the rows; x normal on bounds of 5.
+- *costs*: exponential errors, twice as large if d = 1, as in 5% of the rows; x uniform.
 - *even errors*: normal errors, d = 1 in 5%; x normal on bounds of 5.
 
-Marked: fits whose `conf_int` raised a `WeakIdentificationWarning`; warned: a `HeavyTailWarning`. The coefficient is the
-one whose coverage is lowest, among fits that are neither or, where these are fewer than twenty, among all; width is over
-the non-private HC0 interval's.
+*Marked* is the share of fits whose `conf_int` raised a `WeakIdentificationWarning`, and *warned* the share with a `HeavyTailWarning`. The coefficient is the one with the lowest coverage among fits that are neither marked nor warned, or among all fits if these are fewer than twenty. Width is relative to the HC0 interval without privacy.
 """
 
 from __future__ import annotations

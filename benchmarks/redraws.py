@@ -30,8 +30,7 @@ REPEATS, RESTARTS = 4000, 60
 
 HEAD = """# Redraws
 
-Made by `python benchmarks/redraws.py` in {seconds:.0f} s. Every row must have one distinct answer and as many lines
-as the first answer has, but for new ledgers, which are charged anew for the same answer; every mutant must be found.
+Made by `python benchmarks/redraws.py` in {seconds:.0f} s. Every row must have one distinct answer and as many ledger lines as the first answer. Only new ledgers are charged again for the same answer. Every mutant must be detected.
 
 | audit | repeats | distinct answers | ledger lines | verdict |
 |---|---|---|---|---|

@@ -22,16 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 TESTS = Path(__file__).parents[1] / "tests" / "privacy"
 sys.path.insert(0, str(TESTS))
 
-NOTE = """Every fit runs on a table, all its releases are recorded, and forced on a table that differs in one unit
-(a record; a person, a machine or a site where that is the unit). *Differing*: fits of which anything public differs
-then: arrays and laws of releases, every public member of the results, summaries, reports, ledger lines, warnings,
-errors. *Overspent*: fits of which some release, or all together, cost more on that pair than the ledger says, or of
-which a release is in no line. *Largest share*: of a ledger line's loss that a pair spends, in its kind (mu^2, rho,
-pure epsilon); lines about a record that is replaced by nothing may cost four times that mu^2 on a pair that replaces
-it by another. *Refused*: runs in which the noise left no estimate, compared like others. Left out by name:
+NOTE = """Every fit runs on a table, and all its releases are recorded. The fit then runs on a table that differs in one unit (a record, person or site), and gets the recorded releases in place of its own. *Differing* is the number of fits in which any public output differs between the two runs: arrays and noise models of releases, every public member of the results, summaries, reports, ledger lines, warnings,
+errors. *Overspent* is the number of fits of which a release, or all releases together, cost more on this pair of tables than the ledger states, or of which a release has no ledger line. *Largest share* is the largest share of the loss of a ledger line that a pair spends, in the kind of the loss (mu^2, rho, pure epsilon). Lines with the zero-out relation may cost four times their mu^2 on a pair that replaces a record by another record. *Refused* is the number of runs in which the noise left no estimate; these runs are compared like others. Two options are left out:
 `bounds="data"` and epsilon = inf. {pairs} pairs a fit."""
-MUTANTS_NOTE = """Every row breaks one thing, as tests/privacy/test_mutants.py has it; the audit beside it complains of
-nothing without the mutant."""
+MUTANTS_NOTE = """Each row is a mutant: a version of the code in which one thing is wrong, as in tests/privacy/test_mutants.py. The check of the row reports nothing if the mutant is not in place."""
 
 
 def replayed(drawn: int) -> tuple[list[dict], int]:

@@ -113,8 +113,8 @@ def coverage(scale: float) -> None:
             "Coverage of 95% Wald intervals, one-shot ModulatedOLS, epsilon 4",
             pd.DataFrame(rows),
             started,
-            "d = 5, x uniform on the unit sphere, y = x'b + .3 N(0,1), radius 1, delta 1e-5. Asked: in [94%, 97.5%] "
-            "at n = 200,000, in binomial limits at 1,000,000; unflagged misses <= 7%; flagged at 1,000,000 <= 5%.",
+            "d = 5, x uniform on the unit sphere, y = x'b + .3 N(0,1), radius 1, delta 1e-5. The aim was a coverage in [94%, 97.5%] "
+            "at n = 200,000, and in binomial limits at 1,000,000, at most 7% misses of intervals that are not flagged, and at most 5% flagged fits at 1,000,000.",
         )
 
 
@@ -155,8 +155,8 @@ def size(scale: float) -> None:
                     "Size and power of the 5% score test",
                     pd.DataFrame(rows),
                     started,
-                    "Sphere design. Asked: size in [4%, 6%]; power at n = 5,000, epsilon 1 at least 80%; "
-                    "unflagged Wald misses at most 7%.",
+                    "Sphere design. The aim was a size in [4%, 6%], a power of at least 80% at n = 5,000 and epsilon 1, and "
+                    "at most 7% misses of Wald intervals that are not flagged.",
                 )
 
 
@@ -203,7 +203,7 @@ def iterative(scale: float) -> None:
             "T = 10 rounds against one shot of the same total budget, epsilon 4",
             pd.DataFrame(rows),
             started,
-            "Asked: client-average error / one-shot error <= 1.05.",
+            "The aim was an error of the client average of at most 1.05 times the error of one release.",
         )
 
 
@@ -254,8 +254,8 @@ def moments(scale: float) -> None:
         "MomentOLS, trusted curator, n = 5,000, (1, 1e-5)",
         pd.DataFrame(rows),
         started,
-        "X ~ U[-1,1]^3, beta (.5, -.3, .2), error sd .3, y clipped at 2. Asked: coverage in binomial limits, median "
-        "width <= .080. Other tools on this design: `benchmarks/results/peers.md`.",
+        "X ~ U[-1,1]^3, beta (.5, -.3, .2), error sd .3, y clipped at 2. The aim was a coverage in binomial limits, and a median width"
+        " <= .080. Other tools on this design: `benchmarks/results/peers.md`.",
     )
 
 

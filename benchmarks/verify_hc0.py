@@ -35,9 +35,7 @@ RESULTS = Path(__file__).parent / "results" / "hc0_real.md"
 DELTA, NORMAL = 1e-6, 1.959963984540054
 CLIPS = {"3 sd": 3.0, "10 sd": 10.0, "20 sd": 20.0, "rule": None}
 SLOPES, SD = np.array([0.5, -0.3, 0.2]), 0.3
-HEADER = """Made by `python benchmarks/verify_hc0.py`, {} replications; delta = 1e-6, one curator. Clip: median, in sds of
-the residuals. sd over se (root mean square) and coverage of 95% intervals: a coefficient, the constant first;
-lowest to highest where there are more than four. Width: median over slopes, over that of the clip at 3 sd.
+HEADER = """Made by `python benchmarks/verify_hc0.py`, {} replications; delta = 1e-6, one curator. *Clip* is the median threshold, in standard deviations of the residuals. The ratio of standard deviation and standard error (root mean square) and the coverage of 95% intervals are given for each coefficient, the constant first, or from lowest to highest if there are more than four. *Width* is the median over slopes, relative to the width with a threshold of 3 standard deviations.
 
 """
 
@@ -201,7 +199,7 @@ def main() -> None:
     parser.add_argument("--replications", type=int, default=300)
     given = parser.parse_args()
     text = HEADER.format(given.replications) + clips_table(given.replications)
-    text += "\nRejections of the true hypothesis at 5% by score tests, one group with three times the sd:\n\n"
+    text += "\nShare of true hypotheses that score tests at the 5% level reject, if one group has three times the standard deviation of the others:\n\n"
     text += sizes_table(given.replications)
     RESULTS.write_text(text)
     print(text)

@@ -158,7 +158,7 @@ def homogeneous(scale: float) -> None:
         HOMOGENEOUS,
         max(10, int(500 * scale)),
         {"overall": 0.93, "most": 0.97, "each": 0.91, "most each": 0.98, "ratio": WIDEST, "found": 0.99},
-        f"Asked: coverage in [93%, 97%], each target in [91%, 98%], width of each at most {WIDEST} times the "
+        f"The aim was a coverage in [93%, 97%], for each target in [91%, 98%], width of each at most {WIDEST} times the "
         "non-private one, all signals selected in 99% of the fits.",
         scale,
     )
@@ -200,7 +200,7 @@ def _coverage(
         stored["seconds"].sum(),
         "N = 60,000, p = 800, s = 15 coefficients of size 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), "
         "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
-        f"The seconds are those of the processor in the fits. X is drawn anew after {PER_DRAW} fits, responses and noise for every fit. Non-private width: that of "
+        f"The seconds are those of the processor in the fits. X is drawn again after {PER_DRAW} fits, responses and noise for every fit. Non-private width: that of "
         "the debiased lasso with the true precision matrix. Standard error over fits. " + note,
         scale,
     )
@@ -367,7 +367,7 @@ def joint(scale: float) -> None:
         stored["seconds"].sum(),
         "Everything released counted: n rows on each machine, all s coefficients shared, intervals of five "
         "columns from all rows together. The paper's length is that of one machine's interval with a budget of "
-        f"its own. X is drawn anew after {JOINT_DRAW} fits, responses and noise for every fit.",
+        f"its own. X is drawn again after {JOINT_DRAW} fits, responses and noise for every fit.",
         scale,
     )
 

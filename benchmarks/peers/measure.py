@@ -212,42 +212,46 @@ NOTES = """
 ## How to read this
 
 **Tables.** Features are uniform on [-1, 1], coefficients .5, -.3, .2 (the first alone; .3, .8, -.5, .4 with the
-constant for the logistic one), errors normal with sd .3, responses clipped at 2. Fair's are bootstrap samples of
-all rows: years married on age, children and religious, scaled to [-1, 1] by the code book's bounds; the truth is
-least squares on all rows. Error, coverage and width are those of the slopes. Pure epsilon 1 is a stronger promise
-than (1, 1e-5), and adding or removing a record moves a sum half as far as replacing one may: both count in
-reading the errors. `fits that warn` is said of privinf alone.
+constant for the logistic one), errors normal with sd .3, responses clipped at 2. The tables of Fair's survey are
+bootstrap samples of all rows: years married on age, children and religious, scaled to [-1, 1] by the code book's
+bounds; the truth is least squares on all rows. Error, coverage and width are for the slopes. Pure epsilon 1 is a
+stronger promise than (1, 1e-5), and adding or removing a record changes a sum by half of what replacing a record
+can. Both differences matter when you compare errors. The column `fits that warn` applies to privinf only.
 
-**Audits.** Both bounds hold with 99.9% confidence; epsilon is at the claim's delta. A claim that stands was not
-disproved on one pair of neighbours by so many fits, and that is all. privinf's own audits, with mutants and the share
-of the exact loss that they see, are in [audits](audits.md) and beside it.
+**Audits.** Both bounds hold with 99.9% confidence; epsilon is at the claim's delta. A claim that is not disproved
+was only tested on one pair of neighboring tables, by the stated number of fits. The audits of privinf, with
+mutants and the share of the exact loss that they prove, are on the page [audits](audits.md).
 
-**dp-statsmodels.** Sums with noise on them, and public bounds that it insists on: its claim for least squares stands
-and its intervals cover. Its documentation lists Logit as planned, but `Session.Logit` is there and promises
-(epsilon, delta). Its noise has the scale of a noisy solution, 2 |x| / (n lambda), and is put into the objective,
-divided by n: too little by about n lambda. Its standard errors are computed from the rows themselves and lack the
-division by n: that is why the intervals are so wide.
+**dp-statsmodels.** The package adds noise to sums and requires public bounds. The audit did not disprove its
+claim for least squares, and its intervals cover. The documentation lists Logit as planned, but `Session.Logit`
+exists and promises (epsilon, delta). The noise of `Session.Logit` has the scale of a noisy solution, 2 |x| / (n
+lambda), but is added to the objective and divided by n, so it is too small by a factor of about n lambda. The
+standard errors of `Session.Logit` are computed from the rows themselves and lack a division by n, so the
+intervals are very wide.
 
-**BinAgg.** One release serves synthetic data and regression, and the intervals cover. Each of d coordinates of
-a bin's sum gets noise for a change of that coordinate alone, while one record changes them all: the sums cost
-sqrt(d) times what they are charged. The pair is the kindest: a record more or less, and no count is read. The
-released object also holds `true_counts`, and the counts add up to the number of rows exactly.
+**BinAgg.** One release serves synthetic data and regression, and the intervals cover. Each of the d coordinates
+of a bin's sum gets noise for a change of this coordinate alone, but one record changes all coordinates. The sums
+therefore cost sqrt(d) times the mu that is charged. The audit uses a favorable pair of tables, which differ by
+one record more or less, and reads no count. The released object also contains `true_counts`, and the counts add
+up to the exact number of rows.
 
-**diffprivlib.** Mechanisms, budget accountant and scikit-learn's interface; pure epsilon; bounds that it takes from the
-data where none are given, with a `PrivacyLeakWarning`. LinearRegression takes the lower bound of a feature twice where
-its square's sensitivity needs both: with bounds around zero, as in the first table, this does no harm. Against the
-last bits it has `Snapping`, which its models do not use.
+**diffprivlib.** The package has mechanisms, a budget accountant and the interface of scikit-learn, with pure
+epsilon. If no bounds are passed, it takes bounds from the data, with a `PrivacyLeakWarning`. Its LinearRegression
+uses the lower bound of a feature twice where the sensitivity of the square needs both bounds. With bounds around
+zero, as in the first table, this error has no effect. The mechanism `Snapping` protects the last bits, but the
+models of the package do not use it.
 
-**OpenDP.** Proofs, exact samplers and a relation that every measurement states. One feature; no interval; "for now", it
-says. Its Laplace noise keeps the low bits' ratio bounded, as it claims.
+**OpenDP.** The library has proofs and exact samplers, and every measurement states its neighboring relation. Its
+linear regression has one feature and no intervals ("for now", according to its documentation). The ratio of
+probabilities of the low bits of its Laplace noise is bounded, as the library claims.
 
-**The last bits.** A double that is small has bits below 2^-53, 1 plus a double has none: an event that cannot happen
-for one value and often does for the other. Noise on a grid, or exact noise rounded at the end, does not do this. The
-other tools' noise is set for epsilon 1, privinf's has sd 1.
+**The last bits.** A small double has bits below 2^-53, but the sum of 1 and a double has none. So an output with
+such bits is impossible for one value and frequent for the other. Noise on a grid, or exact noise that is rounded
+at the end, does not have this fault. The noise of the other tools is set for epsilon 1, and the noise of privinf
+has standard deviation 1.
 
 Not run: tools in R (DPrivStats, DPpack, PrivacyUnbiased), tools that fit by stochastic gradients on a GPU library
-(statsmodels-sgd, Opacus), and code of single papers.
-"""
+(statsmodels-sgd, Opacus), and code of single papers."""
 
 # Noise, and the delta of its claim.
 NOISES = {
