@@ -1,11 +1,6 @@
 """Speed, as ratios measured in one run: ``make bench`` writes benchmarks/results/bench.md.
 
-Made by `make bench`; one thread. Rows with two figures are ratios of medians of five runs of both sides, in turn: of the wall's
-time, and of the processor's, which other work on the machine touches less. The others are the best of several
-repetitions of both sides, in turn. Memory is what a call holds at most beside what was there, but for Parquet files, where
-it is the largest resident memory of a fresh process, in GiB. Exponents are slopes of the logarithm of time in that of n or
-d, by least squares over all sizes named. Sides of a pair run in the same process, in turn, on the same arrays; those of
-Parquet files in a process each, in turn (`benchmarks/table_sums.py`).
+Made by `make bench`; one thread. Rows with two numbers are ratios of medians of five alternating runs of both sides: first of wall time, then of processor time, which depends less on other programs. The other rows are the best of several alternating repetitions of both sides. Memory is the largest additional memory of a call. For Parquet files it is the largest resident memory of a new process, in GiB. Exponents are least squares slopes of the logarithm of time on the logarithm of n or d, over all stated sizes. Both sides of a pair run in the same process, alternately, on the same arrays; for Parquet files each side runs in its own process (`benchmarks/table_sums.py`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Bounds that are bought, then a regression: ``python benchmarks/bought_fits.py [DRAWS]``.
 
-Five tables whose rows are drawn again with replacement (flights: 50,000 of them), epsilon = 1, delta = 1e-6. A
-tenth of mu^2 buys bounds of all numeric columns (0/1 columns are known to be that), clip .01; the rest fits
-`privinf.OLS`. The other fit has the bounds that one would declare, and all of mu^2. Truth, as in the gauntlet,
-is least squares on the table's rows clipped to the bounds of the fit; "rows as they are" is least squares on
-the table itself: bounds that cut a column change the coefficients. Coverage: the worst coefficient's; the
-mean's, slopes and constant. Widths: medians over draws, of the median and of the widest coefficient.
+Five tables whose rows are drawn again with replacement (flights: 50,000 of them), epsilon = 1, delta = 1e-6. A tenth of mu^2 buys bounds of all numeric columns with clip 0.01 (0/1 columns are declared), and the rest is for a fit of `privinf.OLS`. The other fit has the bounds of a code book, and all of mu^2. The truth is least squares on the table's rows clipped to the bounds of the fit; "rows as they are" is least squares on
+the table itself: bounds that cut a column change the coefficients. The columns show the coverage of the worst coefficient and the mean coverage of slopes and constant. Widths are medians over draws, for the median and for the widest coefficient.
 
-Warned: the share of fits with a `ChangedTargetWarning` that bounds may have moved a slope; of those whose
-bounds moved one by half of its standard error or more ("moved"), and of the others. Last, the coverage of the
-rows as they are in fits without a warning, slopes alone, and how many there are.
+*Warned* is the share of fits with a `ChangedTargetWarning`, among fits whose bounds moved a slope by half of its standard error or more ("moved"), and among the other fits. The last columns are the coverage of the slopes of "rows as they are" in fits without a warning, and the number of these fits.
 """
 
 from __future__ import annotations

@@ -185,22 +185,20 @@ PAGE = """# Absorbed effects, and clusters
     python benchmarks/effects.py
 
 `y ~ x + z | firm`, {fits} fits a row, new rows and new noise each, delta 1e-6; half of the variance of x is between
-firms, whose factor is declared public. "covers": how many of the 95% intervals of x and z hold the true slopes, among
-fits that are not flagged; "flagged": fits whose identification is called weak or steep; "none": fits without intervals,
-with the reason. "width": standard errors over those of statsmodels with all indicators, medians of 20 fits. The error of
-a coverage of 0.95 in {fits} fits is 0.010. Rows with a design have {harder} fits (0.018): firms of unequal size (1 to 10), x that
+firms, whose factor is declared public. The column "covers" is the share of the 95% intervals of x and z that contain the true slopes, among fits that are not
+flagged. "flagged" is the share of fits with a flag or a warning of a steep direction, and "none" the share of fits
+without intervals, with the reason. "width" is the ratio of standard errors to those of statsmodels with all
+indicators (medians of 20 fits). The standard error of a coverage of 0.95 in {fits} fits is 0.010. Rows with a design have {harder} fits (0.018): firms of unequal size (1 to 10), x that
 varies by .15 within firms in place of .5.
 
 {table}
 
 `y ~ x`, {people} persons with {own} rows each, most of x and of the errors shared by the rows of a person; {draws} draws of
-rows and noise a row of the table, 95% intervals of the slope. `OLS` refuses a schema with several rows a unit, and says why.
+rows and noise a row of the table, 95% intervals of the slope. `OLS` refuses a schema with several rows per unit, with the reason.
 
 {clusters}
 
-`y ~ x + z` by `MomentOLS` of one table, bounds 11 sds of the errors wide: errors of one person correlate as the design
-says, half of x is a person's; {total_draws} draws a row. "HC0" takes rows as independent, and warns of it. "width":
-standard errors over those of statsmodels, clustered, without noise.
+`y ~ x + z` by `MomentOLS` of one table, bounds 11 sds of the errors wide: errors of one person are correlated as stated in the design, and half of the variance of x is between persons; {total_draws} draws a row. "HC0" treats rows as independent, and warns. "width" is the ratio of standard errors to clustered standard errors of statsmodels without noise.
 
 {totals}
 """

@@ -1,11 +1,9 @@
 """Bounds that are bought: ``python benchmarks/find_bounds.py [RUNS]``.
 
-One column, 1% of the rows wanted outside, delta = 1e-6. Every run draws n rows and releases as
-`privinf.find_bounds` does, with seeded noise. A row of the tables is a cell: the share of rows outside of the
+Bounds of one column are requested that leave 1% of the rows outside, at delta = 1e-6. Every run draws n rows and releases bounds as `privinf.find_bounds` does, with seeded noise. A row of the tables is a cell: the share of rows outside of the
 bounds (median, and what 90% of runs stay below), the width of the bounds over that of the true (.005, .995)
-quantiles (median, and what 90% stay below), the median of the share that is said to be outside at most, and
-how many runs had more rows outside than said. Cells below n mu = 100 are refused. `Laplace at 1e6` and years
-lie within one octave: a third look. What is rarer than the noise is lost, and counted in what is said.
+quantiles (median, and what 90% stay below), the median of the stated largest share outside, and the number of runs with more rows outside than stated. Cells below n mu = 100 are refused. `Laplace at 1e6` and years
+lie within one octave: a third look. Values that are rarer than the noise are lost, and are included in the stated largest share.
 """
 
 from __future__ import annotations
@@ -90,7 +88,7 @@ def main(runs: int) -> None:
     head = (
         f"# Bounds that are bought\n\nMade by `python benchmarks/find_bounds.py {runs}` in "
         f"{time.time() - start:.0f} s.\n\n{(__doc__ or '').partition('.' + chr(10))[2].strip()}\n\n"
-        f"{runs} runs a cell. A star: laws on which nothing was chosen.\n\n"
+        f"{runs} runs a cell. A star marks distributions that were not used for tuning.\n\n"
     )
     (RESULTS / "find_bounds.md").write_text(head + "\n".join(parts))
 

@@ -1,6 +1,6 @@
 """Flags of single coefficients in weakly identified fits: ``python benchmarks/flags.py [FITS]``.
 
-Flagged fits only. Their intervals are those of a score test of each coefficient. A coefficient is weakly identified if the
+The tables are about flagged fits only. Intervals of such fits are from a score test of each coefficient. A coefficient is weakly identified if the
 slope r of its score is below 4 sds of its noise (`OLS`) or 4.95 (`MomentOLS`, `ModulatedOLS`), or if its prior influence
 iota is above 0.2 (`Logit`, `Poisson`, which report a posterior). All others are called usable.
 
@@ -54,12 +54,11 @@ LOTS = 14  # regressions by lot
 FINDINGS = """
 ## Findings
 
-- No usable coefficient is below the limits, in any cell. Wald intervals of the same fits are below them for 26 coefficients, weak ones among them.
+- No usable coefficient is below the limits, in any cell. Wald intervals of the same fits are below the limits for 26 coefficients, including weak ones.
 - `OLS`: the threshold 4 holds. On these cells 2.5 holds too, and would make a third of the coefficients usable, not a fifth.
-- `OLS` on the 45 flagged regressions of the lottery (3,277 flagged fits, 240 draws each): 3.5 would make 0.36 of the coefficients usable in
-  place of 0.32, so 0.01 more of all. At 2.5 and 3, coefficients that are seldom usable had a coverage of 0.91 and 0.89, and one in two
-  and one in four of them was below its limit. So 4 stays.
-- `MomentOLS`: 4.95 holds, and 4 does. Below 3, coefficients that are seldom above the threshold had a coverage of 0.88 to 0.89.
+- `OLS` on the 45 flagged regressions of the lottery (3,277 flagged fits, 240 draws each): 3.5 would make 0.36 of the coefficients usable instead of 0.32, which is 0.01 more of all coefficients. At 2.5 and 3, coefficients that are seldom usable had a coverage of 0.91 and 0.89, and one in two
+  and one in four of them was below its limit. The threshold is therefore still 4.
+- `MomentOLS`: with thresholds of 4.95 and of 4, no usable coefficient is below its limit. Below 3, coefficients that are seldom above the threshold had a coverage of 0.88 to 0.89.
 - `ModulatedOLS`: 4.95 holds together with the rule for the constant. At 2.5, two coefficients that are often above it fail.
 - The rule for the constant is needed for `ModulatedOLS`: constants that it alone flags had a coverage of 0.649. Those of `OLS` and
   `MomentOLS` had 0.985 and 0.953 on these cells, where the rule is cautious.

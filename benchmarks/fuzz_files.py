@@ -33,12 +33,12 @@ OUTCOMES = ("refused", "same", "earlier", "other")
 HEAD = """# Damaged files
 
 Made by `python benchmarks/fuzz_files.py` in {seconds:.0f} s: {files} damaged files, the slowest read in
-{slowest:.2f} s (limit {limit:g} s), under a limit of 6 GB of memory. One half of the damage is plain (bits,
-digits, cuts, blocks, members of archives, bombs), the other *resealed*: a structured change with all checksums
-computed anew. *Refused*: an error of the tree, without a context; at the command line code 2, and the folder as
-it was. *Same*: the content is that of the whole file. *Earlier*: a site's ledger without its last lines. *Other*:
-another content, from damage that was resealed or to a file without a seal, which the package then works with.
-*Failed*: a foreign exception or warning, another number from plain damage or in spite of a key, more than
+{slowest:.2f} s (limit {limit:g} s), under a limit of 6 GB of memory. Half of the damage is plain (bits, digits, cuts, blocks, members of archives, bombs).
+The other half is *resealed*: a structured change with all checksums computed again. *Refused* means an error of the
+package without a context, or exit code 2 and an unchanged folder at the command line. *Same* means the content of the
+undamaged file. *Earlier* means a site's ledger without its last lines. *Other* means another content, from damage that
+was resealed or that concerned a file without a checksum; the package uses this content. *Failed* means a foreign
+exception or warning, another number after plain damage or in spite of a key, or more than
 {limit:g} s.
 
 | file | {outcomes} | failed |

@@ -30,14 +30,15 @@ PARTS = {
     ("closed", False): 0.02,
 }
 
-HEAD = """# Questions to two neighbouring sites
+HEAD = """# Queries to two neighboring sites
 
 Made by `python benchmarks/fuzz_queries.py --count {count}` in {seconds:.0f} s, seed {seed}; corpus of {corpus}
-questions of real fits. *Designs*: taken. *Charged*: both sites charged it. *Differing*: a reply that is not
-charged differs in a byte, or one that is in more than its sums, or the ledgers do. *Foreign*: exceptions out of
-a site, errors that it did not foresee, errors after the charge. *Slow*: over {slow:g} s.
+queries of real fits. *Designs* counts accepted designs, and *charged* counts queries that both sites charged.
+*Differing* counts replies without a charge that differ in a byte, replies with a charge that differ in more than their
+sums, and ledgers that differ. *Foreign* counts exceptions that leave a site, unexpected errors, and errors after the
+charge. *Slow*: over {slow:g} s.
 
-| policy | door | questions | designs | charged | differing | foreign | slow | slowest, s |
+| policy | entry point | queries | designs | charged | differing | foreign | slow | slowest, s |
 |---|---|---|---|---|---|---|---|---|
 """
 

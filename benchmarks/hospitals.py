@@ -156,8 +156,8 @@ def report(
         ("exit codes of sites and server after SIGTERM", str(sorted(set(ended))), "[0]", set(ended) == {0}),
     ]
     text = "# Three hospitals by nine commands\n\nMade by `python benchmarks/hospitals.py`: three sites of "
-    text += f"{PATIENTS} made-up rows, Flower with TLS and node keys on loopback,\none machine of "
-    text += f"{os.cpu_count()} cores that had other work to do.\n\n| what | found | target | verdict |\n|---|---|---|---|\n"
+    text += f"{PATIENTS} simulated rows, Flower with TLS and node keys on loopback,\none machine of "
+    text += f"{os.cpu_count()} cores that also ran other programs.\n\n| what | found | target | verdict |\n|---|---|---|---|\n"
     for what, found, target, good in lines:
         verdict = "" if not target else "met" if good else "MISSED"
         text += f"| {what} | {found} | {target} | {verdict} |\n"

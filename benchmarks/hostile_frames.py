@@ -168,14 +168,14 @@ def main() -> None:
         "# Hostile frames and replies",
         "",
         f"Made by `python benchmarks/hostile_frames.py --count {asked.count} --replies {asked.replies}` in "
-        f"{seconds:.0f} s, seed {asked.seed}. {FAST} callers at",
-        f"once send frames as fast as they can, {SLOW} slowly or not at all; an honest one asks about {ROWS} "
+        f"{seconds:.0f} s, seed {asked.seed}. At the same time, {FAST} callers",
+        f"send frames as fast as they can, {SLOW} callers send slowly or not at all, and an honest caller sends queries about {ROWS} "
         f"rows of {len(frame_fuzzer.COLUMNS)} columns.",
         "",
         "| what | limit | measured |",
         "|---|---|---|",
         f"| hostile frames, of the fast callers | | {sum(found['sent'].values())} |",
-        f"| honest question without them, median and longest of {len(unloaded)} | "
+        f"| honest query without them, median and longest of {len(unloaded)} | "
         f"| {np.median(unloaded):.3f} s, {max(unloaded):.3f} s |",
         f"| among them, median and longest of {len(loaded)} | | {np.median(loaded):.3f} s, {max(loaded):.3f} s |",
         f"| largest delay | {LONGEST_DELAY:g} s | {delay:.2f} s |",

@@ -529,7 +529,7 @@ UNTUNED = """# Real tables that nothing was tuned to
 Made by `python benchmarks/lasso_gauntlet.py --group strangers --report` from {fits:,} fits, {least:,} to {most:,} a cell.
 
 Cells as in lasso_gauntlet.md: columns, squares and products of a table, and noise, 200 in all, 40,000 rows drawn with
-replacement; the truth is least squares on all of the table's own columns. The fit chooses how many it keeps.
+replacement; the truth is least squares on all original columns of the table. The fit chooses the number of columns that it selects.
 
 A column is regressed on its neighbours by clipped steps, which end elsewhere than least squares does where columns are skewed
 (rare levels, products): in "catholic" at epsilon 4 a third to all of the effect of one weak product, which the fit had left out,

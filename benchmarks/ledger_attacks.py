@@ -383,8 +383,8 @@ def main() -> None:
         "",
         f"Made by `python benchmarks/ledger_attacks.py --tries {tries}` in {time.monotonic() - begun:.0f} s, seed "
         "19: three sites with a signed",
-        "roster and an asker who remembers, and a `LedgerFile`. Rollbacks leave out at least one witness, but for "
-        "those counted apart.",
+        "roster and an asker who remembers, and a `LedgerFile`. Each attack leaves at least one of the detectors in its newer state, except attacks that are counted separately."
+        "",
         "",
         "| what | limit | measured |",
         "|---|---|---|",

@@ -369,9 +369,9 @@ def main() -> None:
     lines = [
         "# Kills at a site and at an analyst, and full disks",
         "",
-        f"Made by `python benchmarks/ledger_kills.py --share {share:g}` in {time.monotonic() - begun:.0f} s. Every second kill "
-        "comes at a random instant, the others at a random call of the system that touches the disk. "
-        "After each, the same question or the same fit is repeated undisturbed.",
+        f"Made by `python benchmarks/ledger_kills.py --share {share:g}` in {time.monotonic() - begun:.0f} s. Every second kill is at a random time, and the others are at a random system call that writes to the disk."
+        " "
+        "After each kill, the same query or the same fit is repeated without a disturbance.",
         "",
         "| where | what | found | target |",
         "|---|---|---|---|",

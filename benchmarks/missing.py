@@ -136,10 +136,10 @@ def report() -> None:
     text = [
         "# Rows with missing values that are dropped",
         "",
-        "Made by `python benchmarks/missing.py`, which describes the laws. Values are missing in some of the rows: at",
+        "Made by `python benchmarks/missing.py`, which describes the distributions. Values are missing in some of the rows: at",
         'random, or more often where x is large. *Drop* is a fit with `missing="drop"`, *whole* the fit of the same rows',
-        "before values were removed, *told* a fit of the complete rows that is told their number. Coverage of 95% intervals",
-        "is that of the worst of four coefficients, and *below* counts those below their 99% binomial limit. Widths are",
+        "before values were removed, *told* a fit of the complete rows that knows their number. Coverage of 95% intervals",
+        "is that of the worst of four coefficients, and *below* counts coefficients below their 99% binomial limit. Widths are",
         "medians over fits and coefficients.",
         "",
         "| model | rows, epsilon | incomplete | fits | drop: worst | below | whole: worst | below | drop: no interval | width over told |",
@@ -169,7 +169,7 @@ def report() -> None:
     text += [
         "",
         f"Of {coefficients} coefficients, {below_all['drop']} are below their 99% limit with dropped rows, and "
-        f"{below_all['whole']} in fits of whole rows, by chance alone {0.005 * coefficients:.1f}. Widths over those of a fit "
+        f"{below_all['whole']} in fits of the rows before values were removed; the number expected by chance is {0.005 * coefficients:.1f}. Widths over those of a fit "
         f"that knows the number of complete rows are {min(ratios):.3f} to {max(ratios):.3f}.",
         "",
     ]

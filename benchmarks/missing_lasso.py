@@ -216,8 +216,8 @@ def report() -> None:
         unwarned.append(f"{name} {covers.mean():.3f} ({len(covers):,})")
     text += [
         "",
-        f"Of {targets} targets, {below_all['drop']} are below their 99% limit with dropped rows, and {below_all['whole']} in "
-        f"fits of whole rows, by chance alone {0.005 * targets:.1f}. Widths over those of a fit that knows the number of "
+        f"Of {targets} targets, {below_all['drop']} are below their 99% limit with dropped rows, and {below_all['whole']} in fits of the rows before values were removed; the number expected by chance is"
+        f" {0.005 * targets:.1f}. Widths over those of a fit that knows the number of "
         f"complete rows are {min(known, default=np.nan):.3f} to {max(known, default=np.nan):.3f} by cell, and "
         f"{np.exp(mean):.3f} on (geometric) average over {len(logs)} pairs of intervals without a warning, with a standard "
         f"error of {error:.3f}. Coverage of intervals without a warning (and their number): {', '.join(unwarned)}. Of 5,000 rows at "

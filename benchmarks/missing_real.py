@@ -201,7 +201,7 @@ def report() -> None:
     text += [
         "",
         f"Of {coefficients} coefficients, {len(below['drop'])} are below their 99% limit with dropped rows, and "
-        f"{len(below['told'])} in fits that are told the number of complete rows; by chance alone {0.005 * coefficients:.1f}.",
+        f"{len(below['told'])} in fits that know the number of complete rows; the number expected by chance is {0.005 * coefficients:.1f}.",
         "",
         *(f"- {kind}: {low}" for kind, lows in below.items() for low in lows),
         "",

@@ -396,11 +396,9 @@ def wrong_table(fits: int) -> list[str]:
 HEAD = """# Planned widths and measured ones
 
 `python benchmarks/planner.py`: {fits} fits a cell, {minutes:.0f} minutes of one core. Rows are drawn with replacement from
-statsmodels' *fair* (6,366 rows) and *randhie* (20,190), or from two laws that are not the planner's: *wages* (gamma
+statsmodels' *fair* (6,366 rows) and *randhie* (20,190), or from two distributions that the planner does not use: *wages* (gamma
 experience, rounded schooling, errors of Student's t(6)) and *clinics* (a factor, exponential laboratory values, errors that
-grow with the dose). The planner gets bounds, means, sds and correlations to two or three digits, of logistic models
-coefficients to two; for *wages* an excess kurtosis of 2, else its default, 1. Measured is the median width of 95% intervals
-of fits that are not marked weak, by the public doors.
+grow with the dose). The planner gets bounds, means, standard deviations and correlations with two or three digits, and coefficients of logistic models with two digits. For *wages* it also gets an excess kurtosis of 2; otherwise it uses the default 1. The measured width is the median width of 95% intervals of fits that are not marked as weak.
 """
 
 
@@ -439,9 +437,9 @@ def main() -> None:
     notes = {
         "Widths": verdict(ratios),
         "n and epsilon for a width": "On *fair*. " + verdict(asked_for),
-        "n for a power": "On *fair*, at the coefficient that the whole table has; marked fits are left out of the share.",
-        "Errors that the code book does not tell": "`OLS` of years married in *fair*, whose residual sd is 1.0 at the "
-        "lowest age and 3.6 at 37: no mean and no correlation says so.",
+        "n for a power": "On *fair*, at the coefficient of the complete table; marked fits are left out of the share.",
+        "Errors that the code book does not tell": "`OLS` of years married in *fair*, whose residual standard deviation is 1.0 at the lowest age and 3.6 at 37. Means and correlations do not describe this difference."
+        "",
     }
     text = page(asked.fits, tables, notes, (time.perf_counter() - begun) / 60.0)
     if asked.fits >= 200:

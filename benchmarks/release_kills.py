@@ -205,10 +205,8 @@ def main() -> None:
     text = (
         "# Kills of `privinf release`\n\nMade by `python benchmarks/release_kills.py`: one table, one ledger "
     )
-    text += (
-        "whose limit holds one release; every second kill comes at a random instant, the others at a random "
-    )
-    text += "call of the system that touches the disk.\nAfter each the same command runs undisturbed.\n\n"
+    text += "whose limit holds one release; every second kill is at a random time, and the others are at a random "
+    text += "system call that writes to the disk.\nAfter each kill, the same command runs without a disturbance.\n\n"
     text += "| what | found | target |\n|---|---|---|\n"
     text += f"| kills (SIGKILL) | {seen['kills']} | {kills} |\n"
     for name in ("killed after the charge", "killed with a pending file"):

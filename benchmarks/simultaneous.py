@@ -197,9 +197,8 @@ def pairs_table(fits: int) -> None:
             rows,
             time.process_time() - started,
             f"The design of simultaneous_mixing.md; the k rows drawn again {PAIRS_DRAWS} times and solved, target population, "
-            "five coefficients. Means over four slopes of a fit, and their standard error over fits. A draw of k rows has about "
-            ".63 k different ones: intervals grow long where that is near the number of coefficients, and below three rows a "
-            "coefficient are refused.",
+            "five coefficients. Means over four slopes of a fit, and their standard error over fits. A draw of k rows has about 0.63 k different rows. Intervals become long if this number is near the number of coefficients, and are refused below three rows per coefficient."
+            "",
         )
 
 

@@ -1,10 +1,7 @@
 """Coverage of t intervals in small samples: ``python benchmarks/small_samples.py [REPLICATIONS]``.
 
 Two uniform columns and a constant, normal errors of sd .5, |y| <= 4; n from 20 to 200, epsilon from 4 to
-infinity at delta = 1e-6. A row of the table is a cell: shares of fits that were flagged as weakly identified,
-and that gave no interval; coverage of 95% intervals over the unflagged ones, the worst of three coefficients,
-by t (Satterthwaite) and by normal quantiles of the same standard errors; median width over that of
-`sm.OLS().fit()` of the same rows. 150 replications took 12 minutes on a busy core.
+infinity at delta = 1e-6. Each row of the table is a cell. Its columns are the share of fits that were flagged as weakly identified, the share without intervals, and the coverage of 95% intervals in fits without a flag. Coverage is that of the worst of three coefficients, by t quantiles (Satterthwaite) and by normal quantiles of the same standard errors. The last column is the median width relative to `sm.OLS().fit()` of the same rows. 150 replications took 12 minutes on a busy core.
 """
 
 from __future__ import annotations

@@ -27,15 +27,12 @@ HEAD = """# Every test of statsmodels that `support.statsmodels_swap` runs on ou
 """
 PAGE = """# statsmodels' own tests on our results
 
-statsmodels {version}, eleven modules of its tests, with `OLS`, `WLS`, `GLM`, `Logit` and `Poisson` by ours at epsilon = inf
-(`tests/support/statsmodels_models.py`: bounds from the rows, which stay in statsmodels' model). What ours has is ours; what it
-has not is lent from statsmodels' own fit of the same rows and noted, so that a test runs to its end. Each number of ours
-is compared with statsmodels' to 1e-6, and where it differs with statsmodels' under our convention. Of {tests} tests
-{fitting} fit one of the five; in them {numbers} members of results were ours and were compared.
+statsmodels {version}, eleven modules of its tests, with `OLS`, `WLS`, `GLM`, `Logit` and `Poisson` replaced by the models of privinf at epsilon = inf (`tests/support/statsmodels_models.py`: bounds from the rows, which stay in statsmodels' model). If a result of privinf has a member, the test uses this member. Otherwise the member comes from statsmodels' own fit of the same rows, and is noted, so that a test runs to its end. Each number of privinf is compared with that of statsmodels to 1e-6. If it differs, it is compared with that of statsmodels under the convention of privinf. Of {tests} tests
+{fitting} fit one of these five models; in these tests {numbers} members of results came from privinf and were compared.
 
 {classes}
 
-A test has one class, the hardest of its causes, in the order wrong, unexplained, rows, likelihood, gap, convention,
+Each test has one class, the most serious cause of its differences, in the order wrong, unexplained, rows, likelihood, gap, convention,
 rounding. The list of all tests is `tests/reference/statsmodels_tests.toml`.
 
 ## By module

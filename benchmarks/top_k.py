@@ -30,9 +30,7 @@ STRENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0)
 HEAD = """# Gumbel against Laplace peeling at equal (epsilon, delta)
 
 Made by `python benchmarks/top_k.py` in {seconds:.0f} s. Laplace: the paper's scale 2 lambda sqrt(3 k log(1/delta))/epsilon
-for picks and values. Gumbel: the default, half of rho for the picks and half for the Gaussian values, rho the largest
-whose tight conversion gives (epsilon, delta). Ten calls: the paper gives each (epsilon/10, delta/10), the default a
-tenth of rho. The ratios are of standard deviations; they do not depend on k.
+for selections and values. Gumbel is the default, with half of rho for the selections and half for the Gaussian values, where rho is the largest whose tight conversion gives (epsilon, delta). For ten calls, the paper gives each call (epsilon/10, delta/10), and the default gives each call a tenth of rho. The ratios are ratios of standard deviations, and do not depend on k.
 
 {noise}
 

@@ -199,9 +199,9 @@ def _coverage(
         rows,
         stored["seconds"].sum(),
         "N = 60,000, p = 800, s = 15 coefficients of size 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), "
-        "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
-        f"The seconds are those of the processor in the fits. X is drawn again after {PER_DRAW} fits, responses and noise for every fit. Non-private width: that of "
-        "the debiased lasso with the true precision matrix. Standard error over fits. " + note,
+        "all releases charged. The targets are signals 1, 8 and 15, a null next to a signal, and a null far away. Seconds are processor time of the fits."
+        f" X is drawn again after {PER_DRAW} fits, responses and noise for every fit. The non-private width is that of the debiased lasso with the true precision matrix."
+        " Standard error over fits. " + note,
         scale,
     )
 
