@@ -171,8 +171,7 @@ def of_margins(draws: int) -> list[str]:
             rows.append([f"{shape[0]} x {shape[1]}", name, *margin_row(shape, shares_of, sd, n, draws)])
     return table(
         "Cells and margins, epsilon 1, Gaussian noise",
-        f"{draws} draws of n = 20,000, shares of cells from a Dirichlet distribution with 0.3. The columns are the root mean squared error of cells, rows and columns, the lowest coverage of these three, and the number of displayed cells. The last two are the largest distance of displayed margins from the projection of the estimated margins, and the mean shift of the largest row if its cells are projected without margins."
-        "",
+        f"{draws} draws of n = 20,000, shares of cells from a Dirichlet distribution with 0.3. The columns are the root mean squared error of cells, rows and columns, the lowest coverage of these three, and the number of displayed cells. The last two are the largest distance of displayed margins from the projection of the estimated margins, and the mean shift of the largest row if its cells are projected without margins.",
         ["table", "release", "cell", "row", "column", "coverage", "shown cell", "distance", "shift"],
         rows,
     )

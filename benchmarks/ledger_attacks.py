@@ -383,8 +383,7 @@ def main() -> None:
         "",
         f"Made by `python benchmarks/ledger_attacks.py --tries {tries}` in {time.monotonic() - begun:.0f} s, seed "
         "19: three sites with a signed",
-        "roster and an asker who remembers, and a `LedgerFile`. Each attack leaves at least one of the detectors in its newer state, except attacks that are counted separately."
-        "",
+        "roster, an analyst's side that stores heads, and a `LedgerFile`. Each attack leaves at least one of the detectors in its newer state, except attacks that are counted separately.",
         "",
         "| what | limit | measured |",
         "|---|---|---|",

@@ -432,14 +432,13 @@ def main() -> None:
         "Widths": lines,
         "n and epsilon for a width": inverse,
         "n for a power": power_table(asked.fits),
-        "Errors that the code book does not tell": wrong_table(asked.fits),
+        "Errors that the guesses do not describe": wrong_table(asked.fits),
     }
     notes = {
         "Widths": verdict(ratios),
         "n and epsilon for a width": "On *fair*. " + verdict(asked_for),
         "n for a power": "On *fair*, at the coefficient of the complete table; marked fits are left out of the share.",
-        "Errors that the code book does not tell": "`OLS` of years married in *fair*, whose residual standard deviation is 1.0 at the lowest age and 3.6 at 37. Means and correlations do not describe this difference."
-        "",
+        "Errors that the guesses do not describe": "`OLS` of years married in *fair*, whose residual standard deviation is 1.0 at the lowest age and 3.6 at 37. Means and correlations do not describe this difference.",
     }
     text = page(asked.fits, tables, notes, (time.perf_counter() - begun) / 60.0)
     if asked.fits >= 200:

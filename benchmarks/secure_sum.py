@@ -41,10 +41,10 @@ Made by `python benchmarks/secure_sum.py`. All sites in one process on one core;
 
 ## 20 sites, without the noise sampler
 
-"masks": those of all sites and the sum of the masked words, complete graph, five questions; the pairs' shared secrets
-(X25519) are computed once in the life of a site and stand apart. "whole sum": from the server's question to its answer,
-with the checks, ledgers and {rows} rows of all sites. The worst of five each. "error": the unmasked sum against the sum
-of the integers.
+"masks" is the time for the masks of all sites and the sum of the masked words, with masks for all pairs and five
+queries; the shared secrets of pairs (X25519) are computed once per site and listed separately. "whole sum" is the time
+from the server's query to its answer, with the checks, ledgers and {rows} rows of all sites. Each number is the worst of
+five. "error" is the difference between the unmasked sum and the sum of the integers.
 
 {masks}
 

@@ -197,8 +197,7 @@ def pairs_table(fits: int) -> None:
             rows,
             time.process_time() - started,
             f"The design of simultaneous_mixing.md; the k rows drawn again {PAIRS_DRAWS} times and solved, target population, "
-            "five coefficients. Means over four slopes of a fit, and their standard error over fits. A draw of k rows has about 0.63 k different rows. Intervals become long if this number is near the number of coefficients, and are refused below three rows per coefficient."
-            "",
+            "five coefficients. Means over four slopes of a fit, and their standard error over fits. A draw of k rows has about 0.63 k different rows. Intervals become long if this number is near the number of coefficients, and are refused below three rows per coefficient.",
         )
 
 
@@ -212,9 +211,9 @@ def main() -> None:
     if asked.only in (None, "mixing"):
         note = (
             "Slopes 1, -1, .5, 0 of columns on [-.5, .5], errors .3 (Exp(1) - 1), three parties, each at "
-            f'epsilon, delta {DELTA:g}, countsketch, mixing seed anew in every fit. "multiplier": normal '
-            "multipliers on the k rows, with normal draws of the means' noise, and of sampling for the population. "
-            '"pairs" has a table of its own, simultaneous_pairs.md. "gaussian": '
+            f'epsilon, delta {DELTA:g}, countsketch, a new mixing seed in every fit. "multiplier" uses normal '
+            "multipliers on the k rows, with normal draws of the noise of the means, and of the sampling for the population. "
+            'The page simultaneous_pairs.md has the results of "pairs". "gaussian": '
             "multivariate t of k - d degrees of freedom. Fits without a covariance are left out."
         )
         settings = [{"n": n, "k": k, "epsilon": epsilon} for n, k, epsilon in MIXED]
@@ -224,8 +223,8 @@ def main() -> None:
         note = (
             f"n = {PEOPLE:,}, p = {COLUMNS}, AR(.5) columns, signals .5, -.5, .3, .3, normal errors; the first "
             f"{TARGETS} columns named as targets, two with a signal, sparsity 6, delta {DELTA:g}. The simulation "
-            'is what a multiplier bootstrap with normal multipliers would be. "pointwise": all six 95% intervals '
-            "at once, for comparison: they promise .95 each. Fits whose noise hides a slope are left out."
+            'gives the same result as a multiplier bootstrap with normal multipliers. "pointwise", for comparison, is the '
+            "joint coverage of six intervals with a nominal level of 95% each. Fits whose noise hides a slope are left out."
         )
         settings = [{"epsilon": epsilon} for epsilon in EPSILONS]
         title = "Joint intervals of the debiased lasso"

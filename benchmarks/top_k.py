@@ -36,7 +36,8 @@ for selections and values. Gumbel is the default, with half of rho for the selec
 
 ## Support recovery
 
-p = {size}, k entries of one size, the others 0, both signs, lambda = 1; size in units of the Laplace scale of that row.
+The vector has p = {size} entries, of which k have the same size and both signs, and the others are 0; lambda = 1. The
+size is in units of the Laplace scale of the row.
 Share of the k found, one call, {repeats} repetitions, 99% limits of the difference; "worse" would be a difference whose
 upper limit is below 0.
 

@@ -163,8 +163,7 @@ def conditional(scale: float) -> None:
         "Logistic regression, truth (1.5, -1), n = 100,000, eps_x 16.07, eps_y 4",
         rows,
         started,
-        "Radius sqrt 2, delta 1e-5, sigma .973. The aim was a coverage inside the limits and a bias below 0.1 standard errors for the conditional score. The series, for comparison, has coverage 0."
-        "",
+        "Radius sqrt 2, delta 1e-5, sigma .973. The aim was a coverage inside the limits and a bias below 0.1 standard errors for the conditional score. The series, for comparison, has coverage 0.",
     )
 
 
@@ -421,8 +420,7 @@ def sgd(scale: float) -> None:
             "make_classification-like data in [-1,1]^p, penalty 5 ||theta||^2/2 in the loss and in the gap, batch "
             "128, step 1e-4, start 0, ball of radius 1; eps_x/eps_y = 1.5/.5 (p = 2) and 3.5/1.5 (p = 10), delta "
             "1e-5, radius sqrt p. Logistic: IWP-SGD and M-estimator with the series, K = 1; the default is the "
-            "conditional score. The aim for p = 2 was a ratio IWP-SGD / noisy of at most 0.10, and a mean error of the M-estimator of at most that of IWP-SGD in every setting."
-            "",
+            "conditional score. The aim for p = 2 was a ratio IWP-SGD / noisy of at most 0.10, and a mean error of the M-estimator of at most that of IWP-SGD in every setting.",
         )
 
 

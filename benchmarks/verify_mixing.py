@@ -215,8 +215,7 @@ def coverage(scale: float) -> None:
             rows,
             started,
             f"{DESIGN} Intervals use t quantiles with k - d degrees of freedom; replications without an interval "
-            "(indefinite Gram matrix) are not counted. The aim was a coverage of slopes and constant in [93.5%, 97.5%] where phi is at least 3, and of every coefficient in 99% binomial limits, jointly over four cells of 11. The size n = 10,000 was declared not identified in advance."
-            "",
+            "(indefinite Gram matrix) are not counted. The aim was a coverage of slopes and constant in [93.5%, 97.5%] where phi is at least 3, and of every coefficient in 99% binomial limits, jointly over four cells of 11. The size n = 10,000 was declared not identified in advance.",
         )
 
 

@@ -131,8 +131,7 @@ def main() -> None:
         rows,
         time.time() - started,
         "A mask of Mersenne-twister numbers hides a vector from a server that does not know its seed; a seed of so few "
-        "bits can be tried out wherever two of the hidden numbers are known or can be guessed. If the server requests both shares, clients without checks allow it to remove both masks."
-        "",
+        "bits can be tried out wherever two of the hidden numbers are known or can be guessed. If the server requests both shares, clients without checks allow it to remove both masks.",
     )
 
 
