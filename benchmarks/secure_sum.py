@@ -50,8 +50,9 @@ five. "error" is the difference between the unmasked sum and the sum of the inte
 
 ## {rounds} rounds of {width} numbers with secure noise
 
-A tenth of the sites is counted as colluding. "first" is the round in which the pairs' secrets are computed. Every site
-checks, charges, reads {rows} rows, draws noise, masks and remembers what it sent. Peak is that of the whole process.
+A tenth of the sites counts as colluding. "first" is the round in which the secrets of pairs are computed. Every site
+checks, charges, reads {rows} rows, draws noise, masks, and stores what it sent. The peak is the memory of the process
+with all sites.
 "inside quartiles": share of the {errors:,} errors of the sums within the quartiles of the noise that is stated, 99.9%
 limits about .5. Allowed for all rounds: 60 s of processor time, 2 GB. Load average when it ran: {load}, on {cores}
 cores: wall times are those of a busy machine.

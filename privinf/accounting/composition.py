@@ -60,7 +60,7 @@ class Total:
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
     If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
-    `rho_to_epsilon`. What a release of labels (`ThresholdLoss`) costs depends on the records: either its
+    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records: either its
     mu^2, or half of its mu^2 and its delta. For m such releases the total is therefore the largest loss over
     k from 0 to m, where k is the number of releases with the second cost. For each k, the total contains the
     k largest deltas, half of each of the k smallest mu^2, and the other mu^2 in full.

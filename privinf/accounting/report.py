@@ -82,7 +82,7 @@ _COLUMNS = (
 class PrivacyReport:
     """Privacy cost of one fit, and of all releases in its ledger at that time.
 
-    Reports are made by :meth:`from_entries`. Nothing in them depends on the data.
+    Reports are made by :meth:`from_entries`. Nothing in these entries depends on the data.
 
     Parameters
     ----------

@@ -126,12 +126,12 @@ def find_bounds(
     Raises
     ------
     NotAvailableError
-        The product n mu / `max_rows` is below 100, where mu is the budget of one column. Also if levels are
-        requested where a person has several rows, or if the rows are a stream, which can be read only once.
-        Nothing was spent, and no row was counted.
+        The product n mu / `max_rows` is below 100, where mu is the budget of one column. This error is also
+        raised if levels are requested where a person has several rows, or if the rows are a stream, which can
+        be read only once. Nothing was spent, and no row was counted.
     SchemaError, ArgumentError
-        A column is absent, has missing or infinite values, or has numbers among texts. Also if levels are
-        requested without `delta`.
+        A column is absent, has missing or infinite values, or has numbers among texts. This error is also
+        raised if levels are requested without `delta`.
     BudgetExceededError
         The request exceeds the ledger's limit. A ledger with a limit also refuses a release of levels,
         because the limit cannot include its delta.
@@ -150,10 +150,11 @@ def find_bounds(
     A share of 0.3 of a column's mu^2 pays for its distribution function at signed powers of 2, from 2^-20 to
     2^43. A share of 0.7 pays for a distribution function at 512 cells, which cover the range where rows were
     detected, extended on each side by 16 times its width. If that range is only one or two powers of 2 wide,
-    this 0.7 is divided: 0.2 pays for a closer search of the range, and 0.5 for the cells. On each side the
-    bound is the value beyond which ``clip / 2`` of the rows lie, if the noise allows so few rows to be
-    detected; otherwise an exponential tail is extrapolated to that share. If all values of a column are below
-    2^-20 in size, its bounds are about as large as 2^-20, which is too wide: change the unit of the column.
+    the share of 0.7 is divided: 0.2 pays for a closer search of the range, and 0.5 for the cells. On each
+    side the bound is the value beyond which ``clip / 2`` of the rows lie, if the noise allows so few rows to
+    be detected; otherwise an exponential tail is extrapolated to that share. If all values of a column are
+    below 2^-20 in size, its bounds are about as large as 2^-20, which is too wide: change the unit of the
+    column.
 
     Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), which is 29 rows
     for one column at epsilon 1 and delta 1e-6. If the share of all pooled levels together is still below

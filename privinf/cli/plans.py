@@ -180,7 +180,7 @@ def new_command(**options: Unpack[NewOptions]) -> None:
     """Make a plan; print its privacy guarantee and whether its noise is small enough for a regression.
 
     Bounds are public and must come from prior knowledge, not from the data. Values outside the bounds are
-    clipped to them.
+    clipped to the bounds.
 
     \b
     Example for two parties:

@@ -417,7 +417,7 @@ class Logit(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
-        0 or 1. Other values are clipped to [0, 1] without a message, because a message would reveal something
+        0 or 1. Values outside [0, 1] are clipped without a message, because a message would reveal something
         about a row.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns

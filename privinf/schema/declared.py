@@ -28,7 +28,8 @@ class Numeric:
     Parameters
     ----------
     low, high : float
-        Bounds fixed without looking at the rows, low < high. Values outside are clipped at the holder.
+        Public bounds, fixed without looking at the rows, with low < high. Values outside are clipped at the
+        holder.
     public : bool
         Whether the column is public and not protected (a design variable, a site, a date).
     unit : str

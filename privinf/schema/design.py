@@ -49,14 +49,14 @@ class Design:
     columns : tuple of columns
         Design columns in order, p of them.
     private : ndarray of bool, shape (p,)
-        True unless every column of the data that it is made of is declared public.
+        For each design column, True unless every column of the data from which it is made is declared public.
     constant : int or None
         Position of the declared-public column of ones.
     low, high : ndarray, shape (p,)
         Bounds in user units; infinite where none are declared (public columns, `radius` alone).
     center, scale : ndarray, shape (p,)
-        ``scaled = (x - center) / scale``. Numeric private columns fall into [-1, 1]; public columns and
-        indicators stay as they are.
+        ``scaled = (x - center) / scale``. In scaled units, numeric private columns are in [-1, 1]; public
+        columns and indicators stay as they are.
     blocks : tuple of tuple of int
         Private indicator columns of which at most one is 1 in any row.
     radius : float or None
@@ -462,7 +462,8 @@ class Design:
 
         Notes
         -----
-        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
+        **Privacy.** The method reads raw rows and returns them transformed: call it only where rows may be
+        seen.
         """
         return self.user.released(table, missing, extrapolate=extrapolate)
 
@@ -496,7 +497,8 @@ class Design:
 
         Notes
         -----
-        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
+        **Privacy.** The method reads raw rows and returns them transformed: call it only where rows may be
+        seen.
         """
         return self.reading.features(table, missing, extrapolate=extrapolate, seen_levels=seen_levels)
 
@@ -528,7 +530,8 @@ class Design:
 
         Notes
         -----
-        **Privacy.** Reads raw rows and returns them transformed: call it only where rows may be seen.
+        **Privacy.** The method reads raw rows and returns them transformed: call it only where rows may be
+        seen.
         """
         return self.reading.response(table, missing, seen_levels=seen_levels)
 

@@ -504,7 +504,7 @@ def pearsonr(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Return the correlation of two columns, and test that there is none.
+    """Return the correlation of two columns, and test that it is zero.
 
     Parameters
     ----------

@@ -456,11 +456,11 @@ class CountsResult(base.StatResult):
         Returns
         -------
         Series or DataFrame
-            Of a crosstab a frame like that of `pandas.crosstab`, with margins named "All", or "All levels" if
-            a level has that name. For other counts, a series with one level, or one interval of a histogram,
-            per row; for several factors the index of the series has several levels. The last interval of a
-            histogram ends at the next number above its edge, which it contains. Cells that are suppressed are
-            nan.
+            For a crosstab, a frame like that of `pandas.crosstab`, with margins named "All", or "All levels"
+            if a level has that name. For other counts, a series with one level, or one interval of a
+            histogram, per row; for several factors the index of the series has several levels. The last
+            interval of a histogram ends at the next number above its edge, which it contains. Cells that are
+            suppressed are nan.
         """
         import pandas as pd
 

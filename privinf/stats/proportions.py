@@ -198,7 +198,7 @@ def proportion_confint(
     Notes
     -----
     **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One count
-    is released, which changes by at most 1 when a record is replaced. Of a factor with more than two levels
+    is released, which changes by at most 1 when a record is replaced. For a factor with more than two levels
     the counts of all levels are released, which together change by sqrt 2.
 
     Examples

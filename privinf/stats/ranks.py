@@ -214,8 +214,8 @@ def mannwhitneyu(
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to them.
-        Arrays need no bounds.
+        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
+        bounds. Arrays need no bounds.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
@@ -373,8 +373,8 @@ def kruskal(
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to them.
-        Arrays need no bounds.
+        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
+        bounds. Arrays need no bounds.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
@@ -550,8 +550,8 @@ def wilcoxon(
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to them.
-        Arrays need no bounds.
+        Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
+        bounds. Arrays need no bounds.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.

@@ -152,8 +152,9 @@ class SurvivalResult(PortableCurves):
         Returns
         -------
         DataFrame
-            One row a time, and for several groups one a group and time. Where the curve is not estimated, the
-            estimate is nan and the ends are those of a falling curve.
+            One row per time, and for several groups one row per group and time. Where the curve is not
+            estimated, the estimate is nan, and the interval has the widest ends that a falling curve can
+            have.
         """
         import pandas as pd
 
@@ -185,7 +186,7 @@ class SurvivalResult(PortableCurves):
         return [S, S * se, *ends, *counts]
 
     def tidy(self) -> pd.DataFrame:
-        """Return one row a group and time, as ``broom::tidy`` does for a survival curve.
+        """Return one row per group and time, as ``broom::tidy`` does for a survival curve.
 
         Columns ``group``, ``time``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, ``band_low``,
         ``band_high``, ``n_risk`` and ``n_event``.
@@ -193,7 +194,7 @@ class SurvivalResult(PortableCurves):
         Returns
         -------
         DataFrame
-            One row a group and time.
+            One row per group and time.
         """
         import pandas as pd
 
@@ -208,13 +209,13 @@ class SurvivalResult(PortableCurves):
         return pd.concat(parts, ignore_index=True)
 
     def at_risk(self, times: Any = None) -> pd.DataFrame:
-        """Return the numbers at risk, monotone and rounded, one column a group.
+        """Return the numbers at risk, monotone and rounded, with one column per group.
 
         Parameters
         ----------
         times : sequence of float, optional
-            Times; each means the interval of the grid that it begins or is in. Default: 0 and four to
-            six edges.
+            Times; each time stands for the interval of the grid that begins at this time or contains it.
+            Default: 0 and four to six edges.
 
         Returns
         -------
@@ -252,7 +253,7 @@ class SurvivalResult(PortableCurves):
         Returns
         -------
         DataFrame
-            One row a group: estimate and the ends of its interval. The estimate is nan where the curve does
+            One row per group: estimate and the ends of its interval. The estimate is nan where the curve does
             not reach ``1 - p``, and the upper end is infinite where no edge of the grid rejects later times.
         """
         order = check_fraction(p, "p")
@@ -264,7 +265,7 @@ class SurvivalResult(PortableCurves):
         Returns
         -------
         DataFrame
-            One row a group: estimate and the ends of its interval.
+            One row per group: estimate and the ends of its interval.
         """
         return self.quantile(0.5)
 
@@ -289,7 +290,7 @@ class SurvivalResult(PortableCurves):
         return TimeEstimate(estimate, low, high)
 
     def restricted_mean(self, until: float | None = None) -> pd.DataFrame:
-        """Return the mean time to the event, where what happens later counts as that time.
+        """Return the restricted mean time to the event: times after ``until`` count as ``until``.
 
         Parameters
         ----------
@@ -299,7 +300,7 @@ class SurvivalResult(PortableCurves):
         Returns
         -------
         DataFrame
-            One row a group: estimate, standard error, ends of the interval, and the time ``until``.
+            One row per group: estimate, standard error, ends of the interval, and the time ``until``.
 
         Raises
         ------

@@ -451,9 +451,9 @@ def logrank(
 
     Notes
     -----
-    The test has its level whatever the noise: the variance of the score has the part of the noise. The hazard
-    ratio's interval has every ratio that the test does not reject. If you also need curves, fit `KaplanMeier`
-    and call its result's ``logrank()``, which costs nothing more.
+    The test keeps its level for noise of any size, because the variance of the score includes the noise. The
+    interval of the hazard ratio contains every ratio that the test does not reject. If you also need curves,
+    fit `KaplanMeier` and call its result's ``logrank()``, which costs nothing more.
 
     **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
     number of records is public, and so are the grid and the horizon. Every record is read once. There is one

@@ -339,8 +339,8 @@ class PHReg(Model[PHRegOptions]):
         follow_up : {"longest", "model"}
             How long records with a high hazard are followed. "longest" (default): as long as the variance of
             the noise is at most 1.5 times the sampling variance, so that the target is near Cox's regression
-            with complete follow-up. "model": up to 0.4 times; intervals are narrower, and rely on
-            proportional hazards and linear effects.
+            with complete follow-up. "model": as long as the variance of the noise is at most 0.4 times the
+            sampling variance; intervals are narrower, and rely on proportional hazards and linear effects.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.

@@ -103,9 +103,9 @@ class LocalExamples:
     unit with at most `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each
     randomized response is divided by max_rows.
 
-    There are three differences from the paper. The sensitivity is the diameter of the bounded set. The total
-    cost follows from exact composition, and not from the sum eps_x + eps_y. Binary features get Gaussian
-    noise only on request.
+    There are three differences from the paper. First, the sensitivity is the diameter of the set of bounded
+    rows. Second, the total cost follows from exact composition, and not from the sum eps_x + eps_y. Third,
+    binary features get Gaussian noise only on request.
 
     References
     ----------
