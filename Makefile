@@ -236,7 +236,7 @@ bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and pol
 	$(BIN)/python benchmarks/streamed_release.py
 	$(BIN)/python benchmarks/pushed.py
 	$(BIN)/python benchmarks/pushed.py --fits --tables 1000 --rows 300000
-	$(BIN)/python benchmarks/dask_sums.py  # needs privinf[dask]
+	$(BIN)/python benchmarks/large_tables.py  # needs privinf[dask], privinf[spark] and Java for these ways
 
 clean:
 	rm -rf $(VENV) demo_output build .pytest_cache .mypy_cache .ruff_cache

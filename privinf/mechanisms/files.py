@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from privinf.errors import FileMissingError, NotAvailableError, StorageError
 from privinf.mechanisms import sources
 from privinf.mechanisms.labels import MISSING
-from privinf.mechanisms.sources import FileSource, Source, Types, require_columns
+from privinf.mechanisms.sources import FileSource, Source, Types, are_paths, require_columns
 from privinf.schema import Factor
 from privinf.validation import check_path
 
@@ -375,8 +375,38 @@ class ParquetSource(FileSource):
             return int(_parquet(self.name, lambda: table.metadata.num_rows))
 
 
-def _decoded(name: str, table: Any, columns: Sequence[str]) -> Generator[Any, None, None]:
+def row_groups(file: ParquetSource, rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield adjacent row groups with at least so many rows together, and their number of rows."""
+    with _opened_parquet(file.path) as table:
+        sizes = _parquet(
+            file.name,
+            lambda: [table.metadata.row_group(at).num_rows for at in range(table.metadata.num_row_groups)],
+        )
+    groups = list[int]()
+    total = 0
+    for group, size in enumerate(sizes):
+        groups.append(group)
+        total += size
+        if total >= rows or (group == len(sizes) - 1 and total):
+            yield tuple(groups), total
+            groups = []
+            total = 0
+
+
+def row_group_batches(
+    file: ParquetSource, columns: Sequence[str], groups: Sequence[int]
+) -> Generator[Any, None, None]:
+    """Yield the Arrow batches of some row groups."""
+    with _opened_parquet(file.path) as table:
+        yield from _decoded(file.name, table, columns, groups)
+
+
+def _decoded(
+    name: str, table: Any, columns: Sequence[str], groups: Sequence[int] | None = None
+) -> Generator[Any, None, None]:
     chosen = {"batch_size": sources.ROWS, "columns": list(columns), "use_threads": False}
+    if groups is not None:
+        chosen["row_groups"] = list(groups)
     batches = _parquet(name, lambda: table.iter_batches(**chosen))
     while (batch := _parquet(name, lambda: next(batches, None))) is not None:
         yield batch
@@ -439,16 +469,16 @@ def _parquet(name: str, parse: Callable[[], R]) -> R:
 
 
 @dataclass(frozen=True, slots=True)
-class FolderSource(Source):
-    """The CSV or the Parquet files of one folder, one after the other by name."""
+class FilesSource(Source):
+    """CSV files or Parquet files, one after the other: of a folder by name, of a list as listed."""
 
-    path: Path
+    label: str
     files: tuple[CsvSource | ParquetSource, ...]
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
+        """Name of the folder or the pattern, or a description."""
+        return self.label
 
     @property
     def columns(self) -> Sequence[str]:
@@ -475,20 +505,36 @@ class FolderSource(Source):
         return tuple((file.name, file.state()) for file in self.files)
 
 
-def file_source(data: object) -> CsvSource | ParquetSource | FolderSource:
-    """Return the source of a file, CSV or Parquet by its ending, or of a folder of such files of one kind.
+def file_source(data: object) -> CsvSource | ParquetSource | FilesSource:
+    """Return the source of a file, CSV or Parquet by its ending, or of several files of one kind.
+
+    Parameters
+    ----------
+    data : path, or sequence of paths
+        A file; a folder; a list of files; or a pattern for files, such as ``"years/*.parquet"``.
 
     Raises
     ------
     StorageError
         There is no such file, or it ends in something else.
     """
+    if are_paths(data):
+        return _files("the list of files", [_existing(check_path(one, "data")) for one in data])
     path = check_path(data, "data")
     if path.is_dir():
         return _folder(path)
+    if any(mark in path.name for mark in "*?[") and not path.exists():
+        matches = sorted(one for one in path.parent.glob(path.name) if one.is_file())
+        if not matches:
+            raise FileMissingError(f"{path}: no file matches this pattern")
+        return _files(path.name, matches)
+    return _file(_existing(path))
+
+
+def _existing(path: Path) -> Path:
     if not path.is_file():
         raise FileMissingError(f"{path}: there is no such file or folder")
-    return _file(path)
+    return path
 
 
 def _file(path: Path) -> CsvSource | ParquetSource:
@@ -500,7 +546,7 @@ def _file(path: Path) -> CsvSource | ParquetSource:
     raise StorageError(f"{path.name} is not in a supported format: use a file whose name ends in {suffixes}")
 
 
-def _folder(path: Path) -> FolderSource:
+def _folder(path: Path) -> FilesSource:
     """Return the files of a folder; names that begin with . or _ are marks of the programs that wrote it."""
     names = sorted(name for name in path.iterdir() if not name.name.startswith((".", "_")))
     if not names:
@@ -510,9 +556,14 @@ def _folder(path: Path) -> FolderSource:
             f"folder {path.name} contains another folder, {within[0].name}: pass the folder that "
             "contains the files, or pass a pyarrow dataset"
         )
-    files = tuple(map(_file, names))
+    return _files(path.name, names, f"folder {path.name}")
+
+
+def _files(name: str, paths: Sequence[Path], place: str = "") -> FilesSource:
+    """Return files of one kind; `place` is their name in the message about two kinds."""
+    files = tuple(map(_file, paths))
     if len({type(file) for file in files}) == 1:
-        return FolderSource(path, files)
+        return FilesSource(name, files)
     raise StorageError(
-        f"folder {path.name} contains both CSV files and Parquet files: keep only one kind in a folder"
+        f"{place or name} contains both CSV files and Parquet files: use files of one kind only"
     )

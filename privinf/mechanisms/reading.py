@@ -258,7 +258,12 @@ class OpenedSource(Source):
 
 @error_boundary
 def open_rows(
-    data: Table, *, spool: bool | AnyPath = False, progress: bool | None = None, push_down: bool = False
+    data: Table,
+    *,
+    spool: bool | AnyPath = False,
+    progress: bool | None = None,
+    push_down: bool = False,
+    client: Any = None,
 ) -> Source:
     """Open a table of any kind as data for models and releases.
 
@@ -278,6 +283,11 @@ def open_rows(
         Whether to compute the sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson` inside the
         database of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL. Only integers leave the
         database; methods that need rows are refused.
+    client : dask.distributed.Client, optional
+        Its workers read the Parquet files of `data` (a path, a list of paths or a pattern), row group by row
+        group, and compute the exact sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson`. They must
+        find the files under the same paths as this process. Methods that need rows read the files in this
+        process.
 
     Returns
     -------
@@ -286,6 +296,8 @@ def open_rows(
 
     Raises
     ------
+    ArgumentError
+        `client` is not a synchronous dask client, or the data are not Parquet files.
     StorageError
         The file does not exist; other accounts could replace files in the folder of the spool file; or, when
         the data are read, the spool file cannot be written.
@@ -294,7 +306,8 @@ def open_rows(
     -----
     **Privacy.** The handle is for the holder of the rows: a spool file holds raw rows while the handle lives.
     It is not a release. The order of the rows in a spool file is that of the query, so its rows have no fixed
-    positions.
+    positions. Workers of a dask cluster return sums without noise to this process, so the cluster must be
+    closed to others: on this machine alone or under mutual TLS, without a dashboard.
 
     Examples
     --------
@@ -306,6 +319,8 @@ def open_rows(
     """
     bar = None if progress is None else check_flag(progress, "progress")
     if check_flag(push_down, "push_down"):
+        if client is not None:
+            raise ArgumentError("push_down=True computes sums in a database, so leave out client=")
         if bar is not None or spool is not False:
             raise ArgumentError(
                 "spool= and progress= cannot be combined with push_down=True, which reads no rows: "
@@ -314,6 +329,15 @@ def open_rows(
         from privinf.mechanisms.pushdown.databases import pushed_source
 
         return pushed_source(data)
+    if client is not None:
+        if bar is not None or spool is not False:
+            raise ArgumentError(
+                "spool= and progress= cannot be combined with client=, whose workers read the rows: leave "
+                "them out"
+            )
+        from privinf.mechanisms.pushdown.dask_tables import cluster_files
+
+        return cluster_files(data, client)
     if isinstance(spool, bool):
         return OpenedSource(source_of(data), Path(tempfile.gettempdir()) if spool else None, bar)
     folder = check_path(spool, "spool")

@@ -16,7 +16,7 @@ import pandas as pd
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.labels import coded
-from privinf.mechanisms.sources import no_rows
+from privinf.mechanisms.sources import are_paths, no_rows
 from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.arrays import check_same_labels
 from privinf.schema.declared import DAYS
@@ -72,7 +72,7 @@ class Rows:
         check_choice(self.missing, Missing, "missing")
         if self.response is not None:
             check_same_labels(self.features, self.response)
-        if not isinstance(self.features, IN_MEMORY):
+        if not isinstance(self.features, IN_MEMORY) or are_paths(self.features):
             from privinf.mechanisms.tables import source_of
 
             source = source_of(self.features)

@@ -6,10 +6,11 @@ checks their blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
 
 import pandas as pd
 
@@ -22,6 +23,7 @@ ROWS = 1 << 16  # rows a block
 NO_ROWS = "the table has no rows"
 # How columns without types are read: as declared (others as texts), as texts, or by their values.
 Types: TypeAlias = Schema | Literal["texts", "guessed"]
+R = TypeVar("R")
 
 
 class Source:
@@ -89,11 +91,42 @@ class Source:
         """Return Arrow batches of these columns, among others maybe; None where it has none."""
         return None
 
+    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+        """Return the kinds of columns that another part of the same table may not contradict."""
+        return {}
+
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.columns)} columns, rows not shown>"
 
     def __reduce__(self) -> Any:
         raise TypeError("raw rows cannot be pickled: pickle the release or the result instead")
+
+
+class SpreadSource(Source):
+    """A table in parts that the processes of a cluster read, each its own."""
+
+    __slots__ = ()
+    spreads = True
+
+    def gathered(
+        self,
+        columns: Sequence[str],
+        work: Callable[[Callable[[], Source]], R],
+        join: Callable[[Sequence[R]], R],
+    ) -> R:
+        """Return the results of all parts of the table, joined.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            The columns that `work` reads.
+        work : callable (callable () -> Source) -> result
+            Called where a part is, with a function that opens the part. Errors are part of its result: what
+            it raises could show rows in the logs of the cluster.
+        join : callable (sequence of results) -> result
+            Joins results of adjacent parts, in their order.
+        """
+        raise NotImplementedError
 
 
 def frame_blocks(frame: pd.DataFrame, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -152,6 +185,15 @@ class FileSource(Source):
         except OSError as problem:
             error = unreadable(self.path, problem)
         raise error
+
+
+def are_paths(data: object) -> TypeGuard[Sequence[str | PathLike[str]]]:
+    """Return whether data are a list of paths."""
+    return (
+        isinstance(data, (list, tuple))
+        and bool(data)
+        and all(isinstance(one, (str, PathLike)) for one in data)
+    )
 
 
 def no_rows(table: str = "") -> AlignmentError:

@@ -2,16 +2,10 @@
 
 Libraries are known by the names of their modules: none is imported that the caller has not imported already.
 A library's error about a failed read can quote rows, and is dropped.
-
-The cluster of a dask frame may compute un-noised values. It must protect the traffic between its processes:
-all of it on this machine's loopback, or under mutual TLS, and without a dashboard, whose pages show tasks and
-logs.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -22,7 +16,7 @@ import pandas as pd
 from privinf.errors import NotAvailableError, PrivinfError, SchemaError, StorageError
 from privinf.mechanisms import sources
 from privinf.mechanisms.files import file_source
-from privinf.mechanisms.sources import FrameSource, Source, Types, frame_blocks
+from privinf.mechanisms.sources import FrameSource, Source, Types, are_paths
 from privinf.schema.reading import as_frame
 from privinf.typing import Table
 
@@ -36,12 +30,6 @@ ORDERED = (
     ". Only the first way works for {}, which depends on the order of the rows: a stream has no fixed order"
 )
 NEEDS_ARROW = "{} need pyarrow: install privinf[parquet], or pass a pandas DataFrame"
-DASK_FRAME = "the dask frame"
-OPEN_CLUSTER = (
-    "{}, and the processes of the cluster exchange sums without noise. Use "
-    "LocalCluster(dashboard_address=None, worker_dashboard_address=None), or a cluster "
-    "with mutual TLS (dask Security) and without a dashboard"
-)
 
 
 class ArrowSource(Source):
@@ -69,7 +57,7 @@ class ArrowSource(Source):
         rows: int | None = None,
     ) -> None:
         self.name: str = name
-        self.columns: Sequence[str] = _names(columns)
+        self.columns: Sequence[str] = string_names(columns)
         self.ordered = ordered
         self._batches = batches
         self._rows = rows
@@ -102,7 +90,7 @@ class StreamSource(Source):
     def __init__(self, reader: object, name: str) -> None:
         self._reader = cast(Any, reader)
         self.name: str = name
-        self.columns: Sequence[str] = _names(self._reader.schema.names)
+        self.columns: Sequence[str] = string_names(self._reader.schema.names)
 
     def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
         """Yield blocks of rows, once; NotAvailableError afterwards."""
@@ -134,8 +122,8 @@ def source_of(data: Table) -> Source:
     data : table
         A pandas DataFrame; a mapping of columns; a polars DataFrame or LazyFrame; a pyarrow Table,
         RecordBatch, Dataset or RecordBatchReader; the path of a CSV or Parquet file, or of a folder of
-        such; a DuckDB relation; an ibis table; a dask DataFrame; anything with ``__arrow_c_stream__`` or
-        ``to_pandas``.
+        such; a list of paths of such files, or a pattern (``"years/*.parquet"``); a DuckDB relation; an
+        ibis table; a dask or a Spark DataFrame; anything with ``__arrow_c_stream__`` or ``to_pandas``.
 
     Raises
     ------
@@ -150,7 +138,7 @@ def source_of(data: Table) -> Source:
         return data
     if isinstance(data, pd.DataFrame):
         return FrameSource(data)
-    if isinstance(data, (str, PathLike)):
+    if isinstance(data, (str, PathLike)) or are_paths(data):
         return file_source(data)
     if isinstance(data, Mapping):
         return FrameSource(as_frame(data), "the mapping")
@@ -190,7 +178,7 @@ def _polars_lazy(data: Any) -> Source:
         for part in parts:
             yield from part.rechunk().to_arrow().to_batches()
 
-    names = _guarded_read("the LazyFrame", lambda: list(data.collect_schema().names()))
+    names = guarded_read("the LazyFrame", lambda: list(data.collect_schema().names()))
     return ArrowSource("the LazyFrame", names, batches, ordered=False)
 
 
@@ -229,7 +217,15 @@ def _ibis(data: Any) -> Source:
 
 
 def _dask(data: Any) -> Source:
-    return DaskSource(data, _names(data.columns))
+    from privinf.mechanisms.pushdown.dask_tables import DaskSource
+
+    return DaskSource(data, string_names(data.columns))
+
+
+def _spark(data: Any) -> Source:
+    from privinf.mechanisms.pushdown.spark_tables import SparkSource
+
+    return SparkSource(data)
 
 
 _MAKERS: dict[tuple[str, str], Callable[[Any], Source]] = {
@@ -242,10 +238,12 @@ _MAKERS: dict[tuple[str, str], Callable[[Any], Source]] = {
     ("duckdb", "DuckDBPyRelation"): _duckdb,
     ("ibis", "Table"): _ibis,
     ("dask", "DataFrame"): _dask,
+    ("pyspark", "DataFrame"): _spark,
 }
 
 
-def _names(columns: Iterable[Any]) -> list[str]:
+def string_names(columns: Iterable[Any]) -> list[str]:
+    """Return names of columns; SchemaError unless all are strings."""
     names = list(columns)
     if any(not isinstance(name, str) for name in names):
         raise SchemaError("all column names must be strings")
@@ -265,13 +263,13 @@ def _arrow(name: str) -> Any:
 
 def _arrow_stream(data: Any) -> Any:
     arrow = _arrow("Arrow streams")
-    return _guarded_read("the stream", lambda: arrow.RecordBatchReader.from_stream(data))
+    return guarded_read("the stream", lambda: arrow.RecordBatchReader.from_stream(data))
 
 
 def drawn(name: str, start: Callable[[], Iterator[R]]) -> Iterator[R]:
     """Yield the items of a library's iterator; StorageError, without its text, if it fails."""
-    items = _guarded_read(name, start)
-    while (item := _guarded_read(name, lambda: next(items, None))) is not None:
+    items = guarded_read(name, start)
+    while (item := guarded_read(name, lambda: next(items, None))) is not None:
         yield item
 
 
@@ -300,11 +298,11 @@ def frames_of(name: str, batches: Iterator[Any], columns: list[str]) -> Iterator
 
 
 def _frame(name: str, table: Any) -> pd.DataFrame:
-    frame: pd.DataFrame = _guarded_read(name, lambda: table.to_pandas(ignore_metadata=True))
+    frame: pd.DataFrame = guarded_read(name, lambda: table.to_pandas(ignore_metadata=True))
     return frame
 
 
-def _guarded_read(name: str, parse: Callable[[], R]) -> R:
+def guarded_read(name: str, parse: Callable[[], R]) -> R:
     """Return ``parse()``; errors of libraries may quote values of rows, and so may their warnings."""
     try:
         with warnings.catch_warnings():
@@ -318,127 +316,3 @@ def _guarded_read(name: str, parse: Callable[[], R]) -> R:
         f"{name} could not be read completely. The reason is not shown, because it can contain values of "
         "rows; to see it, read the table without privinf"
     )
-
-
-# ---- dask frames and their clusters
-
-
-class DaskSource(Source):
-    """A dask frame, whose sums are made where its partitions are.
-
-    Parameters
-    ----------
-    frame : dask.dataframe.DataFrame
-    columns : sequence of str
-
-    Notes
-    -----
-    **Privacy.** What needs rows gets one partition after the other in the holder's process; sums of rows
-    leave a worker un-noised, and go to the holder's process alone.
-    """
-
-    __slots__ = ("_frame", "columns")
-
-    name = DASK_FRAME
-    ordered = False
-    spreads = True
-
-    def __init__(self, frame: object, columns: Sequence[str]) -> None:
-        self._frame = cast(Any, frame)
-        self.columns: Sequence[str] = columns
-
-    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows, partition by partition."""
-        for part in self.partitions(columns):
-            yield from frame_blocks(computed(part), columns)
-
-    def partitions(self, columns: Sequence[str]) -> list[Any]:
-        """Return the partitions of some columns, to be computed."""
-        return list(self._frame[list(columns)].to_delayed())
-
-    def count(self) -> int:
-        """Return the number of rows, counted where they are."""
-        import dask
-
-        parts = map(dask.delayed(len), self.partitions(self.columns[:1]))
-        return int(computed(dask.delayed(sum)(list(parts))))
-
-    def state(self) -> object:
-        """Return None: nothing of it is seen before it is read."""
-        return None
-
-
-def computed(delayed: object) -> Any:
-    """Return the result of a task: of the cluster whose client this process has, or of this process."""
-    client = _client()
-    kind = ""
-    task = cast(Any, delayed)
-    if client is not None:
-        _check_cluster(client)
-    try:
-        return task.compute(scheduler="synchronous") if client is None else client.compute(task).result()
-    except (PrivinfError, MemoryError):
-        raise
-    except Exception as problem:  # of the tasks that make a partition, or of dask: it can quote rows
-        kind = type(problem).__name__
-    raise StorageError(
-        f"{DASK_FRAME} could not be read completely ({kind}): a worker died, or a partition failed, "
-        "for example because a column is missing. The reason is not shown, because it can "
-        "contain values of rows; to see it, compute the frame without privinf"
-    )
-
-
-def _client() -> Any:
-    """Return the client of this process, if it has one."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.Client.current(allow_global=True)
-    except ValueError:
-        return None
-
-
-def _check_cluster(client: Any) -> None:
-    """Raise NotAvailableError for a cluster whose messages or pages others could read."""
-    try:
-        info = client.scheduler_info(n_workers=-1)
-        pages = [client.run_on_scheduler(_page), *client.run(_page).values()]
-    except Exception as problem:
-        kind = type(problem).__name__
-    else:
-        for address in (info["address"], *info["workers"]):
-            if not _closed(address):
-                raise NotAvailableError(
-                    OPEN_CLUSTER.format("other computers can reach a process of the dask cluster without TLS")
-                )
-        if any(exposed or not _loopback(host) for host, exposed in pages):
-            raise NotAvailableError(
-                OPEN_CLUSTER.format(
-                    "other accounts or computers can open a web page (dashboard) of the dask cluster"
-                )
-            )
-        return
-    raise StorageError(
-        f"the addresses of the dask cluster could not be read ({kind}): install privinf on all "
-        "workers and on the scheduler"
-    )
-
-
-def _closed(address: str) -> bool:
-    """Return whether messages to a process stay on this machine, or go by TLS, which dask makes mutual."""
-    kind, _, rest = address.partition("://")
-    return kind in ("tls", "inproc") or (kind == "tcp" and _loopback(rest.rpartition(":")[0]))
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _page(dask_scheduler: Any = None, dask_worker: Any = None) -> tuple[str, bool]:
-    """Return where a process of the cluster has its page, and whether there is a dashboard."""
-    node = dask_scheduler or dask_worker
-    return str(node.http_server.address), bool(node.http_application.applications)

@@ -5,8 +5,8 @@ import pickle
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
+from mechanisms.cluster_tables import FITS, SCHEMA, fitted, table
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, StorageError
@@ -14,30 +14,9 @@ from privinf.errors import AlignmentError, NotAvailableError, SchemaError, Stora
 dask = pytest.importorskip("dask", reason="dask is not installed (privinf[dask])")
 frames = pytest.importorskip("dask.dataframe", reason="dask is not installed (privinf[dask])")
 distributed = pytest.importorskip("distributed", reason="dask is not installed (privinf[dask])")
-from privinf.mechanisms import tables  # noqa: E402
+from privinf.mechanisms.pushdown import dask_tables  # noqa: E402
 
-SCHEMA = pi.Schema({"y": (0, 10), "x": (-1, 2), "w": (-3, 7), "g": ["a", "b", "c"], "b": (0, 1), "c": (0, 9)})
-FITS = [
-    (pi.MomentOLS, "y ~ x + w + g", {}),
-    (pi.MomentOLS, "y ~ x + w", {"cov_type": "nonrobust"}),
-    (pi.OLS, "y ~ x + w + g", {}),
-    (pi.Logit, "b ~ x + g", {}),
-    (pi.Poisson, "c ~ x + np.log(w + 10)", {}),
-]
 CLOSED = {"dashboard_address": None, "worker_dashboard_address": None, "threads_per_worker": 1}
-
-
-def table(n=3000):
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(
-        {
-            "y": rng.normal(3, 3, n),
-            "x": rng.normal(0, 1, n),
-            "w": rng.integers(-5, 9, n).astype(float),
-            "g": rng.choice(["a", "b", "c"], n),
-        }
-    )
-    return frame.assign(b=(frame["y"] > 3).astype(int), c=frame["w"].clip(lower=0))
 
 
 def of_parts(parts):
@@ -50,16 +29,11 @@ def in_parts(frame, ends=(0, 2, 2, 1000, 1003, 2500, 3000)):
     return of_parts([dask.delayed(frame.iloc[start:end]) for start, end in pairwise(ends)])
 
 
-def told(model, formula, options, data):
-    fit = model.from_formula(formula, data, schema=SCHEMA).fit(mu=2.0, rng=4, **options)
-    return fit.nobs, fit.params.to_numpy().tobytes(), fit.bse.to_numpy().tobytes()
-
-
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
 @pytest.mark.parametrize(("model", "formula", "options"), FITS)
 def test_a_fit_has_the_bits_of_one_process(model, formula, options):
     frame = table()
-    assert told(model, formula, options, in_parts(frame)) == told(model, formula, options, frame)
+    assert fitted(model, formula, options, in_parts(frame)) == fitted(model, formula, options, frame)
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
@@ -92,7 +66,7 @@ def test_a_cluster_in_this_process_gives_the_same_bits():
         ) as local,
         distributed.Client(local),
     ):
-        assert told(*FITS[2], in_parts(frame)) == told(*FITS[2], frame)
+        assert fitted(*FITS[2], in_parts(frame)) == fitted(*FITS[2], frame)
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
@@ -105,7 +79,7 @@ def test_a_cluster_of_processes_gives_the_same_bits_and_tells_that_a_worker_died
         distributed.Client(local),
     ):
         for fit in FITS:
-            assert told(*fit, in_parts(frame)) == told(*fit, frame)
+            assert fitted(*fit, in_parts(frame)) == fitted(*fit, frame)
         dying = of_parts([dask.delayed(frame), dask.delayed(os._exit)(1)])
         model = pi.MomentOLS.from_formula("y ~ x", dying, schema=SCHEMA, ledger=ledger)
         with pytest.raises(StorageError, match="worker died"):
@@ -236,7 +210,7 @@ class Future:
     ],
 )
 def test_sums_go_through_closed_clusters_alone(monkeypatch, client, refused):
-    monkeypatch.setattr(tables, "_client", lambda: client)
+    monkeypatch.setattr(dask_tables, "_client", lambda: client)
     ledger = pi.Ledger()
     model = pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA, ledger=ledger)
     if not refused:
@@ -253,8 +227,8 @@ def test_sums_go_through_closed_clusters_alone(monkeypatch, client, refused):
 )
 def test_a_check_that_is_left_out_lets_sums_go(monkeypatch, name, client):
     """Mutants: then the test above fails."""
-    monkeypatch.setattr(tables, "_client", lambda: client)
-    monkeypatch.setattr(tables, name, lambda address: True)
+    monkeypatch.setattr(dask_tables, "_client", lambda: client)
+    monkeypatch.setattr(dask_tables, name, lambda address: True)
     model = pi.MomentOLS.from_formula("y ~ x", in_parts(table()), schema=SCHEMA)
     assert model.fit(mu=1.0).nobs == 3000
 
@@ -275,3 +249,109 @@ def test_rows_are_not_pickled_and_not_shown():
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(data)
     assert "rows not shown" in repr(data)
+
+
+# ---- Parquet files that workers read
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with distributed.LocalCluster(n_workers=2, **CLOSED) as local, distributed.Client(local) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path):
+    frame = table()
+    for place, (start, end) in enumerate([(0, 2), (2, 1000), (1000, 1003), (1003, 3000)]):
+        frame.iloc[start:end].to_parquet(tmp_path / f"{place}.parquet", row_group_size=300)
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
+@pytest.mark.parametrize(("model", "formula", "options"), FITS)
+def test_a_fit_of_row_groups_has_the_bits_of_one_process(
+    monkeypatch, workers, folder, model, formula, options
+):
+    monkeypatch.setattr(dask_tables, "PART_ROWS", 400)
+    data = pi.open_rows(folder, client=workers)
+    assert fitted(model, formula, options, data) == fitted(model, formula, options, table())
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
+def test_a_lost_worker_is_replaced_and_noise_is_drawn_once(workers, folder, tmp_path):
+    def die_once(mark):
+        from privinf.mechanisms.pushdown import dask_tables as worker_tables
+
+        part = worker_tables._parquet_part
+
+        def dying(*arguments):
+            if not os.path.exists(mark):
+                open(mark, "w").close()
+                os._exit(1)
+            return part(*arguments)
+
+        worker_tables._parquet_part = dying
+
+    mark = str(tmp_path.parent / f"{tmp_path.name}.died")
+    workers.run(die_once, mark)
+    ledger = pi.Ledger()
+    data = pi.open_rows(folder, client=workers)
+    fit = pi.MomentOLS.from_formula("y ~ x + g", data, schema=SCHEMA, ledger=ledger).fit(mu=2.0, rng=4)
+    assert os.path.exists(mark)
+    assert len(ledger.entries) == 1
+    alone = pi.MomentOLS.from_formula("y ~ x + g", table(), schema=SCHEMA).fit(mu=2.0, rng=4)
+    assert fit.params.equals(alone.params)
+    assert fit.bse.equals(alone.bse)
+
+
+def test_a_file_that_a_worker_finds_changed_is_refused(monkeypatch, workers, folder):
+    monkeypatch.setattr(dask_tables.ParquetSource, "state", lambda file: "another")
+    ledger = pi.Ledger()
+    data = pi.open_rows(folder, client=workers)
+    with pytest.raises(AlignmentError, match="another size or time of change"):
+        pi.MomentOLS.from_formula("y ~ x", data, schema=SCHEMA, ledger=ledger).fit(mu=1.0)
+    assert not ledger.entries
+
+
+def test_an_invalid_row_group_is_refused_before_a_charge(workers, folder):
+    table().assign(x=np.inf).to_parquet(folder / "9.parquet")
+    ledger = pi.Ledger()
+    with pytest.raises(SchemaError, match="infinite"):
+        pi.OLS.from_formula("y ~ x", pi.open_rows(folder, client=workers), schema=SCHEMA, ledger=ledger).fit(
+            mu=1.0
+        )
+    assert not ledger.entries
+
+
+def test_types_that_differ_between_files_are_refused(workers, folder):
+    schema = SCHEMA.fill({"k": [1, 2]})
+    paths = []
+    for place, value in enumerate([1, "1"]):
+        paths.append(folder / f"k{place}.parquet")
+        table().assign(k=value).to_parquet(paths[-1])
+    data = pi.open_rows(paths, client=workers)
+    with pytest.raises(SchemaError, match="'k'"):
+        pi.MomentOLS.from_formula("y ~ x + k", data, schema=schema).fit(mu=1.0)
+
+
+def test_what_needs_rows_reads_the_files_in_this_process(workers, folder):
+    data = pi.open_rows(folder, client=workers)
+    means = [pi.stats.mean("y", data=rows, schema=SCHEMA, mu=1.0, rng=2).estimate for rows in (table(), data)]
+    assert means[0] == means[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("rows.csv", {}, "needs Parquet files"),
+        ("rows.parquet", {"client": "here"}, r"dask\.distributed\.Client"),
+        ("rows.parquet", {"spool": True}, "cannot be combined with client="),
+        ("rows.parquet", {"push_down": True}, "leave out client="),
+    ],
+)
+def test_options_that_do_not_fit_a_client_are_refused(workers, tmp_path, data, options, message):
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    table().to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(pi.errors.ArgumentError, match=message):
+        pi.open_rows(tmp_path / data, **{"client": workers, **options})

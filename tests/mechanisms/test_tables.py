@@ -323,3 +323,28 @@ def test_an_index_of_a_parquet_file_is_a_column(tmp_path):
     ((position, block),) = table.blocks()
     assert position.tolist() == [2, 0, 1]
     assert block["age"].tolist() == [30.0, 40.0, 50.0]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_list_of_files_and_a_pattern_are_tables(tmp_path, suffix):
+    frame = pd.DataFrame({"y": np.linspace(0, 1, 900), "x": np.cos(np.arange(900.0))})
+    schema = pi.Schema({"y": (0, 1), "x": (-1, 1)})
+    paths = [tmp_path / f"{year}.{suffix}" for year in (2024, 2025, 2026)]
+    for place, path in enumerate(paths):
+        part = frame.iloc[300 * place : 300 * place + 300]
+        part.to_csv(path, index=False) if suffix == "csv" else part.to_parquet(path)
+    tables = [frame, paths, list(map(str, paths)), f"{tmp_path}/202?.{suffix}", tmp_path]
+    fits = [pi.MomentOLS.from_formula("y ~ x", data, schema=schema).fit(mu=1.0, rng=1) for data in tables]
+    assert all(fit.params.equals(fits[0].params) for fit in fits)
+    with pytest.raises(StorageError, match="no file matches this pattern"):
+        pi.MomentOLS.from_formula("y ~ x", f"{tmp_path}/19*.{suffix}", schema=schema).fit(mu=1.0)
+    with pytest.raises(StorageError, match="there is no such file"):
+        pi.MomentOLS.from_formula("y ~ x", [*paths, tmp_path / f"1.{suffix}"], schema=schema).fit(mu=1.0)
+
+
+def test_a_list_of_files_of_two_kinds_is_refused(tmp_path):
+    frame = pd.DataFrame({"y": [0.0, 1.0], "x": [0.0, 1.0]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(StorageError, match="use files of one kind only"):
+        pi.open_rows([tmp_path / "a.csv", tmp_path / "b.parquet"])

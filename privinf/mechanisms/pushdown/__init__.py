@@ -75,6 +75,7 @@ class RemoteSums:
             public=self.public,
             passes=self.passes,
             queries=names,
+            table=self.rows.features.name,
         )
         n, seen_columns = add_partitions(self.rows, task, totals)
         check_levels(self.design.schema, needed(self.design), set(seen_columns))
