@@ -454,8 +454,8 @@ class GLM(Model[GLMOptions]):
         intervals : {"required", "optional"}
             "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
             few for its coefficients, before anything is charged. "optional" returns coefficients without
-            standard errors. With "optional" such a fit uses `DPSGD`. A fit by a named `optimizer` is never
-            refused for a lack of intervals.
+            standard errors. With "optional" a fit that cannot have intervals uses `DPSGD`. A fit by a named
+            `optimizer` is never refused for a lack of intervals.
         checkpoint : path, optional
             Over a federation: folder of this call alone, in which every query and release is stored. If the
             call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``

@@ -473,9 +473,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Initial centers of columns: the middles of their bounds, or released means of all columns.
             Released means take a share of the budget (``means``, 0.04), and help to find columns whose mean
             is far from the middle of the bounds, such as rare levels. With ``targets="all"`` or
-            ``heterogeneous=True`` the columns are not centered again later, so "released" is the default. In
-            such a fit "declared" gives the regression that passes through the point in the middle of all
-            bounds, and a note states this.
+            ``heterogeneous=True`` the columns are not centered again later, so "released" is the default.
+            With these two options "declared" gives the regression that passes through the point in the middle
+            of all bounds, and a note states this.
         target : {"mean", "robust"}, optional
             "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
             clipping threshold. With "mean" the coefficients describe the mean of the response, for any

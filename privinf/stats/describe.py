@@ -67,7 +67,7 @@ class Description(PortableTable):
     missing : {"raise", "impute-public", "drop"}
         How missing values were handled.
     levels : DataFrame
-        Of every factor, one row per level: the count of this table, the share, and the ends of the interval
+        For every factor, one row per level: the count of this table, the share, and the ends of the interval
         of the population's share. Empty without factors.
     complete : dict
         The estimated number of complete rows of each column, if rows with missing values were dropped;

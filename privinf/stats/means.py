@@ -374,8 +374,8 @@ class MeanResult(base.StatResult):
     ) -> MeanResult:
         """Return the t-test that the mean is `popmean`, from the same release.
 
-        If noisy counts determined the clipping thresholds, clipping may bias the mean. The p-value is then
-        the largest one over all possible values of this bias.
+        If noisy counts determined the clipping thresholds, clipping may bias the mean. In this case the
+        p-value is the largest over all possible values of the bias.
 
         Parameters
         ----------
