@@ -150,7 +150,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows, which is
     private, cancels in coefficients and standard errors. Clips, quantiles and numbers of neighbors use a
     noisy estimate of this number, which results report (`privinf.lasso.sums`). `bootstrap_draws` and the
-    paper's variant refuse the option.
+    paper's variant refuse ``missing="drop"``.
 
     References
     ----------

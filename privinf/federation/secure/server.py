@@ -193,8 +193,8 @@ class SecureServer(TrustedServer):
     ledger : Ledger, optional
         Budget ledger of the releases; a new one by default.
     rng : int or Generator, optional
-        Seed of simulation noise, which is not private. The sites draw this noise from seeds in the query, and
-        their policy must allow it. None (default): secure noise.
+        Seed of simulation noise, which is not private. The sites draw simulation noise from seeds in the
+        query, and their policy must allow it. None (default): secure noise.
     design : Design, optional
         Columns and bounds, for sites that hold a table and a schema. The server sends the design to the sites
         first.

@@ -451,7 +451,7 @@ class ModulationSession:
     """Session of the holders in one charged protocol of several rounds.
 
     Made by `Modulation.open`. The response is sent once, with the session. `send` answers one round, and
-    `release` returns all that was sent.
+    `release` returns all messages that were sent.
 
     Parameters
     ----------
