@@ -212,11 +212,10 @@ def joint_line(cell: str, frame: pd.DataFrame) -> dict:
 
 NOTE = (
     "Error sd .5, coefficients of size 1/sqrt s, normal features with correlation .5^abs(j - k) (the paper's is "
-    "lost; its two tables imply different ones), s0 shared coefficients and s - s0 of each machine's own. Noise "
-    "is calibrated for each interval alone, as in the paper: that is not a joint guarantee, and the joint "
-    "epsilon of everything released stands beside it. delta is 1/(2 n machines), in the last row 1/(2n). "
-    "Averages over machines and columns, standard errors over data sets; a fit that refuses is counted and has no "
-    "part in them. Processor seconds a data set: {fit:.0f} "
+    "lost; its two tables imply different ones), s0 shared coefficients and s - s0 of each machine's own. Noise is calibrated for each interval separately, as in the paper. This is not a joint guarantee; the joint epsilon of all releases is in the next column."
+    " delta is 1/(2 n machines), in the last row 1/(2n). "
+    "Averages over machines and columns, standard errors over data sets; fits that are refused are counted, but are not in the averages."
+    " Processor seconds a data set: {fit:.0f} "
     "for the fit, {joint:.0f} for its joint intervals. "
 )
 
@@ -247,11 +246,9 @@ def table2(scale: float) -> None:
         "Table 2: intervals of every column of every machine",
         [pointwise(cell, frame) for cell, frame in frames.items()],
         stored,
-        "A coefficient whose slope the noise hides has no interval, and counts as missed. "
-        "Length: mean over all columns; non-private: the debiased lasso with the true precision matrix, below "
-        "which no honest interval lies on average. Error: squared l2 norm of the sparse fit's. Asked: coverage "
-        "of all and of zeros in [92%, 97%], of non-zeros in [90%, 98%]; length at most 1.33, 1.55 and 2.3 times "
-        "the non-private one at eps .8, .5 and .3; error at most 1.15 times the paper's, reported at eps .3.",
+        "A coefficient has no interval if the noise hides its slope, and then counts as missed. "
+        "Length: mean over all columns; the non-private length is that of the debiased lasso with the true precision matrix; no valid interval is shorter on average."
+        " Error: squared l2 norm of the sparse fit's. The aims were a coverage of all and of zeros in [92%, 97%], and of non-zeros in [90%, 98%]. The length should be at most 1.33, 1.55 and 2.3 times the non-private length at eps 0.8, 0.5 and 0.3, and the error at most 1.15 times that of the paper.",
     )
 
 
@@ -263,8 +260,8 @@ def table5(scale: float) -> None:
         "Table 5: simultaneous intervals of every machine",
         [joint_line(cell, frame) for cell, frame in frames.items()],
         stored,
-        f"95% intervals for all columns of G at once, `simultaneous` with {DRAWS:,} draws from the released "
-        "covariance. Asked: coverage of at least 92% for each G.",
+        f"Joint 95% intervals for all columns of G, `simultaneous` with {DRAWS:,} draws from the released "
+        "covariance. The aim was a coverage of at least 92% for each G.",
     )
 
 

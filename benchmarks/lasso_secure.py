@@ -311,8 +311,8 @@ def _coverage(name: str, title: str, cells: dict, replications: int, trusted: st
         "N = 60,000, p = 800, s = 15 coefficients of 1/sqrt 15, error sd .5, 15 sites, eps = .8, delta = 1/(2N), "
         "everything released counted. Targets: signals 1, 8 and 15, a null beside a signal, a null far away. "
         f"X is drawn again after {PER_DRAW} fits, responses and noise for every fit; standard errors over fits. "
-        f"The trusted server's width is that of the fits in lasso_{trusted}.csv, of the same design and budget: "
-        "its zCDP budget is converted, that of the secure sums is exact, as all their releases are Gaussian.",
+        f"The width for a trusted server is that of the fits in lasso_{trusted}.csv, with the same design and budget. "
+        "Its budget is converted from zCDP, and the budget of secure sums is exact, because all their releases are Gaussian.",
     )
 
 
@@ -354,9 +354,8 @@ def breaks(scale: float) -> None:
         rows,
         frame["seconds"].sum(),
         "AR(.5) features, s = 15 neighbouring signals of 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), 5 "
-        "sites, five targets as in the stated setting. A fit warns where columns that may matter do not stand "
-        "out, or where the refit did not settle (both kinds of trust); a fit without estimate is one without "
-        "interval. Right or warned: coverage without warning is not below its binomial limit, for both.",
+        "sites, five targets as in the stated setting. A fit warns if columns that may matter do not exceed the noise, or if the refit did not converge (both kinds of trust). A fit without an estimate counts as a fit without an interval."
+        " *Right or warned* means that coverage without a warning is not below its binomial limit, for both kinds of trust.",
     )
 
 

@@ -34,9 +34,7 @@ POLICY = SitePolicy(trusted_server=True, new_designs=100_000)
 HEAD = """# The search for last bits
 
 Made by `python benchmarks/last_bits.py` in {seconds:.0f} s, numpy {numpy}, seed 1. {steps} functions and powers
-and {pairs} nested pairs of them. *Evaluator*: formulas of which some row passes the interval that follows from
-its bounds, before it is put inside. *Doors*: formulas that make a reply differ between two neighbouring tables,
-without a charge, of the {keep} of each on which numpy passes Python's functions by most (behind the daemon:
+and {pairs} nested pairs of them. *Evaluator*: formulas for which the value of some row is outside the interval that follows from the bounds, before it is moved into the interval. *Doors*: formulas that make a reply without a charge differ between two neighboring tables, of the {keep} of each on which numpy passes Python's functions by most (behind the daemon:
 tables that differ in all of these rows at once).
 
 | where | candidates | differing |

@@ -5,7 +5,7 @@ Made by `python benchmarks/pushed.py`; writes benchmarks/results/pushed.md.
 - **Integers.** 1,000 random tables (`tests/support/pushing.py`): doubles with NULL, nan, infinities, values
   out of bounds, at bounds, halfway between two steps, too small or too large for a product; integers,
   decimals, truths, levels. Both sums, of second and of residual moments, in DuckDB and in a PostgreSQL 15
-  that the run starts: equal integers, or the same refusal in the same words.
+  that the run starts: the result is the same integers, or the same refusal with the same message.
 - **Time.** `pi.Moments(...).release(pi.open_rows(relation, push_down=True))`, nonrobust, secure noise, a
   DuckDB table of doubles of which 1% is out of bounds, against (a) `SUM(a * b)` of all pairs of the same
   columns, the constant among them, and (b) the same of columns clipped by LEAST and GREATEST. One thread,
@@ -38,7 +38,7 @@ Made by `python benchmarks/pushed.py --fits --tables {tables} --rows {rows}`.
 
 - **Integers.** The random tables of `pushed.md`: the twelve statistics that fits of `OLS`, `Logit` and `Poisson` ask by
   passes, each with random arguments (coefficients up to linear predictors far beyond the ends of the tables of means,
-  clips, thresholds, weights, exposures). Equal integers, or the same refusal in the same words.
+  clips, thresholds, weights, exposures). The result is the same integers, or the same refusal with the same message.
 - **Time.** A fit of 10 columns, seeded noise, of a DuckDB table and of the same rows in a Parquet file that is read in
   blocks. One thread, seconds of the processor, one run each; the parameters are the same numbers.
 """

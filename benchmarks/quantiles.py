@@ -2,11 +2,7 @@
 
 Released sums and counts are drawn as `privinf.stats.quantile` and ``mean(clip="auto")`` release them, with
 seeded noise, delta = 1e-6, intervals of 95%. Coverage of the true quantile or mean, and the median width over
-that of the interval without noise (order statistics; t). Public bounds of quantiles: the range of 99.9% of the
-law, twice as wide; of means: ten times the range that holds nearly all rows. A star marks distributions that were not used for tuning. `.5% at 20 sd` is the exception that is named: values too few to be seen, too many to be left out; the
-result says how many may lie beyond its clip, and how far the mean would move were they all at the public
-bounds. The third number is how often no more did lie beyond than said, the fourth how often the interval
-missed the mean and did not say that it may (`MeanClip.hides`).
+that of the interval without noise (order statistics; t). Public bounds of quantiles are twice as wide as the range of 99.9% of the distribution; public bounds of means are ten times as wide as the range of nearly all rows. A star marks distributions that were not used for tuning. `.5% at 20 sd` is the stated exception: values that are too few to be detected, but too many to be ignored. The result states how many values may be beyond its threshold, and how far the mean would move if all of them were at the public bounds. The third number is the share of draws in which not more values were beyond the threshold than stated. The fourth is the share of draws in which the interval missed the mean without a warning that it may (`MeanClip.hides`).
 """
 
 from __future__ import annotations

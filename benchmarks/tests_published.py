@@ -370,9 +370,8 @@ def page(found):
         "Made by `python benchmarks/tests_published.py`: "
         f"{DRAWS:,} tables a cell (cells: {DRAWS // 2}), level .05, (1, 1e-6) or mu = {MU:.4f}, which is the same for Gaussian "
         "noise. At equal mu all noise is Gaussian; at (1, 1e-6) published tests have the noise of their papers (pure "
-        "epsilon 1; Mann-Whitney (1, 1e-6)), ours Laplace noise, but for `clip='auto'`, whose noise is Gaussian. What a "
-        "paper leaves open is chosen by its power in the cell, for it, not for us. KWabs, Mann-Whitney and the signed rank "
-        "test equal laws (symmetry), not equal means, and say nothing of how far groups are apart.",
+        "epsilon 1; Mann-Whitney (1, 1e-6)), ours Laplace noise, but for `clip='auto'`, whose noise is Gaussian. If a paper leaves a choice open, the choice with the largest power of the published test in the cell is used."
+        " KWabs, Mann-Whitney and the signed-rank test are about equal distributions (or symmetry), not about equal means, and do not estimate the distance between groups.",
         "",
     ]
     for title in TITLES.values():

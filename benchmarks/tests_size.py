@@ -234,7 +234,7 @@ def clipped():
                 noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), DRAWS)
                 F, df = GroupModel.from_sums(*noisy, n, (a, a)).equal_means()
                 rejected = float(np.mean(stats.f.sf(F, len(shares) - 1, df) < 0.05))
-                kind = "power" if "Swan" in name else "other laws" if "means" in name else "one law"
+                kind = "power" if "Swan" in name else "other laws" if "means" in name else "one distribution"
                 rows.append([name, n, epsilon, kind, rejected])
                 print(rows[-1], flush=True)
     return rows
@@ -607,7 +607,7 @@ def page(found):
             ["design", "n", "eps", "plain F", "F", "t", "coverage", "width"],
         ),
         "clipped": (
-            'Groups on a clip that noisy counts chose (clip="auto"), bounds three times loose: Welch\'s F. Where groups have one law it keeps its level; with one mean and other laws clipped means differ, and ChangedTargetWarning says so',
+            'Groups clipped at thresholds from noisy counts (clip="auto"), bounds three times too wide: Welch\'s F. It keeps its level if groups have the same distribution; with equal means and different distributions the clipped means differ, and ChangedTargetWarning states this',
             ["design", "n", "eps", "groups have", "rejected"],
         ),
         "large": (

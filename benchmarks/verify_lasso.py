@@ -228,8 +228,7 @@ def speed(scale: float) -> None:
         "Time and memory of one fit with five targets, N = 60,000, p = 800",
         rows,
         time.time() - started,
-        "Median of five fits after one; X is 366 MB of doubles. Seconds by the clock count what else ran on "
-        "the machine (load: processes that wanted one of the two cores before the fit).",
+        "Median of five fits after one; X is 366 MB of doubles. Wall time depends on other programs on the machine (load: processes that waited for one of the two cores before the fit).",
     )
 
 
@@ -255,8 +254,7 @@ def wide(scale: float) -> None:
         [row],
         time.time() - started,
         "Epsilon 1, the number of columns chosen by the fit; one fit, the first of its process, one thread. "
-        "Memory is that of the whole process, with the interpreter and what it loads. Seconds by the clock count "
-        "what else ran on the machine (load: processes that wanted one of the two cores before the fit).",
+        "Memory is that of the whole process, with the interpreter and what it loads. Wall time depends on other programs on the machine (load: processes that waited for one of the two cores before the fit).",
     )
 
 
@@ -435,8 +433,7 @@ def every(scale: float) -> None:
         [row],
         stored["seconds"].sum(),
         "N = 60,000, s = 15, eps = .8, delta = 1/(2N), everything released counted. Standard errors over data "
-        "sets. Memory is the peak of the process that drew the data (366 MB) and fitted, two at a time; seconds by the "
-        "clock count what else ran, those of the processor (one thread) are judged.",
+        "sets. Memory is the peak of the process that drew the data (366 MB) and fitted, two at a time; wall time depends on other programs, so processor time (one thread) is compared with the aim.",
         scale,
     )
 
