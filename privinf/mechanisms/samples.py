@@ -197,7 +197,10 @@ def joined_rows(samples: Sequence[object], names: Sequence[str], missing: Missin
     """Return the records of several samples below one another: columns ``value`` and ``group``."""
     parts = [np.asarray(sample) for sample in samples]
     if any(part.ndim != 1 or part.dtype.kind not in "biuf" for part in parts):
-        raise ArgumentError("a sample must be an array of numbers with one dimension")
+        raise ArgumentError(
+            "a sample must be an array of numbers with one dimension; for values and the labels of their "
+            "groups, pass a formula and its table, as in 'income ~ sex', data"
+        )
     group = np.repeat(np.array(names, dtype=object), [len(part) for part in parts])
     return Rows({"value": np.concatenate(parts).astype(np.float64), "group": group}, None, missing)
 

@@ -55,6 +55,13 @@ MORE_NOTES = '{} more note{}{}: summary(notes="all")'
 OF_THEM = ", {} of them important"  # where more notes must be read than a summary prints
 
 
+def shown_pvalue(value: float, least: float = 0.0, digits: int = 4) -> str:
+    """Return a p-value as text; one that is not above the `least` of its simulation as "<= 0.0001"."""
+    if least > 0.0 and value <= least:
+        return f"<= {least:.{digits}g}"
+    return "< 1e-300" if value == 0.0 else f"{value:.{digits}g}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryColumn:
     """A column that the table of a summary has more than others.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,6 +16,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_bias, contrast_df
 from privinf.inference.simultaneous import MaxT, drawn_max_t, gaussian_max_t, multiplier_max_t
 from privinf.results.constraints import Constraints
+from privinf.results.rendering import shown_pvalue
 from privinf.typing import Floats, RngLike
 from privinf.validation import check_choice, shown
 
@@ -40,6 +43,8 @@ class SimultaneousResults:
     bias : ndarray, shape (m,), or None
         Largest absolute bias that intervals and p-values allow for: intervals are longer by it at each end,
         statistics are compared after it was taken off, both of which are conservative.
+    least_pvalue : float
+        Smallest joint p-value that the draws can give, which is printed as "<="; 0 where there is none.
     """
 
     names: tuple[str, ...]
@@ -51,6 +56,7 @@ class SimultaneousResults:
     method: str
     df: float = np.inf
     bias: Floats | None = None
+    least_pvalue: float = 0.0
 
     @property
     def critical_value(self) -> float:
@@ -142,10 +148,16 @@ class SimultaneousResults:
 
     def __repr__(self) -> str:
         head = f"Joint {100 * (1 - self.alpha):g}% inference, {self.method} max-|t|, critical value "
-        return f"{head}{self.critical_value:.4f}\n{self.summary_frame().to_string(float_format='%.4g')}"
+        table = self.summary_frame().to_string(float_format="%.4g", formatters=self._formatters)
+        return f"{head}{self.critical_value:.4f}\n{table}"
 
     def _repr_html_(self) -> str:
-        return str(self.summary_frame().to_html(float_format="{:.4g}".format))
+        return str(self.summary_frame().to_html(float_format="{:.4g}".format, formatters=self._formatters))
+
+    @property
+    def _formatters(self) -> dict[Hashable, Callable[[float], str]]:
+        """How joint p-values are printed, by column."""
+        return dict.fromkeys(("single-step", "step-down"), partial(shown_pvalue, least=self.least_pvalue))
 
 
 def simultaneous(
@@ -177,6 +189,7 @@ def simultaneous(
     if bias is not None:
         deviation = np.maximum(np.abs(deviation) - bias, 0.0)
     statistics = deviation / bse
+    least_pvalue = 0.0
     if method == "gaussian":
         count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
         max_t = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, rng=rng)
@@ -187,6 +200,8 @@ def simultaneous(
         max_t = multiplier_max_t(
             statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
         )
+    if method != "gaussian":
+        least_pvalue = 1.0 / (max_t.draws + 1.0)
     return SimultaneousResults(
         names=restrictions.labels,
         effect=effect,
@@ -197,4 +212,5 @@ def simultaneous(
         method=method,
         df=df,
         bias=bias,
+        least_pvalue=least_pvalue,
     )

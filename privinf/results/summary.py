@@ -36,7 +36,7 @@ from privinf.results.notes import (
     must_read,
     sentence,
 )
-from privinf.results.rendering import Fact, PrivateSummary
+from privinf.results.rendering import Fact, PrivateSummary, shown_pvalue
 from privinf.results.wald import STEEP
 from privinf.typing import Floats, SummaryNotes
 from privinf.validation import check_choice, check_flag, check_fraction
@@ -509,7 +509,7 @@ def _test_facts(result: FittedResult, flags: Flags) -> tuple[list[Fact], list[Fa
     try:
         test = result.score_test()
         score_facts.append(("Score test, slopes 0:", test.law.described(test.statistic, test.df)))
-        score_facts.append((test.law.tail + ":", f"{test.pvalue:.3g}" if test.pvalue > 0.0 else "< 1e-300"))
+        score_facts.append((test.law.tail + ":", shown_pvalue(test.pvalue, digits=3)))
         if test.df > 1 and test.law == CHI_SQUARE and _shows_f(result):
             score_facts.append((PER_DF, number(test.statistic / test.df)))
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):

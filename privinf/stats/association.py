@@ -37,12 +37,12 @@ from scipy import stats as distributions
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import CLIPPED_PAIRS, Note
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import complete_share_intervals, rank, score_interval
+from privinf.stats.groups import LEAST_RANK, complete_share_intervals, rank, score_interval
 from privinf.stats.means import laplace_tail
 from privinf.typing import (
     Alternative,
@@ -67,6 +67,15 @@ HIDDEN_BELOW = 3.0
 GRID = 4001  # correlations at which the test is inverted
 HIDDEN_PAIR = (
     "At least one of the two variances cannot be distinguished from the noise, so the interval is [-1, 1]."
+)
+DF_OF_TABLE = (
+    "Df is (rows - 1)(columns - 1); the p-value comes from simulated tables with noise, not from the "
+    "chi-square distribution."
+)
+DF_OF_PAIRS = "Df is the number of records less two."
+NO_LEVELS = (
+    "the second column has no public levels: pass levels= (for a table of two columns a pair of lists, one "
+    "per column), or pass names of columns instead of values, together with data= and schema="
 )
 NORMAL_PAIRS = (
     "The interval assumes jointly normal pairs, as the interval of scipy does; the test of "
@@ -179,8 +188,8 @@ def _whitened(p: Floats) -> tuple[Floats, Floats]:
 def chi2_contingency(
     a: ColumnLike | str,
     b: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -303,6 +312,8 @@ def independence(release: SampleSums, level: float) -> base.StatResult:
         statistic=float(T),
         pvalue=rank(model.simulate().independence()[0], float(T)),
         df=float((r - 1) * (c - 1)),
+        least_pvalue=LEAST_RANK,
+        ranked_notes=(DF_OF_TABLE,),
         null=f"{names[0]} and {names[1]} independent",
         effects={"Cramer's V": min(math.sqrt(float(pearson / (model.complete * (min(r, c) - 1)))), 1.0)},
     )
@@ -313,6 +324,13 @@ def request_table(
 ) -> tuple[base.SampleRequest, tuple[str, ...]]:
     """Return two columns with levels; numbers from 0 to 1 count as the levels 0 and 1."""
     declared_levels = [None if column_levels is None else list(column_levels) for column_levels in levels]
+    if (
+        not isinstance(a, str)
+        and not isinstance(b, str)
+        and not base.is_table(b)
+        and declared_levels[1] is None
+    ):
+        raise SensitivityError(NO_LEVELS)
     if not isinstance(a, str) and declared_levels[0] is None and declared_levels[1] is not None:
         declared_levels[0] = [0, 1]
     return base.request_levels({"a": a, "b": b}, dict(zip(("a", "b"), declared_levels, strict=True)), options)
@@ -487,8 +505,8 @@ class PairModel:
 def pearsonr(
     x: ColumnLike | str,
     y: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -589,8 +607,10 @@ def pearsonr(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
-    if bounds is not None and len(bounds) != 2:
-        raise ArgumentError("bounds= must be a pair, with the bounds of x and the bounds of y")
+    if bounds is not None and np.shape(bounds) != (2, 2):
+        raise ArgumentError(
+            "bounds= must be a pair of pairs, the bounds of x and the bounds of y: ((low, high), (low, high))"
+        )
     first, second = (None, None) if bounds is None else (base.public_pair(pair) for pair in bounds)
     request, names = base.request_columns({"x": x, "y": y}, {"x": first, "y": second}, options)
     release = request.release(
@@ -619,5 +639,5 @@ def pearsonr(
         alternative=alternative,
         effects={"r": float(model.r)},
         cautions=near,
-        ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak),
+        ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak, Note(DF_OF_PAIRS, "detail")),
     )

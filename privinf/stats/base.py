@@ -37,7 +37,7 @@ from privinf.results.notes import (
     sentence,
 )
 from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import PrivateSummary, shown_pvalue
 from privinf.results.summary import (
     NOT_PRIVATE,
     large_delta,
@@ -77,12 +77,40 @@ TABLE_ESTIMATES = (
     "The estimates are those of this table: standard errors and intervals allow for the noise, not for "
     "sampling."
 )
+SIMULATED_PVALUE = "The p-value comes from simulated releases, so it cannot be below {:.4g}."
 JOINT = "All {} intervals hold together at the level."
 NO_GROUPS = "levels= and simultaneous= are for groups: pass by=, or leave them out"
 NO_BOUNDS = (
     "{!r} has no public bounds. Pass bounds= (for groups, pass levels=), or pass names of columns instead of "
     "values, together with data= and schema="
 )
+NOT_A_FORMULA = (
+    "{!r} is a formula, which this function does not take: pass the names of the columns one by one (the "
+    "groups as by=, or as the second argument), together with data= and schema="
+)
+A_TABLE = (
+    "{}= is a table: pass the name of one of its columns, and the table as data= together with schema=; "
+    "pi.stats.describe takes several columns"
+)
+SEVERAL_NAMES = (
+    "{}= must be one column, not several: pass one name, or use pi.stats.describe for several columns of "
+    "numbers and pi.stats.crosstab for counts by two factors"
+)
+NAMES_OR_ARRAYS = (
+    "columns must all be names of columns in data=, or all be arrays; data= cannot be combined with arrays"
+)
+ONE_COLUMN = (
+    "data= must be a table, not one column: pass the whole table, or pass the column as an array together "
+    "with bounds= or levels="
+)
+TABLE_AS_DATA = "{}= is a table: pass the table as data=, after the other arguments or by its name"
+TABLE_TWICE = "the table was passed twice, after the formula and as data="
+# What callers of a function of one column, with by=, may expect.
+COLUMN_REFUSALS = {
+    "groups": "is not an argument here: pass the column of the groups as by=",
+    "columns": "is not an argument here: pass one column, or use pi.stats.describe for several",
+    "data": "was passed twice, as the second argument and by its name: pass the groups as by=",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +229,8 @@ def request_columns(
     `declared` are bounds or levels by argument; None where the schema among the options declares them.
     """
     missing: Missing = check_choice(or_default(options.missing, "raise"), Missing, "missing")
+    for name, argument in arguments.items():
+        _check_column(name, argument, options.data)
     if all(isinstance(argument, str) for argument in arguments.values()):
         names = tuple(arguments.values())
         schema = _schema_of(names, declared, options.schema)
@@ -208,7 +238,7 @@ def request_columns(
             raise ArgumentError(f"{names[0]!r} is the name of a column: pass its table as data=")
         return SampleRequest(table_rows(options.data, names, schema, missing), schema, options), names
     if options.data is not None or any(isinstance(argument, str) for argument in arguments.values()):
-        raise ArgumentError("columns must all be names of columns in data=, or all be arrays")
+        raise ArgumentError(NAMES_OR_ARRAYS)
     if options.schema is not None:
         raise ArgumentError(
             "schema= can only be passed with data=: with arrays, pass bounds= and levels= instead"
@@ -221,6 +251,39 @@ def request_columns(
     return SampleRequest(
         sample_rows(arrays, missing), _schema_of(tuple(labels), facts, None), options
     ), tuple(labels)
+
+
+def _check_column(name: str, argument: object, data: object) -> None:
+    """Raise ArgumentError unless an argument can be one column: an array, or the name of a column."""
+    if isinstance(argument, str) and "~" in argument:
+        raise ArgumentError(NOT_A_FORMULA.format(argument))
+    if is_table(argument):
+        raise ArgumentError(A_TABLE.format(name))
+    names = isinstance(argument, (list, tuple)) and all(isinstance(part, str) for part in argument)
+    if names and data is not None:
+        raise ArgumentError(SEVERAL_NAMES.format(name))
+    if not is_table(data) and hasattr(data, "to_frame"):
+        raise ArgumentError(ONE_COLUMN)
+
+
+def is_table(argument: object) -> bool:
+    """Return whether an argument is a table by its type: a mapping, or a frame with columns."""
+    return isinstance(argument, Mapping) or hasattr(argument, "columns")
+
+
+def refuse_table(argument: object, name: str) -> None:
+    """Raise ArgumentError for a table in the place of an argument that is not one."""
+    if is_table(argument):
+        raise ArgumentError(TABLE_AS_DATA.format(name))
+
+
+def formula_table(formula: object, second: Any, options: SampleOptions) -> tuple[Any, SampleOptions]:
+    """Return the second argument and the options, where a table after a formula becomes the options' data."""
+    if not isinstance(formula, str) or second is None or isinstance(second, str):
+        return second, options
+    if options.data is not None:
+        raise ArgumentError(TABLE_TWICE)
+    return None, replace(options, data=second)
 
 
 def request_levels(
@@ -377,9 +440,12 @@ class StatResult(PortableTest):
     statistic : float
         Test statistic; nan where nothing was tested.
     pvalue : float
-        p-value; nan where nothing was tested.
+        p-value; nan where nothing was tested. Where simulated releases give it, it is at least
+        `least_pvalue`.
     df : float or pair of float
-        Degrees of freedom, a pair for an F test; nan where the distribution has none.
+        Degrees of freedom of the statistic's distribution, a pair for an F test. For tests of means they are
+        those of the standard error, which the noise changes, and not the number of records less one; for a
+        table (r - 1)(c - 1). nan where the distribution has none, as in rank tests.
     null : str
         Null hypothesis.
     alternative : {"two-sided", "less", "greater"}
@@ -396,6 +462,9 @@ class StatResult(PortableTest):
         Warnings of the test, and a caution about imputed values if imputation was requested.
     confidence_level : float
         Level of the intervals in `rows`.
+    least_pvalue : float
+        Smallest p-value that the simulated releases of the test can give; a p-value as small is printed as
+        "<= 0.0001". 0 where no releases are simulated.
 
     Notes
     -----
@@ -414,6 +483,7 @@ class StatResult(PortableTest):
     effects: Mapping[str, float] = field(default_factory=dict)
     ranked_notes: tuple[str | Note, ...] = ()
     cautions: Cautions = ()
+    least_pvalue: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
@@ -561,10 +631,12 @@ class StatResult(PortableTest):
         """Return statistic, degrees of freedom and p-value in one text."""
         df = self.df if isinstance(self.df, tuple) else (self.df,)
         degrees = "" if any(np.isnan(df)) else f" (df = {', '.join(number(value, 1) for value in df)})"
-        return f"statistic = {number(self.statistic)}{degrees}, p = {self._shown_pvalue()}"
+        pvalue = self._shown_pvalue()
+        equal = "" if pvalue.startswith("<") else "= "
+        return f"statistic = {number(self.statistic)}{degrees}, p {equal}{pvalue}"
 
     def _shown_pvalue(self) -> str:
-        return "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
+        return shown_pvalue(self.pvalue, self.least_pvalue)
 
     def _shown_number(self, value: float) -> str:
         """Return a number of the table as the summary prints it."""
@@ -572,7 +644,9 @@ class StatResult(PortableTest):
 
     @property
     def _notes(self) -> tuple[Note, ...]:
-        return (*complete_sample_notes(self.complete), *ranked(self.ranked_notes))
+        least = self.least_pvalue
+        simulated = (Note(SIMULATED_PVALUE.format(least), "detail"),) if least else ()
+        return (*complete_sample_notes(self.complete), *ranked(self.ranked_notes), *simulated)
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         label = observations_label(self.complete)
@@ -599,7 +673,9 @@ class StatResult(PortableTest):
         return self.summary().as_html()
 
     def __repr__(self) -> str:
-        test = f"statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, " if self.null else ""
+        pvalue = self._shown_pvalue()
+        equal = "" if pvalue.startswith("<") else "="
+        test = f"statistic={number(self.statistic)}, pvalue{equal}{pvalue}, " if self.null else ""
         return f"<{self.title}: {test}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"
 
 

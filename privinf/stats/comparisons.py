@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import error_boundaries, error_boundary
-from privinf.errors import ArgumentError, SchemaError
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import GroupModel, clip_cautions, contrast_weights
+from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
 from privinf.stats.quantiles import CORE_TARGET, CoreClip, clipped_groups
 from privinf.typing import (
     Alternative,
@@ -43,6 +43,38 @@ FORMULA = "the formula {0!r} must have the form 'values ~ groups', with two colu
 RARE = (
     "The noise is large relative to the number of records of {}, so intervals are wide "
     "and may reach the bounds."
+)
+NO_GROUPS = (
+    "the groups are missing: pass a second argument (the labels of the groups or the second sample), "
+    "or a formula such as 'values ~ groups' as the first argument"
+)
+NO_LEVELS = (
+    "column {!r} has no declared levels, so it cannot be the groups: declare its levels in the schema, or "
+    "pass levels="
+)
+TWO_SAMPLES = (
+    "two samples must be two arrays; to compare columns of a table, pass a formula and the table, as in "
+    "'income ~ sex', data"
+)
+# What callers may expect of a test of two samples, and of one of several groups.
+TWO_REFUSALS = dict.fromkeys(
+    ("by", "groups"),
+    "is not an argument of a test of two samples: pass a formula and its table, as in 'income ~ sex', data",
+)
+GROUPS_REFUSALS = {
+    "by": "is not an argument here: pass the column of the groups as groups=, or a formula 'income ~ region'"
+}
+DF_OF_WELCH = (
+    "Df is Welch's number of degrees of freedom of the standard error; the noise is part of it, so it is not "
+    "the number of records less two."
+)
+DF_OF_ANOVA = (
+    "Df is the number of groups less one, and Welch's number of degrees of freedom of the standard errors, "
+    "of which the noise is part."
+)
+NOT_ONE_PAIR = (
+    "the result has {} groups, so it has no single difference of means: pairwise() returns the differences "
+    "of all pairs with intervals, contrast(weights) returns one of them, and means() the mean of each group"
 )
 CLIPPED_GROUPS = (
     "The means are of values clipped to the public bounds; the group of each row is also protected."
@@ -93,8 +125,15 @@ class GroupsResult(base.StatResult):
         -------
         (low, high)
             A named tuple.
+
+        Raises
+        ------
+        NotAvailableError
+            There are not two groups: `pairwise`, `contrast` and `means` return labeled intervals.
         """
         level = base.check_level(confidence_level)
+        if len(self.groups) != 2:
+            raise NotAvailableError(NOT_ONE_PAIR.format(len(self.groups)))
         model = GroupModel.released(self.release)
         unit = float(self.release.half[0])
         ends = base.ConfidenceInterval(-2.0 * unit, 2.0 * unit)
@@ -221,11 +260,12 @@ class GroupsResult(base.StatResult):
 
 
 @error_boundary
+@refuses(TWO_REFUSALS)
 def ttest_ind(
     a: ColumnLike | str,
-    b: ColumnLike | str | None = None,
-    *,
+    b: Table | None = None,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -248,9 +288,11 @@ def ttest_ind(
     ----------
     a : array_like or str
         The first sample. A formula such as "income ~ sex" about columns of a table is accepted too; pass the
-        table as `b` or as `data`. In this formula `sex` must have two levels.
-    b : array_like or table, optional
-        The second sample or, if `a` is a formula, the table of its columns.
+        table as `b` or as `data`. In this formula `sex` must have two levels. The name of the column of
+        values in `data` is accepted too.
+    b : array_like, str or table, optional
+        The second sample. If `a` is a formula, `b` is the table of its columns; if `a` is the name of a
+        column, `b` is the name of the column of the groups.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -341,14 +383,8 @@ def ttest_ind(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
-    if isinstance(a, str) and b is not None and not isinstance(b, str):
-        if options.data is not None:
-            raise ArgumentError("the table was passed twice, as the second argument and as data=")
-        options = replace(options, data=b)
-        b = None
-    request, query = (
-        request_groups(a, None, bounds, None, options) if b is None else request_pair(a, b, bounds, options)
-    )
+    b, options = base.formula_table(a, b, options)
+    request, query = request_two_samples(a, b, bounds, options)
     if len(request.schema[query.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
             f"{query.by[0]!r} must have exactly two levels for ttest_ind: use anova_oneway for more"
@@ -357,11 +393,12 @@ def ttest_ind(
 
 
 @error_boundary
+@refuses(GROUPS_REFUSALS)
 def anova_oneway(
     values: ColumnLike | str,
     groups: Table | None = None,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -383,10 +420,11 @@ def anova_oneway(
     Parameters
     ----------
     values : array_like or str
-        The values. A formula such as "income ~ carrier" about columns of the table in `groups` or `data` is
-        accepted too.
-    groups : array_like or table, optional
-        The group of each value or, if `values` is a formula, the table of its columns.
+        The values, or the name of their column in `data`. A formula such as "income ~ carrier" about columns
+        of the table in `groups` or `data` is accepted too.
+    groups : array_like, str or table, optional
+        The group of each value, or the name of the column of the groups. If `values` is a formula, `groups`
+        is the table of its columns.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -469,11 +507,7 @@ def anova_oneway(
         ledger=ledger,
     )
     level = base.check_level(confidence_level)
-    if isinstance(values, str) and "~" in values and groups is not None:
-        if options.data is not None:
-            raise ArgumentError("the table was passed twice, after the formula and as data=")
-        options = replace(options, data=groups)
-        groups = None
+    groups, options = base.formula_table(values, groups, options)
     request, query = request_groups(values, groups, bounds, levels, options)
     release, chosen_clip = _group_sums(request, query, clip)
     model = GroupModel.released(release).present()
@@ -489,14 +523,23 @@ def anova_oneway(
         statistic=F,
         pvalue=pvalue,
         df=(len(model.N) - 1.0, df),
+        least_pvalue=LEAST_RANK if model.laplace else 0.0,
         effects=model.shares(),
         null=f"means of {value}{_among(chosen_clip)} equal over {by}",
-        ranked_notes=_group_notes(release, chosen_clip),
+        ranked_notes=(*_group_notes(release, chosen_clip), DF_OF_ANOVA),
         cautions=clip_cautions(release, chosen_clip),
     )
 
 
 # ---- queries
+
+
+def formula_columns(formula: str) -> tuple[str, str]:
+    """Return the names of the values and of the groups of a formula "values ~ groups"."""
+    parts = [part.strip() for part in formula.split("~")]
+    if len(parts) != 2 or not all(parts):
+        raise ArgumentError(FORMULA.format(formula))
+    return parts[0], parts[1].removeprefix("C(").removesuffix(")").strip()
 
 
 def request_groups(
@@ -508,39 +551,39 @@ def request_groups(
 ) -> tuple[base.SampleRequest, SampleQuery]:
     """Return values and groups, from arrays or a formula, and the query that compares them."""
     if isinstance(values, str) and groups is None:
-        parts = [part.strip() for part in values.split("~")]
-        if len(parts) != 2 or not all(parts):
-            raise ArgumentError(FORMULA.format(values))
-        values = parts[0]
-        groups = parts[1].removeprefix("C(").removesuffix(")").strip()
+        values, groups = formula_columns(values)
     if groups is None:
-        raise ArgumentError(
-            "the groups are missing: pass a second argument (the labels of the groups or the second sample), "
-            "or a formula such as 'values ~ groups' as the first argument"
-        )
+        raise ArgumentError(NO_GROUPS)
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
     request, (value, by) = base.request_columns({"values": values, "groups": groups}, declared, options)
     if not hasattr(request.schema[by], "levels"):
-        raise SchemaError(
-            f"column {by!r} has no declared levels: declare them in the schema, or pass levels="
-        )
+        raise SchemaError(NO_LEVELS.format(by))
     return request, SampleQuery(
         kind="groups", values=(value,), by=(by,), label=Labels.BY.format(values=value, groups=by)
     )
 
 
-def request_pair(
+def request_two_samples(
+    a: object, b: object, bounds: Pair | None, options: base.SampleOptions
+) -> tuple[base.SampleRequest, SampleQuery]:
+    """Return two samples, from a formula, from names of values and groups, or from two arrays."""
+    if isinstance(a, str) and (b is None or isinstance(b, str)):
+        return request_groups(a, b, bounds, None, options)
+    return _request_pair(a, b, bounds, options)
+
+
+def _request_pair(
     a: object, b: object, bounds: Pair | None, options: base.SampleOptions
 ) -> tuple[base.SampleRequest, SampleQuery]:
     """Return two samples stacked into one table, and the query that compares them."""
-    if isinstance(a, str) or isinstance(b, str):
-        raise ArgumentError(
-            "two samples must be two arrays; to compare columns of a table, pass a formula 'y ~ g'"
-        )
+    if b is None:
+        raise ArgumentError(NO_GROUPS)
+    if isinstance(b, str) or isinstance(a, str):
+        raise ArgumentError(TWO_SAMPLES)
     if options.data is not None or options.schema is not None:
         raise ArgumentError(
-            "data= and schema= require a formula as first argument; for two samples that are "
-            "arrays, pass bounds="
+            "data= and schema= require a formula as the first argument, as in 'income ~ sex'; for two "
+            "samples that are arrays, pass bounds="
         )
     pair = base.public_pair(bounds)
     if pair is None:
@@ -609,11 +652,12 @@ def _two_groups(
         statistic=t,
         pvalue=pvalue,
         df=df,
+        least_pvalue=LEAST_RANK / (1.0 if alternative == "two-sided" else 2.0) if model.laplace else 0.0,
         null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
         alternative=alternative,
         effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan},
         clip=clip,
-        ranked_notes=_group_notes(release, clip),
+        ranked_notes=(*_group_notes(release, clip), DF_OF_WELCH),
         cautions=clip_cautions(release, clip),
     )
     ends = result.confidence_interval(level)

@@ -15,7 +15,7 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.counts import (
     ShareModel,
@@ -675,6 +675,7 @@ def _pure(options: base.SampleOptions) -> bool:
 
 def _edges(bins: int | ArrayLike, low: float, high: float, name: str) -> Floats:
     """Return the public edges of bins, which hold every value between the bounds."""
+    base.refuse_table(bins, "bins")
     if isinstance(bins, (int, np.integer)) and not isinstance(bins, bool):
         return np.linspace(low, high, check_count(bins, "bins", least=2) + 1)
     edges = _edge_array(bins)
@@ -715,10 +716,11 @@ def _bins(name: str, edges: Floats) -> ColumnBins:
 
 
 @error_boundary
+@refuses(base.COLUMN_REFUSALS)
 def counts(
     a: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -849,8 +851,8 @@ def counts(
 def crosstab(
     a: ColumnLike | str,
     b: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -990,11 +992,12 @@ def crosstab(
 
 
 @error_boundary
+@refuses({"bins": "was passed twice, by position and by its name: pass the table as data="})
 def histogram(
     a: ColumnLike | str,
     bins: int | ArrayLike = 10,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.accounting.purposes import charged_for
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.gaussian import Spending
@@ -39,6 +39,7 @@ LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
 COMPLETE_COLUMN = (
     "About {1:,} of {2:,} rows have a value of {0!r} (95% interval {3:,} to {4:,}); the count is an estimate."
 )
+TABLE_FIRST = "is the first argument, the table: pass the names of its columns as columns="
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
 
@@ -155,6 +156,7 @@ class Description(PortableTable):
 
 
 @error_boundary
+@refuses({"by": "is not an argument here: pi.stats.mean and pi.stats.quantile take by=", "data": TABLE_FIRST})
 def describe(
     data: Table,
     columns: Iterable[str] | None = None,
@@ -259,9 +261,13 @@ def describe(
     import pandas as pd
 
     level = check_level(confidence_level)
+    if isinstance(columns, Schema):
+        raise ArgumentError("columns= is a schema: pass it as schema=")
     if schema is None:
         raise ArgumentError("schema= is missing: describe() needs the bounds of the columns")
     names = checked_names(schema.columns if columns is None else columns)
+    if isinstance(data, str) and data in schema.columns:
+        raise ArgumentError(f"data= {TABLE_FIRST}")
     declared = dict(zip(names, names, strict=True))
     request = streamed(request_columns(declared, dict.fromkeys(names), options)[0])
     if options.noise == "laplace":

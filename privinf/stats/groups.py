@@ -56,6 +56,7 @@ MIN_COUNT_SDS = 6.0  # a group whose count is fewer sds of its noise has its squ
 BELOW = 0.1
 NEARLY_NOTHING = 0.01  # share of the values that may lie beyond a clip without a warning
 SIMULATED = 9999  # simulated releases of equal means
+LEAST_RANK = 1.0 / (SIMULATED + 1.0)  # smallest p-value that they can give
 STREAM = 10  # seed of these releases: the same release has the same p-value
 # Quantiles of Student's distribution with hardly any degrees of freedom are as good as this one, whose
 # square is a number.

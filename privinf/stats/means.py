@@ -32,7 +32,7 @@ from scipy import stats as distributions
 from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.counts import noise_half
 from privinf.inference.quantiles import MeanClip
@@ -73,6 +73,10 @@ UNSEEN = (
 POPMEAN_BEYOND = (
     "popmean is outside the bounds to which values are clipped, so the test rejects it for any "
     "data; declare bounds that contain every plausible mean"
+)
+DF_OF_MEAN = (
+    "Df is the number of degrees of freedom of the standard error; the noise is part of it, so it is not the "
+    "number of records less one."
 )
 HIDDEN_VARIANCE = (
     "The variance cannot be distinguished from the noise, so the standard error is almost "
@@ -154,6 +158,12 @@ class MeanModel:
             return t, np.asarray(two_sided)
         agrees = t > 0.0 if alternative == "greater" else t < 0.0
         return t, np.where(agrees, two_sided / 2.0, 1.0 - two_sided / 2.0)
+
+    def least_pvalue(self, alternative: Alternative) -> float:
+        """Return the smallest p-value that simulated releases can give; 0 where none are simulated."""
+        if not self.laplace or self.n >= SIMULATED_BELOW:
+            return 0.0
+        return 1.0 / (DRAWS + 1.0) / (1.0 if alternative == "two-sided" else 2.0)
 
     def _laplace_pvalue(self, t: Floats, null: float) -> Floats:
         pvalue = 2.0 * laplace_tail(np.abs(t) * self.se, *self._parts())
@@ -295,6 +305,10 @@ class CompleteMeanModel:
         )
         return float(low), float(high)
 
+    def least_pvalue(self, alternative: Alternative) -> float:
+        """Return 0: no releases are simulated."""
+        return 0.0
+
     def test(self, null: float, alternative: Alternative) -> tuple[float, float]:
         """Return t and its p-value."""
         sd = math.sqrt(self._variance(null))
@@ -395,10 +409,11 @@ class MeanResult(base.StatResult):
 
 
 @error_boundary
+@refuses(base.COLUMN_REFUSALS)
 def mean(
     a: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -565,8 +580,8 @@ def _mean(
 def ttest_1samp(
     a: ColumnLike | str,
     popmean: float = 0.0,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -670,6 +685,7 @@ def ttest_1samp(
         ledger=ledger,
     )
     base.check_level(confidence_level, alternative)
+    base.refuse_table(popmean, "popmean")
     check_number(popmean, "popmean")
     estimate = _mean(a, bounds, clip, confidence_level, options)
     return estimate.ttest(popmean, alternative=alternative, confidence_level=confidence_level)
@@ -737,7 +753,8 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
         rows=estimate.rows,
         confidence_level=level,
         clip=clip,
-        ranked_notes=estimate.ranked_notes,
+        ranked_notes=(*estimate.ranked_notes, DF_OF_MEAN),
+        least_pvalue=model.least_pvalue(alternative),
         cautions=(*mean.cautions, *base.warn_of(cautions)),
         statistic=float(t),
         pvalue=float(pvalue),

@@ -28,7 +28,7 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import error_boundary
+from privinf.error_boundary import error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.inference.counts import ShareModel
 from privinf.mechanisms.samples import SampleQuery, SampleSums
@@ -42,10 +42,12 @@ from privinf.stats.base import (
     StatResult,
     check_level,
     check_share,
+    formula_table,
     request_columns,
 )
+from privinf.stats.comparisons import formula_columns
 from privinf.stats.counts import EXACT, SCORE, level_counts
-from privinf.stats.groups import GroupModel, quadratic_set, rank, score_interval
+from privinf.stats.groups import LEAST_RANK, GroupModel, quadratic_set, rank, score_interval
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -58,7 +60,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_choice, check_number
+from privinf.validation import check_choice, check_number, real_number
 from privinf.wire import Labels
 
 CLIPPED_SHARE = (
@@ -69,6 +71,9 @@ EXACT_DROPPING = (
     "method='exact' cannot be combined with missing='drop', because the exact test needs the number of "
     "complete records, which is private: pass method='score'"
 )
+
+
+NOT_GROUPS = "groups= must be a column, not a number: pass the share under the null hypothesis as value="
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +125,11 @@ class CompleteShareModel:
 
 
 @error_boundary
+@refuses({"by": "is not an argument here: pi.stats.counts(a, by=) and pi.stats.crosstab count by group"})
 def proportion_confint(
     a: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -241,12 +247,15 @@ def proportion_confint(
 
 
 @error_boundary
+@refuses(
+    {"by": "is not an argument here: pass the column of the groups as groups=, or a formula 'sick ~ sex'"}
+)
 def proportions_ztest(
     a: ColumnLike | str,
-    groups: ColumnLike | str | None = None,
+    groups: Table | None = None,
     value: float | None = None,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -269,10 +278,11 @@ def proportions_ztest(
     ----------
     a : array_like or str
         Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
-        (0, 1), or with two levels, of which the second is the outcome.
-    groups : array_like or str, optional
+        (0, 1), or with two levels, of which the second is the outcome. A formula such as "sick ~ sex" about
+        two columns of the table in `groups` or `data` is accepted too.
+    groups : array_like, str or table, optional
         Group of each record, where there are two groups, or the name of a column of `data`. Two groups are
-        compared by the method of `chi2_contingency`.
+        compared by the method of `chi2_contingency`. If `a` is a formula, the table of its columns.
     value : float, optional
         Share under the null hypothesis, if `groups` is not given.
     data : table, optional
@@ -355,6 +365,13 @@ def proportions_ztest(
     )
     level = check_level(confidence_level, alternative)
     method = check_choice(method, ShareMethod, "method")
+    if real_number(groups) is not None:
+        raise ArgumentError(NOT_GROUPS)
+    if isinstance(a, str) and "~" in a:
+        groups, options = formula_table(a, groups, options)
+        if groups is not None:
+            raise ArgumentError("the groups were passed twice, in the formula and as groups=: pass them once")
+        a, groups = formula_columns(a)
     if groups is not None:
         if value is not None:
             raise ArgumentError(
@@ -498,6 +515,7 @@ def _two_shares(
         confidence_level=level,
         statistic=z,
         pvalue=pvalue,
+        least_pvalue=LEAST_RANK,
         null=f"share of {outcome} equal over {group}",
         alternative=alternative,
         effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},

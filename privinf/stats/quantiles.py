@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport, Released
 from privinf.accounting.purposes import charged_for
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.quantiles import (
@@ -33,6 +33,7 @@ from privinf.mechanisms.samples import SEVERAL_ROWS, ColumnBins, SampleQuery, Sa
 from privinf.results.notes import Note
 from privinf.schema import Schema
 from privinf.stats.base import (
+    COLUMN_REFUSALS,
     ConfidenceInterval,
     EstimateRow,
     IntervalOptions,
@@ -43,6 +44,7 @@ from privinf.stats.base import (
     check_level,
     public_pair,
     refuse_group_options,
+    refuse_table,
     request_by,
     request_columns,
     target_notes,
@@ -261,6 +263,7 @@ class GroupQuantilesResult(StatResult):
 
 def _orders(q: float | Sequence[float]) -> tuple[float, ...]:
     """Return orders of quantiles; ArgumentError where there is none."""
+    refuse_table(q, "q")
     numbers = (q,) if np.ndim(q) == 0 else q
     orders = tuple(check_fraction(number, "q") for number in numbers)  # type: ignore[union-attr]
     if not orders:
@@ -324,11 +327,12 @@ def _of_groups(
 
 
 @error_boundary
+@refuses(COLUMN_REFUSALS)
 def quantile(
     a: ColumnLike | str,
     q: float | Sequence[float] = 0.5,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -470,10 +474,11 @@ def quantile(
 
 
 @error_boundary
+@refuses(COLUMN_REFUSALS)
 def median(
     a: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,

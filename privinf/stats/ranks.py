@@ -37,13 +37,13 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import error_boundary
-from privinf.errors import SchemaError
+from privinf.error_boundary import error_boundary, refuses
+from privinf.errors import ArgumentError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.comparisons import request_groups, request_pair
-from privinf.stats.groups import SIMULATED, rank
+from privinf.stats.comparisons import GROUPS_REFUSALS, TWO_REFUSALS, request_groups, request_two_samples
+from privinf.stats.groups import LEAST_RANK, SIMULATED, rank
 from privinf.stats.means import laplace_quantile, laplace_tail
 from privinf.typing import (
     Alternative,
@@ -57,7 +57,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_number
+from privinf.validation import check_number, real_number
 from privinf.wire import Labels
 
 # Bounds of arrays of any numbers: a power of 2, by which values are divided exactly.
@@ -66,6 +66,10 @@ RANK_STREAM = 12  # seed of simulated rank sums: the same release has the same p
 FINENESS = 2001  # values at which the test is inverted
 COMPARES_DISTRIBUTIONS = (
     "This tests equal distributions, not equal means: groups with equal means may differ in distribution."
+)
+NOT_A_CENTER = (
+    "center must be a number, the center under the null hypothesis; for pairs, pass the column of their "
+    "differences as the first argument"
 )
 OF_SYMMETRY = (
     "This tests symmetry about the center: a skewed distribution may be rejected whatever its mean or median."
@@ -182,11 +186,12 @@ class TwoRanked:
 
 
 @error_boundary
+@refuses(TWO_REFUSALS)
 def mannwhitneyu(
     x: ColumnLike | str,
-    y: ColumnLike | None = None,
-    *,
+    y: Table | None = None,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -206,10 +211,12 @@ def mannwhitneyu(
     Parameters
     ----------
     x : array_like or str
-        The first sample. A formula such as "income ~ sex" about columns of `data` is accepted too; `sex` must
-        have two levels.
-    y : array_like, optional
-        The second sample.
+        The first sample. A formula such as "income ~ sex" about columns of a table is accepted too; pass the
+        table as `y` or as `data`. In this formula `sex` must have two levels. The name of the column of
+        values in `data` is accepted too.
+    y : array_like, str or table, optional
+        The second sample. If `x` is a formula, `y` is the table of its columns; if `x` is the name of a
+        column, `y` is the name of the column of the groups.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -287,9 +294,8 @@ def mannwhitneyu(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
-    request, query = (
-        request_groups(x, None, None, None, options) if y is None else request_pair(x, y, ANY_NUMBER, options)
-    )
+    y, options = base.formula_table(x, y, options)
+    request, query = request_two_samples(x, y, None if isinstance(x, str) else ANY_NUMBER, options)
     if len(request.schema[query.by[0]].levels) != 2:  # type: ignore[union-attr]
         raise SchemaError(
             f"{query.by[0]!r} must have exactly two levels for mannwhitneyu: use kruskal for more"
@@ -341,11 +347,12 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
 
 
 @error_boundary
+@refuses(GROUPS_REFUSALS)
 def kruskal(
     values: ColumnLike | str,
     groups: Table | None = None,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -449,9 +456,7 @@ def kruskal(
         ledger=ledger,
     )
     level = base.check_level(confidence_level)
-    if isinstance(values, str) and "~" in values and groups is not None:
-        options = replace(options, data=groups)
-        groups = None
+    groups, options = base.formula_table(values, groups, options)
     bounds = None if isinstance(values, str) else ANY_NUMBER
     request, query = request_groups(values, groups, bounds, levels, options)
     k = len(request.schema[query.by[0]].levels)  # type: ignore[union-attr]
@@ -491,6 +496,7 @@ def kruskal(
         ),
         statistic=W,
         pvalue=pvalue,
+        least_pvalue=LEAST_RANK,
         null=f"equal distributions of {value} in all groups of {by}",
         ranked_notes=(COMPARES_DISTRIBUTIONS, SAMPLE_ONLY, TIES_COUNT_HALF),
     )
@@ -522,8 +528,8 @@ def null_statistics(n: int, k: int, noise: float, *, laplace: bool, complete: fl
 def wilcoxon(
     a: ColumnLike | str,
     center: float = 0.0,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -620,6 +626,9 @@ def wilcoxon(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
+    if real_number(center) is None:
+        base.refuse_table(center, "center")
+        raise ArgumentError(NOT_A_CENTER)
     at = check_number(center, "center")
     request, (name,) = base.request_columns(
         {"a": a}, {"a": None if isinstance(a, str) else ANY_NUMBER}, options

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.inference.counts import laplace_sum_quantile, noise_half
 from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import SampleQuery, SampleSums
@@ -228,10 +228,11 @@ def _summed(release: SampleSums, intervals: base.IntervalOptions) -> SumsResult:
 
 
 @error_boundary
+@refuses(base.COLUMN_REFUSALS)
 def sum(
     a: ColumnLike | str,
-    *,
     data: Table = None,
+    *,
     schema: Schema | None = None,
     epsilon: float | None = None,
     delta: float | None = None,

@@ -25,7 +25,7 @@ from privinf.inference.survival import (
 )
 from privinf.results.export import PortableTest, caution_kind
 from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes, sentence
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import PrivateSummary, shown_pvalue
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
@@ -207,7 +207,6 @@ class LogRankResult(PortableTest):
         **Privacy.** The summary is a function of the release, and public.
         """
         check_choice(notes, SummaryNotes, "notes")
-        small = "< 1e-300" if self.pvalue == 0.0 else f"{self.pvalue:.4g}"
         label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
         left = [("Null:", self.null), ("Groups:", self.release.names[2]), (label, f"{self.nobs:d}")]
         if self.privacy.stamp:
@@ -215,7 +214,7 @@ class LogRankResult(PortableTest):
         right = [
             ("Statistic:", number(self.statistic)),
             ("Df:", f"{self.df:.0f}"),
-            ("P-value:", small),
+            ("P-value:", shown_pvalue(self.pvalue)),
             ("Up to time:", f"{self.release.edges[-1]:g}"),
         ]
         if self.complete is not None:

@@ -20,6 +20,7 @@ from privinf.lasso.extras import NoiseVariance, RestrictedEigenvalues, restored
 from privinf.lasso.results.sparse import SparseResults
 from privinf.notebook import html_table
 from privinf.results.constraints import ConstraintLike, Constraints, linear_constraints
+from privinf.results.rendering import shown_pvalue
 from privinf.results.resampling import Resampling
 from privinf.results.simultaneous import SimultaneousResults
 from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
@@ -35,7 +36,7 @@ NO_MULTIPLIERS = (
 JointMethod = Literal["simulation", "gaussian", "multiplier", "private-bootstrap"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MaxTest:
     """Test that all of several coefficients equal given values, by the largest studentized difference.
 
@@ -44,12 +45,15 @@ class MaxTest:
     statistic : float
         Largest ``|b_j - b0_j| / bse_j``.
     pvalue : float
+        At least `least_pvalue`.
     critical_value : float
         The hypothesis is rejected where the statistic exceeds it.
     rejected : tuple of str
         Coefficients that differ, with the chance of any false rejection at most `alpha`; step-down.
     alpha : float
     method : str
+    least_pvalue : float
+        Smallest p-value that the draws can give, which is printed as "<="; 0 where there is none.
     """
 
     statistic: float
@@ -58,11 +62,20 @@ class MaxTest:
     rejected: tuple[str, ...]
     alpha: float
     method: str
+    least_pvalue: float = 0.0
 
     def _repr_html_(self) -> str:
-        cells = (f"{self.statistic:.4g}", f"{self.critical_value:.4g}", f"{self.pvalue:.4g}")
+        pvalue = shown_pvalue(self.pvalue, self.least_pvalue)
+        cells = (f"{self.statistic:.4g}", f"{self.critical_value:.4g}", pvalue)
         heads = ("largest |t|", "critical value", "p-value", "rejected")
         return html_table(heads, [(*cells, ", ".join(self.rejected) or "none")], "Joint test of coefficients")
+
+    def __repr__(self) -> str:
+        rejected = ", ".join(self.rejected) or "none"
+        return (
+            f"<Joint test: largest |t|={self.statistic:.4g}, critical value={self.critical_value:.4g}, "
+            f"p-value {shown_pvalue(self.pvalue, self.least_pvalue)}, rejected: {rejected}>"
+        )
 
 
 def joint_bootstrap(
@@ -90,6 +103,7 @@ def joint_bootstrap(
         alpha=alpha,
         method="private-bootstrap",
         bias=bias,
+        least_pvalue=float(drawn.pvalues(np.array([np.inf]), alpha)[0]),
     )
 
 
@@ -277,6 +291,7 @@ class JointResults(SparseResults):
             rejected=tuple(name for name, out in zip(names, joint.reject(), strict=True) if out),
             alpha=alpha,
             method=method,
+            least_pvalue=joint.least_pvalue,
         )
 
     def _extra(self, name: str, option: str) -> Any:

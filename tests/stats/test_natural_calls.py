@@ -1,0 +1,177 @@
+"""Natural ways of calling `pi.stats`: table by position, names, formulas, and errors that name the remedy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privinf as pi
+from privinf import stats
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
+
+_RNG = np.random.default_rng(45)
+N = 2000
+ROWS = pd.DataFrame(
+    {
+        "y": _RNG.normal(5, 1, N),
+        "x": _RNG.normal(5, 1, N),
+        "sex": _RNG.choice(["f", "m"], N),
+        "g": _RNG.choice(["a", "b", "c"], N),
+        "sick": _RNG.integers(0, 2, N),
+    }
+)
+SCHEMA = pi.Schema({"y": (0, 10), "x": (0, 10), "sex": ["f", "m"], "g": ["a", "b", "c"], "sick": (0, 1)})
+OPTIONS = {"mu": 1.0, "rng": 0}
+
+ONE_WAY = [
+    (stats.mean, ("y",), {}),
+    (stats.mean, ("y",), {"by": "g"}),
+    (stats.sum, ("y",), {}),
+    (stats.median, ("y",), {}),
+    (stats.quantile, ("y", 0.5), {}),
+    (stats.counts, ("g",), {}),
+    (stats.crosstab, ("g", "sex"), {}),
+    (stats.histogram, ("y", 5), {}),
+    (stats.proportion_confint, ("sick",), {}),
+    (stats.proportions_ztest, ("sick", "sex", None), {}),
+    (stats.ttest_1samp, ("y", 5.0), {}),
+    (stats.ttest_ind, ("y", "sex"), {}),
+    (stats.anova_oneway, ("y", "g"), {}),
+    (stats.mannwhitneyu, ("y", "sex"), {}),
+    (stats.kruskal, ("y", "g"), {}),
+    (stats.wilcoxon, ("y", 5.0), {}),
+    (stats.chi2_contingency, ("g", "sex"), {}),
+    (stats.pearsonr, ("y", "x"), {}),
+]
+
+
+@pytest.mark.parametrize(("function", "columns", "more"), ONE_WAY, ids=lambda x: getattr(x, "__name__", ""))
+def test_the_table_is_passed_after_the_columns_or_as_data(function, columns, more):
+    by_position = function(*columns, ROWS, schema=SCHEMA, **more, **OPTIONS)
+    by_name = function(*columns, data=ROWS, schema=SCHEMA, **more, **OPTIONS)
+    assert by_position.rows == by_name.rows
+
+
+@pytest.mark.parametrize(
+    ("function", "formula", "names"),
+    [
+        (stats.ttest_ind, "y ~ sex", ("y", "sex")),
+        (stats.anova_oneway, "y ~ g", ("y", "g")),
+        (stats.mannwhitneyu, "y ~ sex", ("y", "sex")),
+        (stats.kruskal, "y ~ C(g)", ("y", "g")),
+        (stats.proportions_ztest, "sick ~ sex", ("sick", "sex")),
+    ],
+)
+def test_a_formula_and_its_table_are_the_names_of_two_columns(function, formula, names):
+    expected = function(*names, data=ROWS, schema=SCHEMA, **OPTIONS)
+    for call in (
+        function(formula, ROWS, schema=SCHEMA, **OPTIONS),
+        function(formula, data=ROWS, schema=SCHEMA, **OPTIONS),
+    ):
+        assert call.rows == expected.rows
+        assert call.pvalue == expected.pvalue
+    with pytest.raises(ArgumentError, match="passed twice"):
+        function(formula, ROWS, data=ROWS, schema=SCHEMA, **OPTIONS)
+
+
+WRONG = [
+    (
+        lambda **o: stats.ttest_ind("y", by="sex", data=ROWS, schema=SCHEMA, **o),
+        ArgumentError,
+        "by= .*formula",
+    ),
+    (lambda **o: stats.mannwhitneyu("y", groups="sex", data=ROWS, **o), ArgumentError, "groups= .*formula"),
+    (lambda **o: stats.anova_oneway("y", by="g", data=ROWS, **o), ArgumentError, "as groups="),
+    (lambda **o: stats.kruskal("y", by="g", data=ROWS, **o), ArgumentError, "as groups="),
+    (lambda **o: stats.proportions_ztest("sick", by="sex", data=ROWS, **o), ArgumentError, "as groups="),
+    (lambda **o: stats.proportions_ztest("sick", 0.5, data=ROWS, **o), ArgumentError, "as value="),
+    (lambda **o: stats.proportions_ztest("a ~ b", [1], ROWS, data=ROWS, **o), ArgumentError, "twice"),
+    (
+        lambda **o: stats.proportion_confint("sick", by="g", data=ROWS, **o),
+        ArgumentError,
+        r"counts\(a, by=\)",
+    ),
+    (lambda **o: stats.mean("y", groups="g", data=ROWS, **o), ArgumentError, "as by="),
+    (lambda **o: stats.mean("y", "g", data=ROWS, schema=SCHEMA, **o), ArgumentError, "as by="),
+    (lambda **o: stats.mean("y ~ g", ROWS, schema=SCHEMA, **o), ArgumentError, "is a formula"),
+    (lambda **o: stats.crosstab("g ~ sex", ROWS, schema=SCHEMA, **o), ArgumentError, "is a formula"),
+    (lambda **o: stats.mean(ROWS, schema=SCHEMA, **o), ArgumentError, "a= is a table"),
+    (lambda **o: stats.mean(["y", "x"], ROWS, schema=SCHEMA, **o), ArgumentError, "describe"),
+    (lambda **o: stats.quantile("y", ROWS, schema=SCHEMA, **o), ArgumentError, "as data="),
+    (lambda **o: stats.histogram("y", ROWS, bins=5, schema=SCHEMA, **o), ArgumentError, "as data="),
+    (lambda **o: stats.histogram("y", ROWS, schema=SCHEMA, **o), ArgumentError, "as data="),
+    (lambda **o: stats.ttest_1samp("y", ROWS, schema=SCHEMA, **o), ArgumentError, "as data="),
+    (lambda **o: stats.wilcoxon("y", ROWS, schema=SCHEMA, **o), ArgumentError, "as data="),
+    (lambda **o: stats.wilcoxon(ROWS.y, ROWS.x, **o), ArgumentError, "differences as the first argument"),
+    (lambda **o: stats.ttest_ind(ROWS.y, ROWS.sex, bounds=(0, 10), **o), ArgumentError, "pass a formula"),
+    (lambda **o: stats.ttest_ind("y", "x", ROWS, schema=SCHEMA, **o), SchemaError, "cannot be the groups"),
+    (lambda **o: stats.proportions_ztest(ROWS.sick, ROWS.sex, **o), SensitivityError, "pass levels="),
+    (lambda **o: stats.chi2_contingency(ROWS.g, ROWS.sex, **o), SensitivityError, "pass levels="),
+    (lambda **o: stats.pearsonr(ROWS.y, ROWS.x, bounds=(0, 10), **o), ArgumentError, "pair of pairs"),
+    (lambda **o: stats.describe(ROWS, SCHEMA, **o), ArgumentError, "as schema="),
+    (lambda **o: stats.describe("y", data=ROWS, schema=SCHEMA, **o), ArgumentError, "as columns="),
+    (lambda **o: stats.describe("y", schema=SCHEMA, **o), ArgumentError, "as columns="),
+    (lambda **o: stats.describe(ROWS.y, schema=SCHEMA, **o), ArgumentError, "must be a table"),
+    (lambda **o: stats.describe(ROWS, by="g", schema=SCHEMA, **o), ArgumentError, "by="),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "remedy"), WRONG)
+def test_a_call_that_fails_names_the_remedy_and_charges_nothing(call, error, remedy):
+    ledger = pi.Ledger(pi.Budget(mu=10.0))
+    with pytest.raises(error, match=remedy):
+        call(mu=1.0, rng=0, ledger=ledger)
+    assert len(ledger.entries) == 0
+
+
+def test_a_list_of_labels_is_a_column_where_no_table_is_passed():
+    assert stats.counts(["p", "q"] * 50, levels=["p", "q"], **OPTIONS).nobs == 100
+
+
+def test_the_interval_of_a_difference_needs_two_groups():
+    """With three groups it would be the first minus the second, without a label."""
+    for result in (
+        stats.mean("y", ROWS, by="g", schema=SCHEMA, **OPTIONS),
+        stats.anova_oneway("y ~ g", ROWS, schema=SCHEMA, **OPTIONS),
+    ):
+        with pytest.raises(NotAvailableError, match=r"3 groups.*pairwise\(\)"):
+            result.confidence_interval()
+        assert list(result.pairwise().table.index) == ["a - b", "a - c", "b - c"]
+    two = stats.anova_oneway("y ~ sex", ROWS, schema=SCHEMA, **OPTIONS)
+    test = stats.ttest_ind("y ~ sex", ROWS, schema=SCHEMA, **OPTIONS)
+    assert two.confidence_interval() == test.confidence_interval() == test.rows[0][3:]
+
+
+def test_a_p_value_at_the_floor_of_its_simulation_is_printed_as_at_most_that():
+    far = ROWS.assign(g=np.where(ROWS.sex == "f", "a", "b"), sick=(ROWS.sex == "f").astype(int))
+    far["y"] = np.where(ROWS.sex == "f", 1.0, 9.0)
+    laplace = {"epsilon": 2.0, "delta": 0.0, "rng": 0}
+    tests = [
+        stats.chi2_contingency("g", "sex", far, schema=SCHEMA, **OPTIONS),
+        stats.proportions_ztest("sick ~ sex", far, schema=SCHEMA, **OPTIONS),
+        stats.kruskal("y ~ g", far, schema=SCHEMA, **OPTIONS),
+        stats.anova_oneway("y ~ sex", far, schema=SCHEMA, **laplace),
+        stats.ttest_ind("y ~ sex", far, schema=SCHEMA, **laplace),
+        stats.ttest_1samp(far.y[:900] + 5, 1.0, bounds=(0, 20), **laplace),
+    ]
+    for test in tests:
+        assert test.pvalue == test.least_pvalue == pytest.approx(1e-4), test.title
+        assert "<= 0.0001" in str(test), test.title
+        assert "pvalue<= 0.0001" in repr(test)
+        assert "p <= 0.0001" in test.to_latex().replace(r"\textless{}", "<")
+        assert "cannot be below 0.0001" in str(test.summary(notes="all"))
+    one_sided = stats.ttest_ind("y ~ sex", far, alternative="less", schema=SCHEMA, **laplace)
+    assert one_sided.pvalue == one_sided.least_pvalue == pytest.approx(5e-5)
+    smooth = stats.ttest_ind("y ~ sex", far, schema=SCHEMA, **OPTIONS)
+    assert smooth.least_pvalue == 0.0
+    assert "<=" not in str(smooth)
+
+
+def test_degrees_of_freedom_are_explained():
+    for test in (
+        stats.ttest_1samp("y", 5.0, ROWS, schema=SCHEMA, **OPTIONS),
+        stats.ttest_ind("y ~ sex", ROWS, schema=SCHEMA, **OPTIONS),
+        stats.anova_oneway("y ~ g", ROWS, schema=SCHEMA, **OPTIONS),
+        stats.chi2_contingency("g", "sex", ROWS, schema=SCHEMA, **OPTIONS),
+    ):
+        assert "Df is " in str(test), test.title
+    assert "less two" in str(stats.pearsonr("y", "x", ROWS, schema=SCHEMA, **OPTIONS).summary(notes="all"))
