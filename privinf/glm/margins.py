@@ -38,10 +38,6 @@ MARGINS_NOT_RELEASED = (
     "Hessian of this fit does not determine them well enough. get_margeff('mean') returns effects at the "
     "means, without further cost"
 )
-MARGINS_NOTE = (
-    "Average marginal effects need fit(margins=True): the Hessian of this fit does not determine them well "
-    "enough."
-)
 NOT_AVERAGED = (
     "method={!r} is not available for averages over the records, because they need another release: pass "
     "at='mean' or at='zero', which cost nothing"

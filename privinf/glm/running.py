@@ -31,7 +31,6 @@ from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.dispersion import FIRST_ALPHA, Dispersion
 from privinf.glm.least_squares import OneStepFit, fit_least_squares
 from privinf.glm.margins import (
-    MARGINS_NOTE,
     NO_CONSTANT,
     NO_OFFSET,
     SHARE,
@@ -71,6 +70,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.inference.tails import HEAVY
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.results.effects import absorbing
+from privinf.results.notes import MARGINS_NOTE, Note
 from privinf.schema.design import formula_text
 from privinf.typing import Floats, RngLike, Trust
 from privinf.validation import counted
@@ -564,12 +564,22 @@ def curved_results(
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     sampling = None if noise is None else back @ (total - noise) @ back.T
-    if "hessian_average" in averages and design.constant is not None:
-        second = np.array(extra_settings["second"])
-        average = Average.from_dict(averages["hessian_average"])
-        if not is_well_determined(rows.mean_family, estimate, second, design.constant, average):
-            context["notes"] = (*context["notes"], MARGINS_NOTE)
+    if "margins" not in averages and not _has_averages(rows, estimate, description, extra_settings):
+        context["notes"] = (*context["notes"], Note(MARGINS_NOTE, "header"))
     return named_results(estimate, sampling_cov=sampling, system=system, **context)
+
+
+def _has_averages(
+    rows: GlmRows, estimate: Estimate, description: FitDescription, settings: Mapping[str, Any]
+) -> bool:
+    """Return whether the Hessian of a fit gives average marginal effects, or ``margins=True`` would not."""
+    constant = rows.design.constant
+    if constant is None or (rows.family == "binomial" and "Offset" in description.options):
+        return True
+    if "hessian_average" not in settings:
+        return False
+    average = Average.from_dict(settings["hessian_average"])
+    return is_well_determined(rows.mean_family, estimate, np.array(settings["second"]), constant, average)
 
 
 def _with_alpha(description: FitDescription, alpha: Dispersion, settings: dict[str, Any]) -> FitDescription:

@@ -27,6 +27,7 @@ from privinf.planning.response import (
     ResidualDistribution,
     constant_for,
     dispersion_of,
+    has_two_levels,
     inverse_link,
     of_response,
     outcome_of,
@@ -157,7 +158,7 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: FitFamily
     X = design.matrix(frame)
     slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family)
     residuals = None
-    if family == "gaussian":
+    if family == "gaussian" and not has_two_levels(schema[design.response]):
         places, width = _places(X @ slopes, schema[design.response])
         residuals = residual_distribution(residual_sd, guesses, frame, places, width)
         assumptions.append(_residual_assumption(residuals, guesses))
@@ -266,14 +267,15 @@ def _response(
         mean = mean * rng.gamma(1.0 / alpha, alpha, len(mean))
     if people.family in ("poisson", "negative-binomial"):
         return np.minimum(rng.poisson(mean).astype(float), high)
-    assert people.residuals is not None
     place, width = _places(mean, item)
+    if has_two_levels(item):
+        levels = np.sort(np.asarray(item.levels, dtype=np.float64))
+        return levels[(rng.random(len(mean)) < place).astype(int)]
+    assert people.residuals is not None
     size = people.residuals.precisions(frame, place, width, rng)
     values = low + (high - low) * rng.beta(place * size, (1.0 - place) * size)
     if isinstance(item, Factor):
         levels = np.sort(np.asarray(item.levels, dtype=np.float64))
-        if len(levels) == 2:
-            return levels[(rng.random(len(mean)) < place).astype(int)]
         return levels[np.argmin(np.abs(values[:, None] - levels), axis=1)]
     return values
 

@@ -19,6 +19,8 @@ from privinf.schema.declared import Factor
 from privinf.typing import FitFamily, Floats
 
 LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
+TWO_LEVELS = "yes or no; family='binomial' plans a logistic regression"
+MAYBE_TWO_LEVELS = "if it is yes or no, declare the levels [0, 1] instead, or pass family='binomial'"
 USUAL_ALPHA = 1.0  # dispersion of negative binomial counts that is not guessed
 
 
@@ -80,12 +82,20 @@ def outcome_of(
             f"guesses= gives shares for the response {name!r}; give its mean instead (for a "
             "response with two levels, the share of the second level)"
         )
+    two_levels = family == "gaussian" and has_two_levels(item)
     if family != "gaussian" and name in guesses.sds:
         raise ArgumentError(
             f"guesses= gives an sd for the response {name!r}, but with family={family!r} its mean "
             "determines its sd; omit the sd"
         )
+    if two_levels and (name in guesses.sds or guesses.residual_sd is not None or guesses.spreads):
+        raise ArgumentError(
+            f"guesses= gives a spread of the response {name!r} or of its residuals, but it has two levels, "
+            "and its mean determines the spread; omit the sd of the response, residual_sd and spreads"
+        )
     mean, sd = moments_of(name, low, high, guesses)
+    if two_levels:
+        sd = math.sqrt(max((mean - low) * (high - mean), 0.0))
     line = f"{name}: mean {mean:.4g} ({'guessed' if name in guesses.means else 'middle of its bounds'})"
     if family in ("poisson", "negative-binomial") and mean <= 0.0:
         raise ArgumentError(f"the guessed mean of {name!r} must be positive if family={family!r}")
@@ -96,9 +106,18 @@ def outcome_of(
             "guesses= gives alpha, the dispersion of negative binomial counts, but the family is "
             f"{family!r}; omit alpha"
         )
-    if family == "gaussian":
+    if two_levels:
+        line += f", {TWO_LEVELS}"
+    elif family == "gaussian":
         line += f", sd {sd:.4g} ({'guessed' if name in guesses.sds else 'from its bounds'})"
+        if (low, high) == (0.0, 1.0) and name not in guesses.sds:
+            line += f"; {MAYBE_TWO_LEVELS}"
     return mean, sd, [line]
+
+
+def has_two_levels(item: object) -> bool:
+    """Return whether a response is yes or no by its declaration."""
+    return isinstance(item, Factor) and len(item.levels) == 2
 
 
 def dispersion_of(guesses: Guesses) -> float:

@@ -105,6 +105,13 @@ class Note:
         return self.text in (text, sentence(text)) or text.startswith(self.text)
 
 
+# Note of a fit of which average marginal effects are not available.
+MARGINS_NOTE = (
+    "Average marginal effects need fit(margins=True): the Hessian of this fit does not determine them well "
+    "enough."
+)
+
+
 def ranked(notes: Iterable[str | Note]) -> tuple[Note, ...]:
     """Return notes as they are; a text without a rank is a detail."""
     return tuple(note if isinstance(note, Note) else Note(note) for note in notes)
@@ -124,6 +131,11 @@ def main_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     first = [note for note in all_notes if note.rank == "must-read"]
     columns = [note for note in all_notes if note.rank == "table"]
     return (*first, *columns)[:MAIN_NOTES]
+
+
+def margins_fact(notes: Iterable[Note]) -> str:
+    """Return what average marginal effects need, for a row at the head of a summary; empty if nothing."""
+    return "fit(margins=True)" if any(note.text == MARGINS_NOTE for note in notes) else ""
 
 
 def clipped_fact(notes: Iterable[Note]) -> str:

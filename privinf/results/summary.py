@@ -33,6 +33,7 @@ from privinf.results.notes import (
     Note,
     clipped_fact,
     clipped_texts,
+    margins_fact,
     must_read,
     sentence,
 )
@@ -454,6 +455,8 @@ def _target_facts(result: FittedResult) -> list[Fact]:
     clipped = clipped_fact(result._context.ranked)
     target = result.target if result.target != "population" else clipped
     facts = [("Target:", target)] if target else []
+    margins = margins_fact(result._context.ranked)
+    facts += [("Average margins:", margins)] if margins else []
     facts += [(MISSING_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
     facts += [(MISSING_LABEL, DROPPED_VALUE)] if result._context.complete is not None else []
     for assumption, fact in ((Assumptions.PUBLIC_PLACES, ORDER), (Assumptions.DATA_BOUNDS, DATA_BOUNDS)):

@@ -23,9 +23,10 @@ from privinf.errors import (
 from privinf.glm.advice import column_reach, misfits
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, clip_of, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy, Shares
-from privinf.glm.margins import MARGINS_NOTE, Average, hessian_average
+from privinf.glm.margins import Average, hessian_average
 from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
 from privinf.inference.intervals import Precision
+from privinf.results.notes import MARGINS_NOTE
 
 # Few rows at a small budget: the mean is right here.
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
@@ -614,6 +615,7 @@ def test_a_hessian_that_does_not_determine_averages_says_so():
     model = pi.Poisson.from_formula("y ~ a + b", table, schema=pi.Schema(COUNTS))
     fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
     assert MARGINS_NOTE in fit.summary(notes="all").plain_notes
+    assert "Average margins:" in str(fit.summary()).split("coef")[0]  # it must not hide among the notes
     with pytest.raises(NotAvailableError, match="does not determine them well enough"):
         fit.get_margeff()
     slopes = fit.params.to_numpy()[1:]
@@ -622,6 +624,7 @@ def test_a_hessian_that_does_not_determine_averages_says_so():
     assert (np.abs(means - table[["a", "b"]].mean()) < 0.3).all()
     bought = model.fit(epsilon=1.0, delta=1e-6, rng=0, margins=True)
     assert MARGINS_NOTE not in bought.summary(notes="all").plain_notes
+    assert "Average margins:" not in str(bought.summary())
     assert np.isfinite(bought.get_margeff().conf_int()).all()
 
 

@@ -537,3 +537,27 @@ def test_a_fit_without_an_interval_of_every_coefficient_counts_as_one_without_an
     Wanted.which = ("a", "b")  # of which the noise hides one
     with pytest.raises(NotAvailableError, match="no interval for at least one"):
         study_module._widths(Wanted, Partial())
+
+
+@pytest.mark.parametrize("levels", [[0, 1], ["no", "yes"]])
+def test_a_response_with_two_levels_is_planned_as_yes_or_no(levels):
+    schema = pi.Schema({"age": (20, 70), "sick": levels})
+    guesses = pi.Guesses(means={"sick": 0.2}, rsquared=0.1)
+    study = pi.plan_study(
+        schema, "sick ~ age", 3000, guesses=guesses, epsilon=4, delta=1e-6, estimators=["MomentOLS"]
+    )
+    rows = study.case.people.rows(50_000, np.random.default_rng(0))
+    assert set(rows.sick.unique()) <= set(levels)
+    sick = (rows.sick == levels[1]).astype(float)
+    assert sick.mean() == pytest.approx(0.2, abs=0.01)
+    assert np.corrcoef(sick, rows.age)[0, 1] ** 2 == pytest.approx(0.1, abs=0.02)
+    assert "yes or no" in str(study)
+    assert "residuals" not in str(study)
+    with pytest.raises(ArgumentError, match="its mean determines the spread"):
+        pi.plan_study(schema, "sick ~ age", 3000, guesses=pi.Guesses(residual_sd=0.3), mu=1.0)
+
+
+def test_a_response_with_bounds_0_and_1_names_the_levels_and_the_family():
+    schema = pi.Schema({"age": (20, 70), "sick": (0, 1)})
+    study = pi.plan_study(schema, "sick ~ age", 3000, epsilon=4, delta=1e-6, estimators=["MomentOLS"])
+    assert "declare the levels [0, 1] instead, or pass family='binomial'" in str(study)
