@@ -56,8 +56,8 @@ class LedgerFile(Ledger):
     StorageError
         There is no ledger at `path` and no budget for a new one, or the folder is missing. The file is
         damaged, is not a ledger, or is a ledger of version 1 or with another limit. The file was cut,
-        restored from an older copy or replaced, or has a second name (a hard link). Or the file was moved;
-        run ``privinf ledger anchor`` to use it at its new place.
+        restored from an older copy or replaced, or has a second name (a hard link). This error is also raised
+        if the file was moved; run ``privinf ledger anchor`` to use it at its new place.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
     NotAvailableError

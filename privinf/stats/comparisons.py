@@ -303,8 +303,8 @@ def ttest_ind(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
-        epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -435,8 +435,8 @@ def anova_oneway(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, 0 requests pure
-        epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
+        requests pure epsilon, by Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
