@@ -234,7 +234,13 @@ def clipped():
                 noisy, a = clipped_sums(rng, n, shares, laws, mu_of(epsilon), DRAWS)
                 F, df = GroupModel.from_sums(*noisy, n, (a, a)).equal_means()
                 rejected = float(np.mean(stats.f.sf(F, len(shares) - 1, df) < 0.05))
-                kind = "power" if "Swan" in name else "other distributions" if "means" in name else "one distribution"
+                kind = (
+                    "power"
+                    if "Swan" in name
+                    else "other distributions"
+                    if "means" in name
+                    else "one distribution"
+                )
                 rows.append([name, n, epsilon, kind, rejected])
                 print(rows[-1], flush=True)
     return rows
