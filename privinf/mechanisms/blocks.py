@@ -50,8 +50,8 @@ class RowBlocks(Protocol):
     """Rows in blocks, for the `rows` of a party's release.
 
     ``len()`` is the number n of rows. Each block has a position. For consecutive rows the position is an int,
-    that of the first row. For other rows the position is an int64 array with the position of each row. Every
-    position from 0 to n - 1 occurs exactly once.
+    that of the first row. For rows that are not consecutive, the position is an int64 array with the position
+    of each row. Every position from 0 to n - 1 occurs exactly once.
     """
 
     def __len__(self) -> int:
