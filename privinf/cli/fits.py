@@ -50,9 +50,17 @@ ROW_MODELS = {
     "poisson": "Poisson",
     "negative-binomial": "NegativeBinomial",
     "moments": "MomentOLS",
+    "phreg": "PHReg",
 }
 MARGINS_MODELS = ("logit", "poisson", "negative-binomial")  # whose average marginal effects need a release
 ROLE_COLUMNS = ("weights", "offset", "exposure")  # options that name a column of the table
+OF_TIMES = ("status", "horizon")  # options of --model phreg
+# Options that the model of times does not have, and why.
+NOT_OF_TIMES = {
+    "cov_type": "its standard errors are always robust",
+    "coefficients_only": "it has intervals, or is refused before a charge",
+    **dict.fromkeys(ROLE_COLUMNS, "every record counts once"),
+}
 # Options of a fit on rows.
 ON_ROWS = (
     "model",
@@ -67,6 +75,7 @@ ON_ROWS = (
     "coefficients_only",
     "margins",
     *ROLE_COLUMNS,
+    *OF_TIMES,
 )
 ON_RELEASES = ("plain", "shrink")  # options of a fit on the releases of several parties
 UNREACHED = "{}. Nothing was charged. {}"
@@ -102,6 +111,8 @@ class FitOptions(TypedDict):
     weights: str | None
     offset: str | None
     exposure: str | None
+    status: str | None
+    horizon: float | None
     coefficients_only: bool
     margins: bool
     plain: bool
@@ -131,8 +142,9 @@ class FitOptions(TypedDict):
     "--model",
     type=click.Choice(list(ROW_MODELS)),
     help=(
-        "Model for a table of rows: ols (least squares, the default), logit, poisson, negative-binomial, or "
-        "moments (least squares computed from noisy sums of products)."
+        "Model for a table of rows: ols (least squares, the default), logit, poisson, negative-binomial, "
+        "moments (least squares computed from noisy sums of products), or phreg (Cox's regression of times "
+        "until an event)."
     ),
 )
 @spending_options
@@ -166,6 +178,18 @@ class FitOptions(TypedDict):
 )
 @click.option(
     "--exposure", help="Name of a column whose logarithm is an offset, such as time at risk (for counts)."
+)
+@click.option(
+    "--status",
+    help=(
+        "For phreg: name of the column that is 1 if the time ended with the event and 0 if it was censored, "
+        "or of a factor with two levels, the second of which is the event."
+    ),
+)
+@click.option(
+    "--horizon",
+    type=float,
+    help="For phreg: public end of the follow-up. Default: the upper bound of the time in the schema.",
 )
 @click.option(
     "--coefficients-only",
@@ -318,12 +342,13 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         )
     if options["missing"] is not None:
         model_options["missing"] = options["missing"]
+    model_options |= _options_of_times(options, kind)
     rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
     named = getattr(pi, ROW_MODELS[kind])  # the package loads names on request
     model = named.from_formula(options["formula"], rows, schema=schema, ledger=charged, **model_options)
     budget = {name: value for name, value in spending.items() if name != "rng"}
     if (
-        kind != "moments"
+        kind not in ("moments", "phreg")
         and not options["coefficients_only"]
         and (refusal := model.without_intervals(**budget))
     ):
@@ -341,12 +366,25 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     if options["margins"]:
         if kind not in MARGINS_MODELS:
             raise ArgumentError(
-                "--margins is available only for --model logit and --model poisson, because the marginal "
-                "effects of a linear model are its coefficients; omit it"
+                "--margins is available only for --model logit and --model poisson: the marginal effects "
+                "of a linear model are its coefficients, and phreg has hazard ratios; omit it"
             )
         chosen["margins"] = True
     result = model.fit(**chosen, **spending)
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
+
+
+def _options_of_times(options: FitOptions, kind: str) -> dict[str, Any]:
+    """Return the options of Cox's regression; ArgumentError for those of other models."""
+    if kind != "phreg":
+        _refuse(options, OF_TIMES, "{0} is only for --model phreg; omit it, or pass --model phreg")
+        return {}
+    for name, reason in NOT_OF_TIMES.items():
+        _refuse(options, (name,), f"{{0}} is not available for --model phreg, because {reason}; omit it")
+    if options["status"] is None:
+        raise ArgumentError("--model phreg needs --status, the name of the column that marks events")
+    values = {name: options[name] for name in OF_TIMES}  # type: ignore[literal-required]
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _fit_releases(options: FitOptions) -> tuple[Results, list[str]]:

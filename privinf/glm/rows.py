@@ -337,6 +337,7 @@ def _basis_without(design: Design, roles: Roles) -> Design:
 def without(design: Design, columns: Integers) -> Design:
     """Return a design with some of its columns."""
     places = {int(j): at for at, j in enumerate(columns)}
+    blocks = (tuple(places[j] for j in block if j in places) for block in design.blocks)
     return replace(
         design,
         columns=tuple(design.columns[j] for j in columns),
@@ -345,7 +346,7 @@ def without(design: Design, columns: Integers) -> Design:
         low=design.low[columns],
         high=design.high[columns],
         raw=None if design.raw is None else tuple(design.raw[j] for j in columns),
-        blocks=tuple(tuple(places[j] for j in block) for block in design.blocks),
+        blocks=tuple(block for block in blocks if block),
     )
 
 

@@ -9,6 +9,7 @@ from privinf.typing import Floats
 from studies.hazards.records import Records
 
 STEPS = 50  # of Newton's method, at most
+LONGEST_STEP = 2.0  # of the largest coefficient
 CONVERGED = 1e-9  # largest entry of a step that has converged
 
 
@@ -34,6 +35,7 @@ def cox(records: Records) -> tuple[Floats, Floats]:
         second = np.cumsum(weighted[:, :, None] * x[:, None, :], axis=0)[last] / total[:, None, None]
         information = (second - mean[:, :, None] * mean[:, None, :])[event].sum(axis=0)
         step = np.linalg.solve(information, (x - mean)[event].sum(axis=0))
+        step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), CONVERGED))
         beta = beta + step
         if np.abs(step).max() < CONVERGED:
             break

@@ -156,6 +156,30 @@ def test_average_marginal_effects_from_the_shell(desk):
     assert len(pi.LedgerFile("l.json")) == 0
 
 
+def test_coxs_regression_from_the_shell(desk):
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1.0, 1.0, 6000)
+    time = rng.exponential(size=6000) / (0.5 * np.exp(x))
+    died = np.where(time <= 2.0, "yes", "no")
+    pd.DataFrame({"x": x, "time": np.minimum(time, 2.0), "died": died}).to_csv("times.csv", index=False)
+    pi.Schema({"x": (-1, 1), "time": (0, 2), "died": ["no", "yes"]}).save("times.toml")
+    words = ("fit", "time ~ x", "times.csv", "--schema", "times.toml", *SPEND)
+    model = ("--model", "phreg", "--status", "died", "--missing", "drop")
+    done = desk.run(*words, *model, "--horizon", "1.5", "--out", "times.npz")
+    assert done.exit_code == 0, done.output
+    fit = pi.load_results("times.npz")
+    assert fit.params["x"] == pytest.approx(1.0, abs=0.2)
+    assert str(fit.summary()) in done.output
+    assert "follow-up to 1.5" in fit.target
+    spend = ("--ledger", "l.json")
+    desk.refused(desk.run(*words, *spend, "--status", "died"), "--status is only for --model phreg")
+    desk.refused(desk.run(*words, *spend, "--model", "phreg"), "needs --status")
+    desk.refused(desk.run(*words, *spend, *model, "--cov-type", "HC0"), "always robust")
+    desk.refused(desk.run(*words, *spend, *model, "--offset", "x"), "every record counts once")
+    desk.refused(desk.run(*words, *spend, *model, "--margins"), "hazard ratios")
+    assert len(pi.LedgerFile("l.json")) == 0
+
+
 def test_a_check_knows_dates(desk):
     pd.DataFrame({"day": ["2020-01-05", "2020-03-04"], "y": [1.0, 2.0]}).to_csv("days.csv", index=False)
     (desk.folder / "d.toml").write_text(

@@ -377,6 +377,7 @@ COMMANDS = [
     (fit_command, "OLS.from_formula", ("missing",)),
     (fit_command, "Poisson.from_formula", ("missing", "weights", "offset", "exposure")),
     (fit_command, "Logit.from_formula", ("missing", "weights", "offset")),
+    (fit_command, "PHReg.from_formula", ("missing", "status", "horizon")),
     (release_command, ".Moments", ("missing",)),
     (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
     *((study_command, name, (*BUDGET, "family", "trust", "alpha")) for name in (".plan_study", ".advise")),

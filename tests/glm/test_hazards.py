@@ -223,6 +223,58 @@ def test_missing_values_are_refused_or_imputed():
     assert "Missing values were replaced" in " ".join(model.fit(**SPEND).notes)
 
 
+@pytest.mark.parametrize("epsilon", [4.0, math.inf])
+def test_records_with_missing_values_are_dropped(epsilon):
+    frame = table(8_000)
+    rng = np.random.default_rng(3)
+    for name, share in (("age", 0.2), ("event", 0.05), ("time", 0.05), ("group", 0.05)):
+        frame.loc[rng.random(len(frame)) < share, name] = None
+    model = pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA, missing="drop")
+    spending = {"epsilon": epsilon} | ({} if math.isinf(epsilon) else {"delta": 1e-6, "rng": 0})
+    fit = model.fit(**spending)
+    complete = pi.PHReg.from_formula(FORMULA, frame.dropna(), status="event", schema=SCHEMA).fit(**spending)
+    count = len(frame.dropna())
+    if math.isinf(epsilon):
+        np.testing.assert_allclose(fit.params, complete.params, rtol=1e-9)
+        np.testing.assert_allclose(fit.bse, complete.bse, rtol=1e-9)
+        assert fit.nobs == count
+    else:
+        assert (np.abs(fit.params - complete.params) < 2.0 * complete.bse).all()
+        np.testing.assert_allclose(fit.bse, complete.bse, rtol=0.1)
+        assert fit.nobs != count
+        assert abs(fit.nobs - count) < 100
+        assert f"About {fit.nobs:,} of 8,000 rows are complete" in " ".join(str(fit.summary()).split())
+    assert "Observations" in str(fit.summary())
+
+
+def test_sites_drop_records_as_one_table_does():
+    frame = table(6_000)
+    frame.loc[::7, "age"] = np.nan
+    parts = {"a": frame[:2_000], "b": frame[2_000:]}
+    policy = SitePolicy(simulation=True, trusted_server=True)
+    sites = {name: Site(Rows(part, missing="drop"), SCHEMA, policy=policy) for name, part in parts.items()}
+    both = pi.PHReg.from_formula(FORMULA, InProcessFederation(sites), status="event", schema=SCHEMA)
+    alone = pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA, missing="drop")
+    pooled = alone.fit(epsilon=math.inf)
+    np.testing.assert_allclose(both.fit(epsilon=math.inf).params, pooled.params, atol=1e-8)
+    fit = both.fit(**SPEND)
+    assert (np.abs(fit.params - pooled.params) < 5.0 * fit.bse_privacy).all()
+    assert "rows are complete" in " ".join(str(fit.summary()).split())
+
+
+def test_a_status_may_be_a_factor_whose_second_level_is_the_event():
+    frame = table(6_000)
+    frame["end of it"] = np.where(frame["event"] > 0.5, "died", "alive")
+    ranges = {name: SCHEMA[name] for name in ("time", "treated", "age", "group")}
+    schema = pi.Schema({**ranges, "end of it": ["alive", "died"]})
+    fit = pi.PHReg.from_formula(FORMULA, frame, status="end of it", schema=schema).fit(**SPEND)
+    np.testing.assert_array_equal(fit.params, fitted(frame).params)
+    assert "end of it" in str(fit.summary())
+    three = pi.Schema({**ranges, "end of it": ["alive", "died", "moved"]})
+    with pytest.raises(SchemaError, match="two levels"):
+        pi.PHReg.from_formula(FORMULA, frame, status="end of it", schema=three)
+
+
 # ---- what is refused
 
 
@@ -236,7 +288,6 @@ def test_missing_values_are_refused_or_imputed():
         ({"horizon": -1.0}, ArgumentError, "horizon"),
         ({"intervals": 1}, ArgumentError, "intervals"),
         ({"intervals": 5_000}, ArgumentError, "at most"),
-        ({"missing": "drop"}, NotAvailableError, "number of records must be public"),
         ({"strata": "group"}, ArgumentError, "strata"),
         ({"entry": "age"}, ArgumentError, "left truncation"),
         ({"trust": "central", "formula": "time ~ 0 + age"}, SchemaError, "baseline"),

@@ -13,10 +13,9 @@ from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, Su
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.hazards.path import MOST_NOISE, MOST_NOISE_MODEL
 from privinf.glm.hazards.results import PHRegResults
-from privinf.glm.hazards.rows import HazardRows, hazard_rows
+from privinf.glm.hazards.rows import HazardRows, hazard_rows, with_status
 from privinf.glm.hazards.running import run_hazards
 from privinf.glm.plan import FitRequest
-from privinf.glm.sums import Roles
 from privinf.mechanisms import arrays
 from privinf.progress import progress_bar
 from privinf.schema import Schema
@@ -69,7 +68,7 @@ class PHRegOptions(SumModelOptions):
         """Return the formula of the design, with the column of the status."""
         if not isinstance(self.status, str):
             raise ArgumentError("status= must be the name of a column of the table")
-        return Roles(status=self.status).added(formula), self
+        return with_status(formula, self.status, schema), self
 
 
 @error_boundaries
@@ -93,8 +92,9 @@ class PHReg(Model[PHRegOptions]):
     intervals : int
         Number of intervals of equal length of the public grid, on which the baseline hazard is estimated. Few
         intervals are enough unless the hazard is steep at 0.
-    missing : {"raise", "impute-public"}
-        Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+    missing : {"raise", "impute-public", "drop"}
+        Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+        records that lack a value, whose number stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
@@ -193,15 +193,17 @@ class PHReg(Model[PHRegOptions]):
             One table (a data frame, a path, a reader), or a federation of sites.
         status : str
             Name of a column that is 1 if the time ended with the event and 0 if it was censored; the schema
-            declares it with the bounds (0, 1).
+            declares it with the bounds (0, 1). Or of a factor with two levels, the second of which is the
+            event.
         schema : Schema
             Public bounds and levels of the columns. The time has the bounds (0, horizon).
         horizon : float, optional
             Public end of the follow-up. Default: the upper bound of the time.
         intervals : int
             Number of intervals of equal length of the public grid.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            records that lack a value, whose number stays private.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with sums or rows. Default: "central" for one table, "server" for a federation.
         ledger : Ledger, optional
@@ -256,8 +258,9 @@ class PHReg(Model[PHRegOptions]):
             Public end of the follow-up.
         intervals : int
             Number of intervals of equal length of the public grid.
-        missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them (default), or impute the middle of the public bounds.
+        missing : {"raise", "impute-public", "drop"}
+            Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
+            records that lack a value, whose number stays private.
         trust : {"server", "secure-sum"}, optional
             "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the

@@ -7,26 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import ArgumentError, SchemaError
 from privinf.fitting.rows import ModelRows
 from privinf.glm.rows import GlmRows, glm_rows, without
 from privinf.glm.sums import NO_ROLES, Roles
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
+from privinf.schema import Design, Factor, Schema
 from privinf.typing import Floats, Integers
-from privinf.validation import check_count, check_positive
+from privinf.validation import check_count, check_positive, shown_name
 
 NO_CONSTANT = (
     "the formula leaves out the constant, but the baseline hazard takes its place: remove '0 +' or '- 1' "
     "from the formula"
 )
-NO_DROPPING = (
-    "missing='drop' is not available for PHReg, whose number of records must be public: leave missing= out, "
-    "or pass missing='impute-public'"
-)
 NO_COLUMNS = "the model has no column besides the time and the status: name at least one"
 STATUS_COLUMN = (
-    "status= must be the name of a numeric column with the public bounds (0, 1), which is 1 if the time "
-    "ended with the event and 0 if it was censored"
+    "status= must be the name of a column with the public bounds (0, 1), which is 1 if the time ended with "
+    "the event and 0 if it was censored, or of a factor with two levels, of which the second is the event"
 )
 
 
@@ -39,12 +36,16 @@ class HazardRows:
     rows : GlmRows
         With the columns of the constant and of the status.
     status : str
+        The status as the user names it.
+    event : int
+        Position of its column among the columns of the design.
     edges : ndarray, shape (K,)
         Ends of the intervals; what happens after the last one is cut.
     """
 
     rows: GlmRows
     status: str
+    event: int
     edges: Floats
 
     @property
@@ -88,11 +89,7 @@ def hazard_rows(model_rows: ModelRows, status: str, horizon: float | None, inter
         Status, horizon, grid or columns do not fit a proportional-hazards model.
     """
     design = model_rows.design
-    if not isinstance(status, str) or status not in design.names:
-        raise ArgumentError(STATUS_COLUMN)
-    at = design.names.index(status)
-    if (float(design.low[at]), float(design.high[at])) != (0.0, 1.0):
-        raise SchemaError(STATUS_COLUMN)
+    event = _event_column(design, status)
     if design.constant is None:
         raise SchemaError(NO_CONSTANT)
     if len(design.names) <= 2:
@@ -110,8 +107,39 @@ def hazard_rows(model_rows: ModelRows, status: str, horizon: float | None, inter
         )
     if check_count(intervals, "intervals", least=2) > MOST_INTERVALS:
         raise ArgumentError(f"intervals={intervals} must be at most {MOST_INTERVALS}")
-    rows = glm_rows(model_rows, "poisson", None, None, Roles(status=status)).user
-    if rows.missing == "drop":
-        raise NotAvailableError(NO_DROPPING)
+    rows = glm_rows(model_rows, "poisson", None, None, Roles(status=event)).user
     edges = end * np.arange(1.0, intervals + 1.0) / intervals
-    return HazardRows(rows=rows, status=status, edges=edges)
+    return HazardRows(rows=rows, status=status, event=rows.design.names.index(event), edges=edges)
+
+
+def with_status(formula: str, status: str, schema: Schema) -> str:
+    """Return a formula with the column of the status; of a factor, the mark of its second level."""
+    if '"' in status or "\\" in status:
+        raise SchemaError(f"column {shown_name(status)} has a quotation mark in its name: rename it")
+    term = status if status.isidentifier() else f'Q("{status}")'
+    if status in schema and isinstance(declared := schema[status], Factor):
+        if len(declared.levels) != 2:
+            raise SchemaError(STATUS_COLUMN)
+        term = f"C({term})"
+    return f"{formula} + {term}"
+
+
+def _event_column(design: Design, status: str) -> str:
+    """Return the name of the design's column that is 1 for an event.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        There is no such column, or its public values are not 0 and 1.
+    """
+    if not isinstance(status, str):
+        raise ArgumentError(STATUS_COLUMN)
+    names = [column.name for column in design.columns if column.inputs == (status,)]
+    if status in design.names:
+        names = [status]
+    if len(names) != 1:
+        raise ArgumentError(STATUS_COLUMN)
+    at = design.names.index(names[0])
+    if (float(design.low[at]), float(design.high[at])) != (0.0, 1.0):
+        raise SchemaError(STATUS_COLUMN)
+    return names[0]

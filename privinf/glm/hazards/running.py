@@ -48,11 +48,14 @@ def run_hazards(
     with ExitStack() as stack:
         stack.enter_context(charged_for(f"{MODEL}: {formula_text(hazards.rows.design.user)}"))
         fit = prepare_fit(hazards.rows, trust, ledger, MODEL, request, spending, stack)
-        outcome = fit_hazards(_sums_of(hazards, fit), most_noise=most_noise)
+        queries = _sums_of(hazards, fit)
+        outcome = fit_hazards(queries, most_noise=most_noise)
         counts = None
         if fit.outside is not None and outcome.step is not None:
             counts = fit.outside.release(fit.sums)
-        rows = hazards.reported()
+        if queries.complete is not None:
+            fit = fit.counted(queries.complete)
+        rows = replace(hazards.reported(), complete=queries.complete)
         path = Trajectory(params=outcome.path[-1], path=outcome.path, length=len(outcome.path) - 1, rounds=[])
         ends = ends_of(rows, outcome.gram.mean[0, 1:], outcome.gram.sd / 2.0**0.5)
         description = fit.describe(METHOD, path, counts, ends)
@@ -86,11 +89,12 @@ def _sums_of(hazards: HazardRows, fit: FitRun) -> HazardSums:
         width=rows.p,
         columns=hazards.columns,
         constant=hazards.constant,
-        status=rows.design.names.index(hazards.status),
+        status=hazards.event,
         largest=hazards.largest,
         edges=hazards.edges,
         mu=fit.mu,
         traffic=fit.sums.traffic,
+        dropping=rows.missing == "drop",
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from privinf.accounting.shares import part_of_mu
+from privinf.completeness import CompleteRows
 from privinf.federation import NoisyGram
 from privinf.glm.curved_sums import Noisy
 from privinf.glm.hazards.baseline import Baseline
@@ -100,7 +101,8 @@ class HazardSums:
     units : mapping
         Center and scale of all columns.
     n : int
-        Number of records.
+        Number of records; where records with missing values are dropped, its estimate once the cells are
+        released.
     width : int
         Number of all columns.
     columns : ndarray of int
@@ -115,6 +117,10 @@ class HazardSums:
     traffic : Traffic
     spent : float
         Of mu^2, in shares.
+    dropping : bool
+        Whether records with missing values are dropped.
+    complete : CompleteRows or None
+        Estimate from the cells where they are.
     """
 
     server: GlmServer
@@ -129,6 +135,8 @@ class HazardSums:
     mu: float
     traffic: Traffic = field(default_factory=Traffic)
     spent: float = 0.0
+    dropping: bool = False
+    complete: CompleteRows | None = None
 
     def price(self, share: float) -> float:
         """Return mu of a share of mu^2."""
@@ -138,7 +146,7 @@ class HazardSums:
         self.spent += share
         release = self.server.vector_sum(op, args, label=label, mu=self.price(share))
         self.traffic.add(label, args, len(release.values))
-        return release
+        return release if self.complete is None else replace(release, rows=self.n)
 
     def _at(self, at: HazardPoint, bound: float, **extra: PlainValue) -> dict[str, Any]:
         """Return the arguments of a statistic at a point, with weights by a bound."""
@@ -163,10 +171,22 @@ class HazardSums:
 
     def cells(self, share: float) -> CellEstimate:
         """Return the cells of one group."""
-        args = {"edges": self.edges, "status": self.status}
+        args: dict[str, Any] = {"edges": self.edges, "status": self.status}
+        if self.dropping:
+            args["counted"] = True
         release = self._release(Statistics.SURVIVAL_CELLS, args, Labels.CELLS_OF_EVENTS, share)
-        noise = CellNoise(scale=float(release.scale), root=suffix_root(len(self.edges) + 1), groups=1)
-        return CellEstimate.from_release(release.values, noise, self.n)
+        noise = CellNoise(
+            scale=float(release.scale),
+            root=suffix_root(len(self.edges) + 1),
+            groups=1,
+            counted=float(self.dropping),
+        )
+        cells = CellEstimate.from_release(release.values, noise, self.n)
+        if self.dropping:
+            sd = noise.scale * math.sqrt(1.0 - 1.0 / noise.total_size)
+            self.complete = CompleteRows.from_sum(float(cells.total), sd, self.n, len(self.columns))
+            self.n = self.complete.rows
+        return cells
 
     def gram(self, share: float) -> Noisy:
         """Return the mean of (1, x)(1, x)'."""
