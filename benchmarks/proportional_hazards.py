@@ -31,7 +31,6 @@ from scipy.io import arff
 import privinf as pi
 from privinf.accounting.calibration import calibrate_mu
 from privinf.glm.hazards.path import MOST_NOISE, MOST_NOISE_MODEL
-from privinf.glm.hazards.results import changed_targets
 from privinf.typing import Floats
 from studies.hazards.cox import cox
 from studies.hazards.records import Records
@@ -41,7 +40,7 @@ from studies.simulation import binomial_limits
 PAGE = Path(__file__).parent / "results" / "proportional_hazards.md"
 FITS = 200  # a row, by default
 MODEL_FITS = 100  # of `pi.PHReg` itself
-WARNED_FITS = 60  # a row of the table of warnings, and of follow-up by the model
+FOLLOWED_FITS = 60  # a row of follow-up by the model
 DELTA = 1e-6
 NORMAL = 1.959963984540054
 SLOPES = np.array([0.45, 1.2, -0.9, 0.75, -0.6, 0.45])
@@ -211,43 +210,6 @@ def by_model(n: int, epsilon: float, fits: int) -> str:
     )
 
 
-def warned(task: str, population: Law | Table, n: int, epsilon: float, fits: int) -> str:
-    """Return one row of the table of warnings: of fits with intervals, and of those that miss a slope."""
-    mu = calibrate_mu(epsilon=epsilon, delta=DELTA)
-    results = [one(population, n, mu, seed) for seed in range(fits)]
-    usable = [result for result in results if result[0].draws.converged or result[0].draws.weak]
-    worst = int(np.argmin(np.mean([result[1] for result in usable], axis=0)))
-    names = [str(j) for j in range(population.columns)]
-    flags = np.array([len(changed_targets(names, result[0].fit)) > 0 for result in usable])
-    missed = np.array([not result[1][worst] for result in usable])
-    of_misses = f"{flags[missed].mean():.0%}" if missed.any() else "-"
-    return (
-        f"| {task} | {n:,} | {epsilon:g} | {len(usable)} of {fits} | {flags.mean():.0%} | {missed.mean():.1%} "
-        f"| {of_misses} |"
-    )
-
-
-WARNED_ROWS = [
-    ("mixed, d = 6", lambda: Law(columns=6), 5_000, (1.0,)),
-    ("all fail", lambda: Law(scale=4.0), 20_000, (1.0,)),
-    ("strong", lambda: Law(slopes=2.0), 20_000, (1.0,)),
-    ("flchain, log of light chains", lambda: table("flchain", logs=True), 7_874, (1.0, 4.0)),
-    ("flchain, linear", lambda: table("flchain"), 7_874, (1.0, 4.0)),
-    ("ACTG 320", lambda: table("actg320"), 20_000, (1.0,)),
-    ("GBSG2, linear nodes", lambda: table("GBSG2"), 20_000, (1.0, 4.0)),
-]
-WARNED_HEAD = """
-## Warnings that the target may be another one
-
-A fit warns where more than 2% of the events come after the stop, and where weights count for columns with a long tail.
-*With intervals* counts fits that converged. *Missed* is the share of these whose interval of the worst slope misses,
-and the last column how many of those warned.
-
-| task | rows | epsilon | with intervals | warned | missed | warned of those that missed |
-|---|---|---|---|---|---|---|
-"""
-
-
 def main(fits: int) -> None:
     """Write the page."""
     low, high = binomial_limits(0.95, fits)
@@ -264,16 +226,11 @@ def main(fits: int) -> None:
         print(lines[-1], flush=True)
     for task, make, n, _ in ROWS:
         if task in ("all fail", "flchain, log of light chains") and (population := make()) is not None:
-            title = f'{task}: {WARNED_FITS} fits with `follow_up="model"`'
-            lines.append(row(title, population, n, 1.0, WARNED_FITS, MOST_NOISE_MODEL))
+            title = f'{task}: {FOLLOWED_FITS} fits with `follow_up="model"`'
+            lines.append(row(title, population, n, 1.0, FOLLOWED_FITS, MOST_NOISE_MODEL))
             print(lines[-1], flush=True)
-    second = []
-    for task, make, n, epsilons in WARNED_ROWS:
-        if (population := make()) is not None:
-            second += [warned(task, population, n, epsilon, WARNED_FITS) for epsilon in epsilons]
-            print(second[-1], flush=True)
-    text = HEAD.format(fits=fits, low=low, high=high) + "\n".join(lines) + "\n" + WARNED_HEAD
-    PAGE.write_text(text + "\n".join(second) + "\n", encoding="utf-8")
+    text = HEAD.format(fits=fits, low=low, high=high) + "\n".join(lines) + "\n"
+    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

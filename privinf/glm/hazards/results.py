@@ -16,11 +16,8 @@ from privinf.errors import ArgumentError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import (
     DRAWN_NOTE,
-    FAR_COLUMN,
-    FAR_OUT,
     LAST_STEP,
     POSTERIOR_NOTE,
-    column_reach,
     listed,
     step_text,
 )
@@ -62,8 +59,14 @@ NOT_CONVERGED = (
     "budget, fewer columns or tighter bounds"
 )
 RATIO_NOTE = "HR is the hazard ratio, exp(coef), per unit of the column."
-# Share of events after the stop above which a warning comes.
-LATER = 0.02
+# Share of events after the stop above which a warning comes. At half of it, effects that vanish after a fifth
+# of the follow-up moved coefficients by one standard error.
+LATER = 0.06
+# Standard deviations of a column between its mean and its farther bound from which on outlying records may
+# move its coefficient, and standard errors by which weights of records at this distance may move it if their
+# hazard is wrong by a factor. Both are chosen on tables, see benchmarks/results/hazard_tables.md.
+FAR_COLUMN = 4.5
+FAR_OUT = 10.0
 CUT_FOLLOW_UP = (
     "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later; if "
     "hazards are not proportional or effects not linear, coefficients differ from those of complete follow-up"
@@ -243,7 +246,7 @@ def hazard_results(
         terms=terms,
     ).transformed(back, names=rows.design.names)
     context["settings"] |= {"curved": recorded(step), "to_user": back.tolist()}
-    if texts := [text for text, _ in changed_targets(rows.design.names, fit)]:
+    if texts := [text for text, _ in changed_targets(rows.design.names, fit, *rows.limits)]:
         context["settings"] |= {"misfits": texts}
     sampling = None if noise is None else back @ (total - noise) @ back.T
     return PHRegResults(estimate, Context(**context, sampling_cov=sampling))
@@ -280,18 +283,27 @@ def _exact(rows: GlmRows, step: OneStepRelease, back: Floats, context: Mapping[s
     return PHRegResults(estimate, Context(**context, sampling_cov=back @ cov @ back.T))
 
 
-def changed_targets(names: Sequence[str], fit: HazardFit) -> list[tuple[str, tuple[str, ...]]]:
+def changed_targets(
+    names: Sequence[str], fit: HazardFit, low: Floats, high: Floats
+) -> list[tuple[str, tuple[str, ...]]]:
     """Return the warnings of a target that may not be Cox's regression, each with the coefficients it names.
 
     Events after the stop are one reason. The other one is the weight of records far out in a column: weights
     leave out more than `FAR_OUT` standard errors of a score that is wrong there, in columns whose farther
     bound is more than `FAR_COLUMN` standard deviations from the mean.
+
+    Parameters
+    ----------
+    names : sequence of str
+    fit : HazardFit
+    low, high : ndarray, shape (d,)
+        Public bounds of the columns, scaled units.
     """
     warnings: list[tuple[str, tuple[str, ...]]] = []
     if fit.later > LATER:
         warnings.append((CUT_FOLLOW_UP.format(fit.stop, fit.later), ()))
     if fit.step is not None and fit.step.far > 0.0:
-        reach = column_reach(fit.gram.lifted(), 0)[1:]
+        reach = column_reach(fit.step, fit.baseline.blocks, low, high)
         far = (reach > FAR_COLUMN) & (fit.step.far * reach / FAR_COLUMN > FAR_OUT)
         if far.any():
             columns = tuple(name for name, is_far in zip(names, far, strict=True) if is_far)
@@ -299,11 +311,35 @@ def changed_targets(names: Sequence[str], fit: HazardFit) -> list[tuple[str, tup
     return warnings
 
 
+def column_reach(step: OneStepRelease, blocks: int, low: Floats, high: Floats) -> Floats:
+    """Return the distance of a column's mean to its farther bound, in its standard deviations, shape (d,).
+
+    Mean and covariance are those of the final Hessian, whose noise is small in the whitened units of the
+    release. The Gram of the columns has noise in the units of the bounds, which hides the variance of a
+    column with a long tail.
+
+    Parameters
+    ----------
+    step : OneStepRelease
+    blocks : int
+    low, high : ndarray, shape (d,)
+        Public bounds of the columns, scaled units.
+    """
+    back = np.linalg.inv(step.place.transform)
+    hessian = back @ step.hessian.lifted() @ back.T
+    joint = hessian[:blocks, blocks:]
+    mean = joint.sum(axis=0) / np.trace(hessian[:blocks, :blocks]) * math.sqrt(blocks)
+    spread = hessian[blocks:, blocks:] - joint.T @ np.linalg.solve(hessian[:blocks, :blocks], joint)
+    variance = np.diag(spread) / np.trace(hessian[:blocks, :blocks]) * blocks
+    farther = np.maximum(high - mean, mean - low)
+    return np.asarray(farther / np.sqrt(np.maximum(variance, 1e-300)))
+
+
 def _target_notes(rows: GlmRows, fit: HazardFit) -> tuple[Note, ...]:
     """Return the notes on a target that may not be Cox's regression."""
     return tuple(
         note
-        for text, columns in changed_targets(rows.design.names, fit)
+        for text, columns in changed_targets(rows.design.names, fit, *rows.limits)
         for note in must_read(sentence(text), columns=columns)
     )
 
