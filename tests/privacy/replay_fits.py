@@ -508,10 +508,17 @@ def _examples_arrays(pair: str, world: int, ledger: Ledger) -> Any:
 # ---- times until an event
 
 
-def hazards(name: str, *, over: bool = False, **options: Any) -> None:
-    """Register a proportional-hazards fit: times are y from its lower bound on, and c is the status."""
+def hazards(
+    name: str, *, over: bool = False, lacks: Sequence[str] = (), factor: bool = False, **options: Any
+) -> None:
+    """Register a proportional-hazards fit: times are y from its lower bound on, and c is the status.
+
+    With `lacks` rows with missing values are dropped, and in one world the record lacks these values; with
+    `factor` the status has two levels.
+    """
     spending = {"epsilon": 12.0, "delta": 1e-3}
-    schema = pi.Schema({name: BOUNDS[name] for name in ("a", "b", "g")} | {"y": (0.0, 10.0), "c": (0, 1)})
+    status = ["alive", "died"] if factor else (0, 1)
+    schema = pi.Schema({name: BOUNDS[name] for name in ("a", "b", "g")} | {"y": (0.0, 10.0), "c": status})
 
     @case(f"PHReg {name}", spending)
     def run(pair: str, world: int, ledger: Ledger) -> Any:
@@ -519,9 +526,20 @@ def hazards(name: str, *, over: bool = False, **options: Any) -> None:
         frame["y"] += 4.0
         inside = frame["c"].between(0.0, 2.0)
         frame["c"] = frame["c"].where(~inside, (frame["c"] > 1.0).astype(float))
-        held = federation(frame[list(BOUNDS)], schema) if over else frame
+        if factor:
+            frame["c"] = np.where(frame["c"] > 0.5, "died", "alive")
+        if lacks:
+            frame = with_dropped(frame, list(lacks), gap=world == 1, alone=False)
+        missing = {"missing": "drop"} if lacks else {}
+        held = federation(frame[list(BOUNDS)], schema, **missing) if over else frame
         model = pi.PHReg.from_formula(
-            "y ~ a + b + g", held, status="c", schema=schema, ledger=ledger, **options
+            "y ~ a + b + g",
+            held,
+            status="c",
+            schema=schema,
+            ledger=ledger,
+            **options,
+            **({} if over else missing),
         )
         return model.fit(**spending), repr(model)
 
@@ -529,6 +547,9 @@ def hazards(name: str, *, over: bool = False, **options: Any) -> None:
 hazards("central")
 hazards("central, 16 intervals up to 6", intervals=16, horizon=6.0)
 hazards("secure sums", over=True, trust="secure-sum")
+hazards("dropped rows, central", lacks=("c",))
+hazards("dropped rows, secure sums", over=True, lacks=("y", "b"), trust="secure-sum")
+hazards("status of two levels, dropped rows", lacks=("b",), factor=True)
 
 
 # ---- one curator's regressions

@@ -518,13 +518,19 @@ def followed(world: World) -> tuple[pd.DataFrame, pi.Schema]:
 @entry_point("PHReg")
 def _proportional_hazards(world: World) -> Any:
     frame, schema = followed(world)
+    if world.chance(0.3):
+        frame["event"] = np.where(frame["event"] > 0.5, "died", "alive")
+        schema = pi.Schema(
+            {"y": RESPONSES["count"], "event": ["alive", "died"], **NUMBERS, "g": LEVELS, **PUBLIC}
+        )
+    dropping = {"missing": "drop"} if world.chance(0.4) else missing(world)
     model = pi.PHReg.from_formula(
         world.pick("formula", *FORMULAS),
         frame,
         status="event",
         schema=schema,
         ledger=world.ledger,
-        **missing(world),
+        **dropping,
         **world.options(0.3, intervals=(1, 4, 16)),
     )
     how = world.options(0.3, follow_up=("longest", "model"))
