@@ -136,6 +136,8 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/loose_bounds.py 200
 	$(BIN)/python benchmarks/logistic.py
 	$(BIN)/python benchmarks/proportional_hazards.py 200
+	$(BIN)/python benchmarks/hazard_tables.py 60
+	$(BIN)/python benchmarks/hazard_layers.py 60
 	$(BIN)/python benchmarks/margins.py --fits 100
 	$(BIN)/python benchmarks/negative_binomial.py --fits 200
 	$(BIN)/python benchmarks/score_tests.py

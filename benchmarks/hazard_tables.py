@@ -43,7 +43,6 @@ PAGE = RESULTS / "hazard_tables.md"
 FITS = 60  # a setting, by default
 LEAST_FITS = 8  # with intervals, of a setting on the page
 INTERVALS = 16
-HARMLESS = 0.9  # coverage of the worst slope from which on a setting is called harmless
 FIELDS = (
     "task",
     "rows",
@@ -354,14 +353,15 @@ def one(setting: Setting, seed: int) -> dict[str, Any]:
         "far": round(fit.fit.step.far, 4),
         "weak": int(fit.draws.weak),
         "converged": int(fit.draws.converged),
-        "reach": _text(column_reach(fit.fit.step, q, -ones, ones), 3),
-        "missed": _text((low > beta) | (beta > high), 0),
-        "shift": _text((fit.params - beta) / fit.draws.draws[:, q:].std(axis=0), 3),
+        "reach": text_of(column_reach(fit.fit.step, q, -ones, ones), 3),
+        "missed": text_of((low > beta) | (beta > high), 0),
+        "shift": text_of((fit.params - beta) / fit.draws.draws[:, q:].std(axis=0), 3),
         "width": round(float(np.median(width)), 4),
     }
 
 
-def _text(values: Any, digits: int) -> str:
+def text_of(values: Any, digits: int) -> str:
+    """Return numbers as one field."""
     return " ".join(f"{float(value):.{digits}f}" for value in values)
 
 
@@ -379,7 +379,7 @@ def run(fits: int, only: str) -> None:
                 continue
             line = one(setting, seed)
             with STORE.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, FIELDS).writerow(line)
+                csv.DictWriter(file, FIELDS, lineterminator="\n").writerow(line)
 
 
 # ---- the page
@@ -418,9 +418,10 @@ CURVES = """
 
 A fit warns where more than {later:.0%} of the events come after the stop. It also warns where the farther bound of a column is more
 than {column:g} standard deviations from its mean, and records at this distance may move the coefficients by more than {out:g} standard
-errors if their hazard is wrong by a factor. Settings in which the worst slope covers in at least {harmless:.0%} of the fits are called
-harmless here. In the others hazards are not proportional, or an effect is not linear. The table has the share of fits that
-warn. The limits were chosen on the settings of the first two columns. The tables of the last two columns came later.
+errors if their hazard is wrong by a factor. Settings in which every slope covers within its 99% binomial limits are called
+harmless here. In the others hazards are not proportional, or an effect is not linear. The table has the mean share of fits that
+warn over these settings. The limits were chosen on the settings of the first two columns. The tables of the last two columns
+came later.
 
 | events after the stop | sds of a column | standard errors | harmless settings | other settings | harmless, later tables | others, later tables |
 |---|---|---|---|---|---|---|
@@ -457,7 +458,8 @@ def write_page() -> None:
             f"| {_width(usable['width'])} | {usable['weak'].mean():.0%} | {1.0 - len(usable) / len(fits):.0%} "
             f"| {usable['later'].mean():.1%} | {by_reason[0]:.0%}, {by_reason[1]:.0%} |"
         )
-        groups.setdefault((task in LATER_TABLES, covered.min() >= HARMLESS), []).append(usable)
+        is_harmless = bool(covered.min() >= binomial_limits(0.95, len(usable))[0])
+        groups.setdefault((task in LATER_TABLES, is_harmless), []).append(usable)
     curves = []
     for later, column, out in LIMITS:
         cells = []
@@ -475,7 +477,7 @@ def write_page() -> None:
         f"\nIn the median setting of {int(counts.median())} fits, the coverage of one slope keeps {low:.3f} to "
         f"{high:.3f} in 99% of cases.\n"
     )
-    text = CURVES.format(later=LATER, column=FAR_COLUMN, out=FAR_OUT, harmless=HARMLESS)
+    text = CURVES.format(later=LATER, column=FAR_COLUMN, out=FAR_OUT)
     PAGE.write_text(
         HEAD + "\n".join(lines) + "\n" + limits + text + "\n".join(curves) + "\n", encoding="utf-8"
     )

@@ -82,6 +82,7 @@ class OutsideCount:
         design = rows.design
         response = rows.design.outcome.column
         outcome = bool(response.plain) and not design.response_public and _is_number(rows, response.inputs)
+        outcome = outcome and rows.roles.status is None  # a time beyond the horizon is censored there
         counted = [*names, *([design.response] if outcome else []), *design.clipped_inputs]
         if not counted:
             return None

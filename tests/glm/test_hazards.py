@@ -131,6 +131,36 @@ def test_a_column_with_a_long_tail_is_named():
     assert "less weight" in " ".join(str(fit.summary()).split())
 
 
+def test_a_long_tail_is_seen_where_noise_hides_the_variance_of_the_column():
+    """The Gram's noise is as large as the variance of the column; the final Hessian's is not."""
+    rng = np.random.default_rng(2)
+    n = 6_000
+    tail = np.minimum(rng.exponential(size=n), 20.0)
+    x = np.column_stack([tail, rng.uniform(-1.0, 1.0, (n, 3))])
+    failure = rng.exponential(size=n) / (0.5 * np.exp(0.3 * np.sqrt(tail) + 0.5 * x[:, 1]))
+    bounds = [(0, 20), (-1, 1), (-1, 1), (-1, 1)]
+    model = pi.PHReg(np.minimum(failure, 2.0), x, status=failure <= 2.0, bounds=bounds, horizon=2.0)
+    with pytest.warns(MisfitWarning, match="far out in x1 have less weight"):
+        model.fit(epsilon=1.0, delta=1e-6, rng=0).conf_int()
+
+
+def test_a_hazard_that_is_steep_at_0_is_named():
+    rng = np.random.default_rng(2)
+    n = 6_000
+    x = rng.uniform(-1.0, 1.0, (n, 2))
+    failure = rng.exponential(size=n) / (0.5 * np.exp(0.5 * x[:, 1]))
+    event = (failure <= 2.0) & (rng.random(n) < 0.9)
+    time = np.where(event, failure, 40.0)
+    steep = pi.PHReg(time, x, status=event, bounds=[(-1, 1)] * 2, horizon=40.0)
+    with pytest.warns(MisfitWarning, match="first eighth of the follow-up"):
+        steep.fit(epsilon=2.0, delta=1e-6, rng=0).conf_int()
+    short = pi.PHReg(time, x, status=event, bounds=[(-1, 1)] * 2, horizon=2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # times beyond the horizon are censored, not clipped
+        warnings.filterwarnings("ignore", message=".*(NOT PRIVATE|simulation|delta)")
+        short.fit(epsilon=2.0, delta=1e-6, rng=0).conf_int()
+
+
 def test_following_the_model_follows_less_and_is_narrower():
     rng = np.random.default_rng(1)
     n = 20_000

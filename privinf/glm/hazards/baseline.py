@@ -32,6 +32,7 @@ CLEAR = 4.0  # sds of its noise that the mean number of events of a merged inter
 LEAST_EVENTS = 0.05  # of the mean number, that a merged interval is taken to have at least
 STOPS = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0])  # values of c that are tried
 NOISE = 5.8  # of rho(c), for scores that are clipped at about 1.2 of their usual length
+EARLY = 0.125  # part of the grid in which a hazard that is steep at 0 has most events
 LARGE_SDS = 3.0  # sds of the predictor above its mean, whose hazard is taken for the largest
 
 
@@ -80,6 +81,12 @@ class Baseline:
     def events(self) -> float:
         """Number of events, at least 1."""
         return max(events_of(self.cells)[0], 1.0)
+
+    @property
+    def early(self) -> float:
+        """Share of the events in the first part of the grid, `EARLY` of it, at most 1."""
+        first = self.edges <= EARLY * self.edges[-1]
+        return min(float(self.cells.D[0][first].sum()) / self.events, 1.0)
 
     def at(self, slopes: Floats, center: Floats, spread: Floats) -> Baseline:
         """Return the baseline at these slopes of columns with this mean and covariance."""

@@ -67,6 +67,12 @@ LATER = 0.06
 # hazard is wrong by a factor. Both are chosen on tables, see benchmarks/results/hazard_tables.md.
 FAR_COLUMN = 4.5
 FAR_OUT = 10.0
+# Share of events in the first eighth of the grid above which a warning comes.
+STEEP = 0.6
+STEEP_HAZARD = (
+    "about {:.0%} of the events come in the first eighth of the follow-up, for which the grid and its noise are "
+    "coarse, so coefficients can differ from those of Cox's regression; pass an earlier horizon="
+)
 CUT_FOLLOW_UP = (
     "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later; if "
     "hazards are not proportional or effects not linear, coefficients differ from those of complete follow-up"
@@ -288,8 +294,8 @@ def changed_targets(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Return the warnings of a target that may not be Cox's regression, each with the coefficients it names.
 
-    Events after the stop are one reason. The other one is the weight of records far out in a column: weights
-    leave out more than `FAR_OUT` standard errors of a score that is wrong there, in columns whose farther
+    One reason is a hazard so steep at 0 that the grid is coarse. Events after the stop are another. The third
+    one is the weight of records far out in a column: weights leave out more than `FAR_OUT` standard errors of a score that is wrong there, in columns whose farther
     bound is more than `FAR_COLUMN` standard deviations from the mean.
 
     Parameters
@@ -300,6 +306,8 @@ def changed_targets(
         Public bounds of the columns, scaled units.
     """
     warnings: list[tuple[str, tuple[str, ...]]] = []
+    if (early := fit.baseline.early) > STEEP:
+        warnings.append((STEEP_HAZARD.format(early), ()))
     if fit.later > LATER:
         warnings.append((CUT_FOLLOW_UP.format(fit.stop, fit.later), ()))
     if fit.step is not None and fit.step.far > 0.0:
