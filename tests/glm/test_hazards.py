@@ -157,7 +157,6 @@ def test_a_hazard_that_is_steep_at_0_is_named():
     short = pi.PHReg(time, x, status=event, bounds=[(-1, 1)] * 2, horizon=2.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # times beyond the horizon are censored, not clipped
-        warnings.filterwarnings("ignore", message=".*(NOT PRIVATE|simulation|delta)")
         short.fit(epsilon=2.0, delta=1e-6, rng=0).conf_int()
 
 
