@@ -62,8 +62,10 @@ MOST_NOISE = 1.5  # rho of the final release up to which records are followed
 MOST_NOISE_MODEL = 0.4  # the same of the round, and of a final release that relies on the model
 MISFIT = 0.1  # share of the events, times what weights leave out, that a wrong model may add to the score
 TRACES = 2.0 ** np.arange(-3.0, 6.01, 0.25)  # thresholds of traces, in units of h P
-FEWEST_EVENTS = 5.0  # events for each coefficient
-FEWEST_SDS = 3.0  # sds of its noise that the number of events must exceed
+# Fewest events for each coefficient, and in sds of the noise of their number. At these limits two thirds of
+# the fits have intervals, which cover; with half as many events a third to a half do.
+FEWEST_EVENTS = 8.0
+FEWEST_SDS = 3.0
 NEWTON_ROUNDS = 200  # rounds without noise
 NEWTON_TOLERANCE = 1e-10  # move of predictors below which a fit without noise has converged
 REBASED = 12  # rounds without noise after which the baseline is computed again

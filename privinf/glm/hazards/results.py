@@ -70,8 +70,8 @@ FAR_OUT = 10.0
 # Share of events in the first eighth of the grid above which a warning comes.
 STEEP = 0.6
 STEEP_HAZARD = (
-    "about {:.0%} of the events come in the first eighth of the follow-up, for which the grid and its noise are "
-    "coarse, so coefficients can differ from those of Cox's regression; pass an earlier horizon="
+    "about {:.0%} of the events come in the first eighth of the follow-up, for which the grid and its noise "
+    "are coarse, so coefficients can differ from those of Cox's regression; pass an earlier horizon="
 )
 CUT_FOLLOW_UP = (
     "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later; if "
@@ -295,8 +295,9 @@ def changed_targets(
     """Return the warnings of a target that may not be Cox's regression, each with the coefficients it names.
 
     One reason is a hazard so steep at 0 that the grid is coarse. Events after the stop are another. The third
-    one is the weight of records far out in a column: weights leave out more than `FAR_OUT` standard errors of a score that is wrong there, in columns whose farther
-    bound is more than `FAR_COLUMN` standard deviations from the mean.
+    one is the weight of records far out in a column: weights leave out more than `FAR_OUT` standard errors of
+    a score that is wrong there, in columns whose farther bound is more than `FAR_COLUMN` standard deviations
+    from the mean.
 
     Parameters
     ----------
