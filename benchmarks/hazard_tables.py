@@ -416,9 +416,9 @@ the two numbers, the first counts warnings of events after the stop, the second 
 CURVES = """
 ## Warnings: missed targets against false alarms
 
-A fit warns where more than {later:.0%} of the events come after the stop. It also warns where the farther bound of a column is more
-than {column:g} standard deviations from its mean, and records at this distance may move the coefficients by more than {out:g} standard
-errors if their hazard is wrong by a factor. Settings in which every slope covers within its 99% binomial limits are called
+A fit warns where more than {later:.0%} of the events come after the stop. It also warns of columns whose farther bound is more than
+{column:g} standard deviations from the mean, if records at this distance may move the coefficients by more than {out:g} standard
+errors. Settings in which every slope covers within its 99% binomial limits are called
 harmless here. In the others hazards are not proportional, or an effect is not linear. The table has the mean share of fits that
 warn over these settings. The limits were chosen on the settings of the first two columns. The tables of the last two columns
 came later, most of them with long-tailed columns. Warnings of hazards that are steep at 0 are not counted.
