@@ -21,7 +21,7 @@ from privinf.storage.checksummed import save_text
 from privinf.typing import Family
 
 # Names of the package, which loads them when a command needs them.
-FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso")
+FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso", "PHReg")
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
 TRUSTS = ("secure-sum", "server")  # of a plan, the default first
@@ -33,6 +33,8 @@ PLAN = (
     "schema",
     "trust",
     "family",
+    "status",
+    "horizon",
     "seed",
     "checkpoint",
     "out",
@@ -67,6 +69,7 @@ FIT_WORDS = {
         "target",
         "max_colluding",
     ),
+    "PHReg": ("follow_up", "relation", "max_colluding"),
     STATISTIC: ("max_colluding",),
 }
 SIMULATED = (
@@ -87,6 +90,8 @@ class FederatedFitPlan:
     formula : str
     schema : Schema
     trust, family : str
+    times : mapping
+        status, and horizon where one is given, of Cox's regression.
     spending : mapping
         epsilon, delta, mu, rho, and rng where a seed is given.
     options, args : mapping
@@ -102,6 +107,7 @@ class FederatedFitPlan:
     schema: Schema
     trust: str
     family: str
+    times: Mapping[str, Any]
     spending: Mapping[str, Any]
     options: Mapping[str, Any]
     args: Mapping[str, Any]
@@ -167,6 +173,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         schema=read_schema_file(schema_path),
         trust=_choice(content.get("trust", TRUSTS[0]), TRUSTS, path, "'trust'"),
         family=family,
+        times=_times(content, model, path),
         spending=_spending(content, path, simulation=simulation),
         options=_options(content, model, path),
         args=_table(content, "args", path),
@@ -224,9 +231,9 @@ def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool 
 
 def _model(plan: FederatedFitPlan, federation: Federation) -> Any:
     words: dict[str, Any] = {"schema": plan.schema, "trust": plan.trust}
-    if plan.model != "MomentOLS":
+    if plan.model in ("FederatedGLM", "DebiasedLasso"):
         words["family"] = plan.family
-    return getattr(pi, plan.model).from_formula(plan.formula, federation, **words)
+    return getattr(pi, plan.model).from_formula(plan.formula, federation, **words, **plan.times)
 
 
 def _checkpoint_option(plan: FederatedFitPlan) -> dict[str, Any]:
@@ -291,6 +298,21 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
             f"{path}: with the key 'seed', the noise can be reproduced and removed; {SIMULATED}"
         )
     return words | {"rng": content["seed"]}
+
+
+def _times(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:
+    """Return status and horizon of Cox's regression; ArgumentError for other models that have them."""
+    times = {name: content[name] for name in ("status", "horizon") if name in content}
+    if model != "PHReg":
+        if times:
+            raise ArgumentError(f"{path}: the key {next(iter(times))!r} is available only for PHReg; omit it")
+        return {}
+    if not isinstance(times.get("status"), str):
+        raise ArgumentError(f"{path}: set status to the name of the column that marks events")
+    horizon = times.get("horizon", 1.0)
+    if isinstance(horizon, bool) or not isinstance(horizon, (int, float)):
+        raise ArgumentError(f"{path}: horizon must be a number")
+    return times
 
 
 def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:

@@ -382,6 +382,12 @@ def test_other_plans(tmp_path):
     assert len(robust["bse"]) == 3
     lasso = told(f'model = "DebiasedLasso"\n{FIT}{price}trust = "server"\n[options]\ntargets = ["dose"]\n')
     assert lasso["names"] == ["dose"]
+    times = told(
+        'model = "PHReg"\nformula = "age ~ dose"\nout = "fit"\nstatus = "ill"\nhorizon = 80\n'
+        "epsilon = 300.0\ndelta = 1e-5\nseed = 1\n"
+    )
+    assert times["names"] == ["dose"]
+    assert "PHReg" in times["summary"]
     sums = told(
         f'statistic = "column_sums"\n{FIT}mu = 1.0\nseed = 1\n[args]\ncolumns = [1, 2]\nbound = 90.0\n'
     )
@@ -400,6 +406,13 @@ def test_other_plans(tmp_path):
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nseed = 3\n', "--simulation"),
         (f'model = "MomentOLS"\n{FIT}epsilon = "1"\n', "epsilon must be a number"),
         (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamly = "x"\n', "'famly' is not a key of a plan"),
+        (f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nstatus = "x"\n', "'status' is available only for PHReg"),
+        (f'model = "PHReg"\n{FIT}epsilon = 1.0\n', "set status to the name"),
+        (f'model = "PHReg"\n{FIT}epsilon = 1.0\nstatus = "x"\nhorizon = "5"\n', "horizon must be a number"),
+        (
+            f'model = "PHReg"\n{FIT}epsilon = 1.0\nstatus = "x"\nfamily = "poisson"\n',
+            "the key 'family' is available only for",
+        ),
         (
             f'model = "MomentOLS"\n{FIT}epsilon = 1.0\nfamily = "poisson"\n',
             "the key 'family' is available only for",
