@@ -54,7 +54,7 @@ def machine_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     fit = fit_or_none(model, targets="all", accounting="per-interval", **options)
     stored |= {"refused": int(fit is None), "seconds": time.process_time() - started}
     if fit is not None:
-        each = [of_machine(fit.machine(i), sample, i, joint) for i in range(design.machines)]
+        each = [of_machine(fit.site(i), sample, i, joint) for i in range(design.machines)]
         stored |= {"epsilon": fit.privacy.epsilon()} | pd.DataFrame(each).mean().to_dict()
     stored["seconds with joint intervals"] = time.process_time() - started
     started = time.process_time()
@@ -62,7 +62,7 @@ def machine_fits(cell: str, number: int, count: int) -> pd.DataFrame:
     fit = fit_or_none(model, targets=five, accounting="joint", **options)
     stored |= {"five refused": int(fit is None), "five seconds": time.process_time() - started}
     if fit is not None:
-        each = [of_five(fit.machine(i), sample, i, five) for i in range(design.machines)]
+        each = [of_five(fit.site(i), sample, i, five) for i in range(design.machines)]
         stored |= {"five epsilon": fit.privacy.epsilon()} | pd.DataFrame(each).mean().to_dict()
     return pd.DataFrame([stored])
 

@@ -161,7 +161,7 @@ def variant_error(
     )
     if fit is None:
         return math.nan
-    found = np.array([fit.machine(i).sparse_params for i in range(design.machines)])
+    found = np.array([fit.site(i).sparse_params for i in range(design.machines)])
     return squared_error(found, sample.params)
 
 
@@ -509,7 +509,7 @@ def figure4_fits(cell: str, number: int, count: int) -> pd.DataFrame:
             if fit is None:
                 line["ours"] = math.nan
                 continue
-            found = np.array([fit.machine(i).sparse_params for i in range(design.machines)])
+            found = np.array([fit.site(i).sparse_params for i in range(design.machines)])
         line[method] = squared_error(found, sample.params)
     return pd.DataFrame([line | {"seconds": time.process_time() - started}])
 
@@ -570,7 +570,7 @@ def figure3_fits(cell: str, number: int, count: int) -> pd.DataFrame:
             low, high = params - half, params + half
         else:
             fit = ours(design, sample, wanted.tolist(), epsilon, noise)
-            low, high = fit.machine(0).conf_int().to_numpy().T
+            low, high = fit.site(0).conf_int().to_numpy().T
         rows.append(
             pd.DataFrame({"method": method, "coordinate": wanted, "truth": truth, "low": low, "high": high})
         )
@@ -580,7 +580,7 @@ def figure3_fits(cell: str, number: int, count: int) -> pd.DataFrame:
 
 def figure3(scale: float) -> None:
     """The intervals of Figure 3."""
-    count = max(1, round(20 * scale))
+    count = max(1, round(50 * scale))
     stored = checkpointed(
         RESULTS / "lasso_figure3.csv", [("row 2", k, 1) for k in range(count)], figure3_fits
     )

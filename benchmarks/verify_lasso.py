@@ -343,7 +343,7 @@ def joint_fits(cell: str, number: int, count: int) -> pd.DataFrame:
 
 def joint(scale: float) -> None:
     """The paper's sizes under one joint budget: five targets of the pooled rows, all parts shared."""
-    replications = max(2, round(20 * scale))
+    replications = max(2, round(50 * scale))
     jobs = jobs_of([f"row {row}" for row in JOINT_ROWS], replications, JOINT_DRAW)
     stored = checkpointed(RESULTS / "lasso_joint.csv", jobs, joint_fits)
     stored = stored[stored["draw"] * JOINT_DRAW + stored["replication"] < replications]

@@ -22,7 +22,9 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bands", "budget", "coefficients", "curves", "estimates", "noise_share", "several"]
+    from privinf.results.agreement import Agreement
+
+__all__ = ["bands", "budget", "coefficients", "curves", "estimates", "forest", "noise_share", "several"]
 # Colors of Okabe and Ito's palette.
 TOTAL = "#0072B2"  # intervals with all errors
 NOISE_FREE = "#E69F00"  # intervals without the noise
@@ -33,6 +35,7 @@ INK = "#333333"  # lines and texts
 FAINT = "#CCCCCC"  # lines in the background
 LONGEST_LABEL = 32  # characters
 BAR = 2.2  # width of an interval's line, in points
+MARKER = 60.0  # area of the largest square of a forest plot, in square points
 INNER = 6.0  # width of the line of the interval without noise, in points
 
 
@@ -208,6 +211,59 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel(f"{name}, {100.0 * result.confidence_level:g}% band")
     ax.set_title(result.title, loc="left", pad=20)
     stamp(ax, result.privacy)
+    return ax
+
+
+def forest(agreement: Agreement, column: str, *, ax: Axes | None = None) -> Axes:
+    """Plot the intervals of one coefficient at all sites, and the pooled interval as a diamond.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Result of ``agreement()`` of a fit by site.
+    column : str
+        Column of the model.
+    ax : matplotlib Axes, optional
+        Where to plot; by default a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The plot. Squares have areas in proportion to the weights of the sites in the pooled estimate.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed.
+    """
+    estimates = agreement.columns[column]
+    test = estimates.test
+    quantile = upper_quantile(agreement.alpha / 2.0)
+    ax = new_axes(ax, width=6.4, height=2.0 + 0.36 * (len(estimates.sites) + 1))
+    rows = np.arange(len(estimates.sites), dtype=np.float64)
+    center = np.asarray(estimates.values)
+    half = quantile * np.asarray(estimates.bse)
+    _draw_intervals(ax, rows, center, np.column_stack([center - half, center + half]), "site")
+    sizes = MARKER * np.maximum(test.weights, 0.0) / np.max(test.weights)
+    ax.scatter(center, rows, sizes, color="white", marker="s", edgecolors=INK, zorder=4)
+    end = quantile * test.pooled_se
+    row = float(len(rows))
+    corners = [(test.pooled - end, row), (test.pooled, row - 0.22), (test.pooled + end, row)]
+    across, down = zip(*corners, (test.pooled, row + 0.22), strict=True)
+    ax.fill(across, down, facecolor=INK, edgecolor=INK, label="pooled", zorder=3)
+    ax.axvline(test.pooled, color=INK, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+    ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    name_rows(ax, [*estimates.sites, "pooled"])
+    quiet(ax, grid="x")
+    low, high = test.i_squared_interval(agreement.alpha)
+    level = f"{100 * (1 - agreement.alpha):g}%"
+    ax.set_xlabel(
+        f"coefficient, {level} interval\nQ = {test.statistic:.3g}, df = {test.df}, p = {test.pvalue:.2g}; "
+        f"I2 = {test.i_squared:.0%} ({level}: {low:.0%} to {high:.0%})"
+    )
+    ax.set_title(column, loc="left", pad=20)
+    stamp(ax, agreement.privacy)
+    legend(ax, columns=2)
     return ax
 
 

@@ -60,6 +60,8 @@ class Task:
 _GLM = StoredModel("privinf.glm.results:GLMResults", "privinf.glm.least_squares:stored_scores")
 # Of all models of mixed rows.
 _MIXED = StoredModel("privinf.mixing.results:MixingResults", "privinf.mixing.results:rebuilt_system")
+# Method of studies that makes results of the debiased lasso.
+_PAPER_LASSO = {"debiased lasso, the paper's algorithms": "paper.results"}
 MODELS: Mapping[str, StoredModel] = {
     "ModulatedOLS": StoredModel(
         "privinf.modulation.results:ModulatedOLSResults", "privinf.modulation.equation:rebuilt_system"
@@ -74,9 +76,9 @@ MODELS: Mapping[str, StoredModel] = {
     "NegativeBinomial": replace(_GLM, results="privinf.glm.results:NegativeBinomialResults"),
     "FederatedGLM": replace(_GLM, results="privinf.glm.results:FederatedGLMResults"),
     "PHReg": StoredModel("privinf.glm.hazards.results:PHRegResults"),
-    "DebiasedLasso": StoredModel(
-        "privinf.lasso.results:LassoResults",
-        studies={"debiased lasso, the paper's algorithms": "paper.results"},
+    "DebiasedLasso": StoredModel("privinf.lasso.results:LassoResults", studies=_PAPER_LASSO),
+    "DebiasedLasso by site": StoredModel(
+        "privinf.lasso.heterogeneous.results:SiteResults", studies=_PAPER_LASSO
     ),
     "RMGMOLS": _MIXED,
     "DGMOLS": _MIXED,

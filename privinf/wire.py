@@ -496,7 +496,6 @@ class Formats:
     # JSON of results
     FIT: Final = "privinf-result"
     TEST: Final = "privinf-test"
-    PARTIES: Final = "privinf-parties"
     TABLE: Final = "privinf-table"
     # name of the field of a Parquet file
     PARQUET_KEY: Final = b"privinf"

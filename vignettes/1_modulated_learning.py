@@ -17,6 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import warnings
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -192,7 +193,7 @@ def curve(title: str, method: str) -> pd.DataFrame:
     return chosen.set_index("epsilon")[["low", "median", "high"]]
 
 
-def panels(lines: list[tuple[str, str, str, str]], best_of: list[str] | None = None) -> plt.Figure:
+def panels(lines: list[tuple[str, str, Any, str]], best_of: list[str] | None = None) -> plt.Figure:
     """Return five panels of test R² against epsilon, named in the sixth."""
     fig, axes = plt.subplots(2, 3, figsize=(9.2, 5.4), sharex=True)
     for ax, task in zip(axes.flat, TASKS, strict=False):
@@ -241,8 +242,8 @@ PAPER = ["iterative", "one-shot ridge", "DP-SGD"]
 figure1 = panels(
     [
         ("iterative", BLUE, "-", "iterative, T = 10, last iterate"),
-        ("one-shot ridge", ORANGE, "-", "one-shot, ridge"),
-        ("DP-SGD", GREEN, "-", "DP-SGD FedAvg, T = 10"),
+        ("one-shot ridge", ORANGE, (0, (5, 1.5)), "one-shot, ridge"),
+        ("DP-SGD", GREEN, (0, (1, 1)), "DP-SGD FedAvg, T = 10"),
     ]
 )
 
@@ -484,8 +485,8 @@ figure2 = panels(
     [
         ("one-shot Fuller, exact", BLUE, "-", "one-shot, Fuller,\nexact sensitivity and accounting"),
         ("client average", SKY, (0, (2, 1.2)), "client average of the paper's\nten rounds, Fuller"),
-        ("any two records", RED, "-", "one-shot, Fuller, protecting\nany two records"),
-        ("moments, curator", PURPLE, "-", "MomentOLS, trusted curator,\nany two records and y"),
+        ("any two records", RED, (0, (6, 1.5, 1, 1.5)), "one-shot, Fuller, protecting\nany two records"),
+        ("moments, curator", PURPLE, (0, (1, 1)), "MomentOLS, trusted curator,\nany two records and y"),
     ],
     best_of=PAPER,
 )
@@ -540,10 +541,10 @@ figure(
     figure2,
     "figure2",
     """
-    Figure 2. The same tasks and budgets. Blue and light blue protect what the paper protects: records at
-    distance at most one, y unprotected. Red protects any two records inside a ball of radius 1.5√d. Purple
-    protects features and response of any two records, but trusts a curator. Gray: below the best median of
-    Figure 1.
+    Figure 2. The same tasks and budgets. The solid and the dashed line protect what the paper protects:
+    records at distance at most one, y unprotected. The dash-dotted line (orange) protects any two records
+    inside a ball of radius 1.5√d. The dotted line (pink) protects features and response of any two records,
+    but trusts a curator. Gray: below the best median of Figure 1.
     """,
 )
 table(SHOWN, ".2f")
@@ -620,8 +621,8 @@ say(
     *Distances between different standardized training records. The last two columns are the ε between two
     such records when ε = 1, δ = 1e-5 is guaranteed for distance one.* The paper's neighbors are records at
     distance at most one. That is metric privacy, a legitimate promise. But two real people are nearly always
-    farther apart, and for them the epsilon is several times the one on the axis. The red curves of Figure 2
-    pay for any two records instead (`radius=1.5√d`, diameter 3√d), as `ModulatedOLS` does by default. On
+    farther apart, and for them the epsilon is several times the one on the axis. The dash-dotted
+    lines of Figure 2 pay for any two records instead (`radius=1.5√d`, diameter 3√d), as `ModulatedOLS` does by default. On
     these sample sizes little information is left. Fuller's modification shrinks an uninformative fit to zero.
     With a little information the estimate is erratic before it is good. The comparison of Figure 1 is
     therefore unfair to DP-SGD, whose sensitivity 2C protects any two clients, response included. Even so,
@@ -687,13 +688,13 @@ left.set_ylabel("error of the second kind, best test")
 plain = gaussian_trade_off(KEEP / SIGMA)
 left.plot(*plain, color=BLUE, linewidth=4.5, alpha=0.35)
 left.plot(*plain, color=BLUE, linestyle=(0, (4, 2.5)))
-left.plot(*gaussian_trade_off((KEEP + WIDE * OMEGA) / SIGMA), color=ORANGE)
+left.plot(*gaussian_trade_off((KEEP + WIDE * OMEGA) / SIGMA), color=ORANGE, linestyle=(0, (1, 1)))
 left.text(0.27, 0.39, "with and\nwithout\nmodulation", color=BLUE)
 left.text(0.055, 0.105, "what the Lipschitz\nconstant charges", color="#B87E00")
 left.set_title("x − x′ orthogonal to V: the worst pair")
 right.plot(*plain, color=BLUE, linestyle=(0, (4, 2.5)))
 right.plot(*trade_off(*wave_law(WIDE, SIGMA, KEEP)), color=GREEN)
-right.plot(*gaussian_trade_off(KEEP / np.sqrt(SIGMA**2 + WIDE**2 / 2)), color=RED)
+right.plot(*gaussian_trade_off(KEEP / np.sqrt(SIGMA**2 + WIDE**2 / 2)), color=RED, linestyle=(0, (1, 1)))
 right.text(0.03, 0.30, "without", color=BLUE)
 right.annotate(
     "with modulation",
@@ -787,9 +788,9 @@ bound = partial(reconstruction_bound, dimension=D, contraction=ALPHA, frequency=
 fig, axes = plt.subplots(1, 2, figsize=(8.4, 3.2))
 for ax, rounds in zip(axes, (1, 10), strict=True):
     scales = np.full(rounds, SIGMA * np.sqrt(rounds))
-    for phase, color in (("unknown", GREEN), ("known", ORANGE)):
+    for phase, color, style in (("unknown", GREEN, "-"), ("known", ORANGE, (0, (5, 1.5)))):
         values = [np.sqrt(bound(scales=scales, amplitude=v, phase=phase)) for v in amplitudes]
-        ax.plot(amplitudes, values, color=color)
+        ax.plot(amplitudes, values, color=color, linestyle=style)
         ax.text(
             2.0, values[-1], f"  phase {phase}", color="#00704F" if color == GREEN else "#B87E00", va="center"
         )

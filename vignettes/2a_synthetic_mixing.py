@@ -18,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import math
 import warnings
 from functools import cache, partial
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -60,6 +61,16 @@ COLORS = {
     "de-biased": "#009E73",
     "shrunk": "#CC79A7",
     "zero": "#999999",
+}
+# Line style, marker and width: lines that coincide, such as BGM and OLS at chances of 0 or 1, stay visible.
+STYLES: dict[str, tuple[Any, str, float]] = {
+    "OLS": ((0, (1, 1.2)), "", 1.6),
+    "DGM": ("-", "v", 1.6),
+    "BGM": ("-", "s", 4.0),
+    "RMGM": ((0, (5, 1.5)), "o", 1.6),
+    "de-biased": ("-", "^", 1.6),
+    "shrunk": ((0, (6, 1.5, 1, 1.5)), "x", 1.6),
+    "zero": (":", "", 1.2),
 }
 LABELS = {
     "OLS": "OLS, no privacy",
@@ -202,15 +213,20 @@ PRIVATE = ("DGM", "BGM", "RMGM", "de-biased", "shrunk")
 
 # %%
 def curves(ax: plt.Axes, found: dict[int, pd.DataFrame], epsilon: float, value, methods) -> None:
-    """Draw one line a method."""
+    """Draw one line a method, wide ones first."""
     for name in methods:
+        style, marker, width = STYLES[name]
         ax.plot(
             SIZES,
             [value(column(found[n], name, epsilon)) for n in SIZES],
             color=COLORS[name],
             label=LABELS[name],
-            ls=":" if name == "zero" else "-",
-            marker="" if name == "zero" else ".",
+            ls=style,
+            marker=marker,
+            ms=4.0,
+            lw=width,
+            alpha=0.55 if width > 2.0 else 1.0,
+            zorder=2.0 if width > 2.0 else 3.0,
         )
     ax.set_xscale("log")
 
@@ -387,9 +403,10 @@ for ax, (title, (found, methods)) in zip(axes, PANELS.items(), strict=True):
         ax.scatter(
             found[f"{name} 1 eigenvalue"],
             found[f"{name} 1"],
-            s=5,
+            s=9,
             alpha=0.5,
             color=COLORS[name],
+            marker=STYLES[name][1],
             label=LABELS[name],
             lw=0,
         )

@@ -241,8 +241,8 @@ def theirs(task: Task, data: tuple[np.ndarray, ...], epsilon: float, seed: int) 
     }
     chosen = paper_rows(task, epsilon)
     for k in [chosen] if task.standin else PAPER_GRID[len(y) >= PAPER_GRID]:
-        model = task.paper_model(pi.RMGMOLS, X, y, k=int(k), seed=seed)
-        fit = model.fit(debias=False, ridge=RIDGE, **budget)
+        model = task.paper_model(pi.RMGMOLS, X, y, k=int(k), seed=seed, variant="paper")
+        fit = model.fit(ridge=RIDGE, **budget)
         found[f"RMGM {k}"] = mean_square(fit.predict(X_test), y_test)
     return found | {"RMGM": found[f"RMGM {chosen}"], "paper k": chosen}
 
@@ -540,16 +540,16 @@ say(
 fig, axes = plt.subplots(1, len(TASKS), figsize=(9.2, 3.0), sharey=True, squeeze=False)
 axes = axes[0]
 LINES = [
-    ("RMGM", ORANGE, "RMGM, paper's noise"),
-    ("BGM", PURPLE, "BGM, paper's noise"),
-    ("private mean", SKY, "private mean"),
-    ("shrunk", BLUE, "ours, shrunk"),
+    ("RMGM", ORANGE, "^-", "RMGM, paper's noise"),
+    ("BGM", PURPLE, "s:", "BGM, paper's noise"),
+    ("private mean", SKY, "D--", "private mean"),
+    ("shrunk", BLUE, "o-", "ours, shrunk"),
 ]
 for ax, task in zip(axes, TASKS, strict=True):
     base = ERRORS.loc[task.title, "mean"]
-    for name, color, label in LINES:
+    for name, color, style, label in LINES:
         ratio = ERRORS.loc[task.title, name] / base
-        ax.plot(ratio.index, ratio, "o-", color=color, markersize=4, label=label)
+        ax.plot(ratio.index, ratio, style, color=color, markersize=4, label=label)
     best = [min(task.printed[epsilon][1:]) / base[epsilon] for epsilon in EPSILONS]
     ax.plot(EPSILONS, best, "x", color=RED, label="better printed value")
     ax.plot(EPSILONS, ERRORS.loc[task.title, "OLS"] / base, "--", color=INK, linewidth=1, label="no privacy")

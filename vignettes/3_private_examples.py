@@ -7,7 +7,7 @@
 #
 # Run it with `python vignettes/3_private_examples.py` (about half an hour on one free core). The ACS data are
 # in the folder that the environment variable PRIVINF_DATA names, and without them sections 3 to 7 are left
-# out. VIGNETTE_DRAWS and VIGNETTE_FEW_DRAWS set the numbers of draws. It writes the page
+# out. VIGNETTE_DRAWS, VIGNETTE_SYNTHETIC_DRAWS and VIGNETTE_FEW_DRAWS set the numbers of draws. It writes the page
 # `3_private_examples.md` and its figures. All noise is seeded: simulation, not a private release.
 
 # %%
@@ -45,12 +45,20 @@ PAGE = Page(__file__, ".4g")
 # coefficients, the start and K are not in it and are ours.
 DELTA, RADIUS, KEEP = 1e-5, 1.0, 60
 DRAWS = size("DRAWS", 100, 2)
-FEW_DRAWS = size("FEW_DRAWS", 20, 2)  # synthetic data, and the survey without sex
+SYNTHETIC_DRAWS = size("SYNTHETIC_DRAWS", 100, 2)
+FEW_DRAWS = size("FEW_DRAWS", 20, 2)  # the survey without sex
 SYNTHETIC_N = size("N", 1_000_000, 20_000)
 SYNTHETIC_TEST = 20_000
 
 REAL, NOISY, IWP, ROOT = "real", "noisy", "iwp", "root"
 COLORS = {REAL: "#333333", NOISY: "#D55E00", IWP: "#0072B2", ROOT: "#009E73"}
+# Line styles, and markers of four points a curve.
+STYLES: dict[str, tuple[Any, str]] = {
+    REAL: ("-", ""),
+    NOISY: ((0, (5, 1.5)), "s"),
+    IWP: ("-", "o"),
+    ROOT: ((0, (1, 1)), ""),
+}
 LABELS = {
     REAL: "SGD, real data",
     NOISY: "SGD, noisy data",
@@ -206,7 +214,7 @@ def synthetic(p: int) -> dict[str, Study]:
     """Return the study of every loss; each draw has its own data and noise."""
     studies = {loss: Study(loss, Setting(5.0, 128, 1e-4)) for loss in PAPER_LOSSES}
     epsilon_x, epsilon_y = SYNTHETIC[p]
-    for seed in range(FEW_DRAWS):
+    for seed in range(SYNTHETIC_DRAWS):
         rng = np.random.default_rng([p, seed])
         (model, _, _), (test, X, y) = classes(SYNTHETIC_N, p, rng)
         clear, noisy = (
@@ -327,13 +335,23 @@ def draw_curves(ax: plt.Axes, study: Study, curves: dict[str, np.ndarray]) -> No
     """Draw the mean curve of the passes, the mean of the M-estimator, and where 80% of the draws lie."""
     for name in (REAL, NOISY, IWP):
         values = curves[name]
-        ax.plot(study.batches, np.nanmean(values, axis=0), color=COLORS[name], label=LABELS[name])
+        style, marker = STYLES[name]
+        ax.plot(
+            study.batches,
+            np.nanmean(values, axis=0),
+            color=COLORS[name],
+            ls=style,
+            marker=marker,
+            ms=4.0,
+            markevery=0.25,
+            label=LABELS[name],
+        )
         if name == IWP and len(values) > 1:
             low, high = np.quantile(values, [0.1, 0.9], axis=0)
             ax.fill_between(study.batches, low, high, color=COLORS[name], alpha=0.15, lw=0)
     if len(curves[ROOT]):
         values = curves[ROOT][:, -1]
-        ax.axhline(np.nanmean(values), color=COLORS[ROOT], ls="--", label=LABELS[ROOT])
+        ax.axhline(np.nanmean(values), color=COLORS[ROOT], ls=STYLES[ROOT][0], label=LABELS[ROOT])
         if len(values) > 1:
             bar = [study.batches[-1] * 1.025] * 2
             ax.plot(bar, np.nanquantile(values, [0.1, 0.9]), color=COLORS[ROOT], lw=3, solid_capstyle="butt")
@@ -382,7 +400,7 @@ say(
     transforms remove the bias of the gradient. This page reproduces Figures 1 to 8 and adds the M-estimator
     of `IWPGLM` to every figure, since all copies are available together and a single pass is not necessary.
     It ends with intervals, which the paper does not have. Every number comes from
-    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {FEW_DRAWS} of the synthetic
+    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {SYNTHETIC_DRAWS} of the synthetic
     data (the paper: 100). The noise is seeded, so nothing here is a private release.
 
     The paper gives ε, δ, penalty, batch and step. It does **not** give the split of ε over features and
@@ -412,7 +430,7 @@ for i, (loss, title) in enumerate(PAPER_LOSSES.items()):
             axes[i, j],
             study,
             {
-                name: np.array(curves) - best if len(curves) == FEW_DRAWS else np.zeros((0, 1))
+                name: np.array(curves) - best if len(curves) == SYNTHETIC_DRAWS else np.zeros((0, 1))
                 for name, curves in study.losses.items()
             },
         )
@@ -426,7 +444,7 @@ figure(
     "figure1_5",
     f"""
     Figures 1 and 5 of the paper, with the M-estimator. n = {SYNTHETIC_N:,}, features in [-1, 1]^p, penalty 5,
-    step 1e-4; mean of {FEW_DRAWS} draws of data and noise. Band and bar: 80% of the draws of IWP-SGD and of the
+    step 1e-4; mean of {SYNTHETIC_DRAWS} draws of data and noise. Band and bar: 80% of the draws of IWP-SGD and of the
     M-estimator.
     """,
 )
@@ -465,7 +483,12 @@ BIAS = {
     for K in (0, 1, 2, 3)
 }
 fig, ax = plt.subplots(figsize=(5.6, 3.4))
-for K, color, style in ((0, "#999999", ":"), (1, "#0072B2", "-"), (2, "#E69F00", "-"), (3, "#CC79A7", "-")):
+for K, color, style in (
+    (0, "#999999", ":"),
+    (1, "#0072B2", "-"),
+    (2, "#E69F00", (0, (5, 1.5))),
+    (3, "#CC79A7", (0, (6, 1.5, 1, 1.5))),
+):
     ax.plot(VARIANCES, BIAS[K], color=color, ls=style, label=f"K = {K}" if K else "K = 0: noise ignored")
 ax.set(
     xscale="log",

@@ -484,13 +484,14 @@ def sweep_figure(found: pd.DataFrame, panels: list[tuple[str, str, str, str, str
         rows = found.loc[[row for row in wanted if row in found.index]]
         for title, ours, color, papers, text in panels:
             ax = axes[names.index(title), j]
+            point, cross = ("s", "+") if color == RED else ("o", "x")
             if ours:
-                ax.plot(rows[variable], rows[ours], "o-", ms=4, color=color, label=text)
+                ax.plot(rows[variable], rows[ours], f"{point}-", ms=4, color=color, label=text)
             if papers:
                 ax.plot(
                     rows[variable],
                     rows[papers],
-                    "x--" if ours else ":",
+                    f"{cross}--" if ours else ":",
                     ms=5,
                     color=color,
                     label=f"{text}, paper" if ours else text,
@@ -606,10 +607,11 @@ def tables_section() -> None:
     )
     PAGE.benchmark("lasso_machines_joint")
     PAGE.benchmark("lasso_joint")
-    say('(The last table has `target="mean"`, the default, with five fits a row.)')
+    say('(The last table has `target="mean"`, the default.)')
 
 
 METHODS = {"ours": BLUE, "nearest reading": ORANGE, "as restored": RED}
+MARKERS = {"ours": "o", "nearest reading": "^", "as restored": "s"}
 
 
 def figure3() -> plt.Figure:
@@ -644,28 +646,25 @@ def figure4() -> plt.Figure:
     stored["line"] = words.str[2:].str.join(" ")
     panels = {"n": "n, records per site", "s": "s, signals", "m": "m, sites"}
     fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.6), sharey=True)
-    styles = ("-", "--", ":")
+    styles = ("-", (0, (5, 2)), (0, (1, 1.5)))
     for ax, (kind, label) in zip(axes, panels.items(), strict=True):
         here = stored[stored["kind"] == kind]
+        lines = []
         for (line, group), style in zip(here.groupby("line", sort=False), styles, strict=False):
             mean = group.groupby("x")[list(METHODS)].mean()
             for method, color in METHODS.items():
-                name = line.replace("eps", "ε =").replace("s0", "s0 =")
-                ax.plot(
-                    mean.index,
-                    mean[method],
-                    style,
-                    marker="o",
-                    ms=3,
-                    color=color,
-                    label=name if method == "ours" else None,
-                )
+                ax.plot(mean.index, mean[method], ls=style, marker=MARKERS[method], ms=4, color=color)
+            name = line.replace("eps", "ε =").replace("s0", "s0 =")
+            lines.append(plt.Line2D([], [], color=INK, ls=style, label=name))
         ax.set(yscale="log", xlabel=label)
         ax.set_xticks(sorted(here["x"].unique()))
         if kind != "m":
-            ax.legend(fontsize=7.5)
+            ax.legend(handles=lines, fontsize=7.5, handlelength=3.5)
     axes[0].set_ylabel("squared l2 error")
-    handles = [plt.Line2D([], [], color=color, label=method) for method, color in METHODS.items()]
+    handles = [
+        plt.Line2D([], [], color=color, marker=MARKERS[method], ms=4, label=method)
+        for method, color in METHODS.items()
+    ]
     fig.legend(handles=handles, loc="outside lower center", ncols=3)
     return fig
 
@@ -724,7 +723,7 @@ def variant_part() -> None:
         f"""
         The paper's Figure 4: squared error against records, signals and sites; data sets per point:
         {replications("lasso_figure4")} (the paper: 50). The fixed settings are lost, and taken from Table 2's
-        default row. Orange is not private. Where ours has no point, it refused.
+        default row. The nearest reading is not private. Where ours has no point, it refused.
         """,
     )
     say("**Intervals** by the paper's own algorithms (Algorithms 3, 4, 6, 9), and their other releases:")
@@ -769,7 +768,7 @@ def untrusted_figure() -> plt.Figure:
         ax.plot(rows["p"], rows["signals"], "s-", color=BLUE, label="5 signals, no selection")
         ax.plot(rows["p"], rows["forecast of signals"], ":", color=BLUE, label="forecast of signals")
         ax.plot(rows["p"], rows["nulls"], "^-", color=SKY, label="5 nulls, no selection")
-        ax.plot(rows["p"], rows["forecast of nulls"], ":", color=SKY, label="forecast of nulls")
+        ax.plot(rows["p"], rows["forecast of nulls"], ":", color=SKY, lw=2.4, label="forecast of nulls")
         ax.plot(rows["p"], rows["rate"], "--", color=ORANGE, label="minimax rate: s p/(m n ε²)")
         ax.plot(rows["p"], rows["clear"], color=GREEN, label="no privacy, support known")
         ax.axhline(SPARSITY * MEAN**2, color=FAINT, label="estimate of zero")

@@ -32,14 +32,15 @@ say, table, figure, printed = PAGE.say, PAGE.table, PAGE.figure, PAGE.printed
 N, D, CURVE_D, K, EPSILON, RANK = 50_000, 2000, 500, 40, 2.0, 20
 NULL = 0.2311
 METHODS = {
-    "DPSGD": ("DPSGD, all of d", INK, "o"),
-    "DPAdam": ("DPAdam, all of d", PURPLE, "s"),
-    "RandomSketch": ("random sketch", ORANGE, "^"),
-    "DOME": ("DOME, repaired", BLUE, "D"),
-    "DOME, paper": ("DOME as restored", RED, "v"),
+    "DPSGD": ("DPSGD, all of d", INK, "o", "-"),
+    "DPAdam": ("DPAdam, all of d", PURPLE, "s", (0, (1, 1))),
+    "RandomSketch": ("random sketch", ORANGE, "^", (0, (5, 1.5))),
+    "DOME": ("DOME, repaired", BLUE, "D", "-"),
+    "DOME, paper": ("DOME as restored", RED, "v", (0, (6, 1.5, 1, 1.5))),
 }
 FITS = pd.read_csv(BENCHMARKS / "dome_fits.csv")
-LEARNED = pd.read_csv(BENCHMARKS / "dome_learned.csv")
+EVERY_LEARNED = pd.read_csv(BENCHMARKS / "dome_learned.csv")
+LEARNED = EVERY_LEARNED[EVERY_LEARNED["update"] == "SVD"]
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -102,8 +103,8 @@ ax.set(
 )
 ax.legend(fontsize=7)
 ax = axes[1]
-for start, color in (("cold", RED), ("warm", BLUE)):
-    for sequence, style in (("new", "-"), ("slow", "--")):
+for start, color, marker in (("cold", RED, "o"), ("warm", BLUE, "s")):
+    for sequence, style, face in (("new", "-", color), ("slow", (0, (5, 2)), "white")):
         part = LEARNED[
             (LEARNED["gradients"] == sequence)
             & (LEARNED["start"] == start)
@@ -113,8 +114,10 @@ for start, color in (("cold", RED), ("warm", BLUE)):
         ax.plot(
             part["noise / gradient"],
             part["error / gradient"],
-            style,
-            marker=".",
+            ls=style,
+            marker=marker,
+            ms=4,
+            mfc=face,
             color=color,
             label=f"{'learned, cold start' if start == 'cold' else 'true space at the start'}, "
             f"{'slowly turning' if sequence == 'slow' else 'new'} gradients",
@@ -125,7 +128,9 @@ part = LEARNED[
 ax.plot(
     part["noise / gradient"],
     part["error / gradient"],
-    marker=".",
+    ls=(0, (6, 1.5, 1, 1.5)),
+    marker="^",
+    ms=4,
     color=ORANGE,
     label="unbiased probes, cold start",
 )
@@ -139,12 +144,14 @@ ax.set(
     title="the space is learned from noisy gradients",
     ylim=(1.5e-3, 3e4),
 )
-ax.legend(fontsize=6.5, loc="upper left")
+ax.legend(fontsize=6.5, loc="upper left", handlelength=4.0)
 
 
-def missed(start: str, column: str = "missed by the sketch", **fixed: Any) -> tuple[float, float]:
+def missed(
+    start: str, column: str = "missed by the sketch", update: str = "SVD", **fixed: Any
+) -> tuple[float, float]:
     """Return the range of a share over the cells of a start."""
-    rows = LEARNED[LEARNED["start"] == start]
+    rows = EVERY_LEARNED[(EVERY_LEARNED["start"] == start) & (EVERY_LEARNED["update"] == update)]
     for name, value in fixed.items():
         rows = rows[rows[name] == value]
     return float(rows[column].min()), float(rows[column].max())
@@ -152,6 +159,7 @@ def missed(start: str, column: str = "missed by the sketch", **fixed: Any) -> tu
 
 RANKED = {"probes": "orthonormal", "learned at most": RANK}
 cold, warm = missed("cold", **RANKED), missed("warm", **RANKED)
+qr = missed("cold", update="QR", **RANKED)
 spread = missed("cold", "error / gradient", probes="unbiased", **{"learned at most": 5})
 say("# Regression over sites in many dimensions: what a sketch buys")
 say(
@@ -191,7 +199,9 @@ say(
     not given. Learned by the paper's history PCA from a cold start, the sketch misses {cold[0]:.0%} to
     {cold[1]:.0%} of a gradient after 300 rounds, because it sees only its own few directions. Started from
     the **true space** it misses at most {warm[1]:.1%}. The error is the missed part plus k/d of the noise: a
-    projection trades noise for bias. (All {len(LEARNED)} cells: `benchmarks/results/dome_learned.md`.)
+    projection trades noise for bias. The paper updates the space by one QR step instead of exactly, with the
+    same result: a cold start misses {qr[0]:.0%} to {qr[1]:.0%}. (All {len(EVERY_LEARNED)} cells:
+    `benchmarks/results/dome_learned.md`.)
 
     The repair is to scale the random columns, so that the estimate is unbiased. In d dimensions it is then
     far from the gradient ({spread[0]:.0f} to {spread[1]:,.0f} times its energy, orange), with the noise of
@@ -269,8 +279,8 @@ def along(x: str, features: str, method: str, **fixed: Any) -> pd.DataFrame:
 
 def draw(ax: plt.Axes, part: pd.DataFrame, x: str, method: str, **style: Any) -> None:
     """Draw the line of a method."""
-    label, color, marker = METHODS[method]
-    style = {"label": label, "mfc": "none" if method == "RandomSketch" else color} | style
+    label, color, marker, line = METHODS[method]
+    style = {"label": label, "mfc": "none" if method == "RandomSketch" else color, "ls": line} | style
     ax.plot(part[x], part["excess"], marker=marker, ms=4.5, color=color, **style)
 
 
@@ -460,20 +470,21 @@ parts = [(y[i::10], X[i::10]) for i in range(10)]
 few = pi.FederatedGLM.from_arrays(parts, bounds=[(-1, 1)] * 10, family="binomial")
 print("fits with intervals", flush=True)
 SHOWN = {
-    "no privacy": (sm.GLM(y, X, family=sm.families.Binomial()).fit(cov_type="HC0"), INK),
-    "Newton, ε = 2": (few.fit(epsilon=2.0, delta=1e-6, rng=1), BLUE),
-    "Newton, ε = 0.5": (few.fit(epsilon=0.5, delta=1e-6, rng=2), GREEN),
+    "no privacy": (sm.GLM(y, X, family=sm.families.Binomial()).fit(cov_type="HC0"), INK, "o"),
+    "Newton, ε = 2": (few.fit(epsilon=2.0, delta=1e-6, rng=1), BLUE, "s"),
+    "Newton, ε = 0.5": (few.fit(epsilon=0.5, delta=1e-6, rng=2), GREEN, "^"),
     "DPSGD and one step, ε = 2": (
         few.fit(epsilon=2.0, delta=1e-6, optimizer=pi.DPSGD(step=4.0, clip=2.0), rng=3),
         ORANGE,
+        "D",
     ),
 }
 fig, ax = plt.subplots(figsize=(9.4, 3.4))
-for i, (name, (fit, color)) in enumerate(SHOWN.items()):
+for i, (name, (fit, color, marker)) in enumerate(SHOWN.items()):
     limits = np.asarray(fit.conf_int())
     at_x = np.arange(10) + 0.16 * (i - 1.5)
-    ax.vlines(at_x, limits[:, 0], limits[:, 1], color=color, lw=2.2, label=name)
-    ax.plot(at_x, np.asarray(fit.params), "o", ms=3.0, color=color)
+    ax.vlines(at_x, limits[:, 0], limits[:, 1], color=color, lw=1.6)
+    ax.plot(at_x, np.asarray(fit.params), marker, ms=4.5, color=color, mec="white", mew=0.6, label=name)
 ax.hlines(TRUE, np.arange(10) - 0.4, np.arange(10) + 0.4, color=RED, lw=1.0, label="truth")
 ax.set(xticks=range(10), xticklabels=[f"x{j + 1}" for j in range(10)], ylabel="coefficient")
 ax.legend(fontsize=7.5, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0))
@@ -495,7 +506,7 @@ figure(
     privacy; at ε = 0.5 they are about 1.4 times as wide. Red: the truth.
     """,
 )
-PRIVATE = {name: fit for name, (fit, _) in SHOWN.items() if name != "no privacy"}
+PRIVATE = {name: fit for name, (fit, *_) in SHOWN.items() if name != "no privacy"}
 say("Sources of the variance of the coefficients, means over the ten (`fit.variance_formula`):")
 terms = {name: fit.variance_formula.shares.mean() for name, fit in PRIVATE.items()}
 shares = pd.concat(terms, axis=1, sort=False).T.fillna(0.0).map("{:.1%}".format)

@@ -100,7 +100,10 @@ HIDDEN_SLOPES = (
     "the noise is too large to estimate the slope or the variance of a target's score, so intervals are not "
     "available: pass fewer targets, a larger budget, or other shares="
 )
-COLUMN_NOISE = "precision columns"  # name of the term that the noise of nodewise regressions causes
+# Names of terms of the variance.
+SCORE_NOISE = "score noise"
+SLOPE_NOISE = "slope noise"
+COLUMN_NOISE = "precision columns"  # of the noise of nodewise regressions
 LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of their scale
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
 STANDING = 4.0  # standard deviations of its noise that M must lie above zero
@@ -230,7 +233,7 @@ def debiased_coordinates(
         sampling=sampling,
         sampling_cov=joint_covariance(correlation, sampling, np.zeros(len(slope))),
         noise=score_noise + slope_noise + column,
-        terms={"score noise": score_noise, "slope noise": slope_noise, COLUMN_NOISE: np.asarray(column)},
+        terms={SCORE_NOISE: score_noise, SLOPE_NOISE: slope_noise, COLUMN_NOISE: np.asarray(column)},
         equation=COORDINATES_EQUATION,
     )
 
@@ -273,7 +276,7 @@ def debiased_jointly(start: Floats, released: WeightedScores, root: Floats, colu
         sampling_cov=sampling,
         noise=lead @ noise @ lead.T + np.diag(column),
         terms={
-            "score noise": score.sd**2 * (lead @ lead.T),
+            SCORE_NOISE: score.sd**2 * (lead @ lead.T),
             "Hessian noise": lead @ step_terms["Hessian noise"] @ lead.T,
             COLUMN_NOISE: np.diag(column),
         },

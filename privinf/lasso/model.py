@@ -14,7 +14,7 @@ from privinf.federation.charges import stating_charges
 from privinf.fitting.covariances import check_made
 from privinf.fitting.model import SITES_NOW, STATSMODELS, Model, SumModelOptions
 from privinf.fitting.rows import Limits, ModelRows
-from privinf.lasso.heterogeneous.results import MachineResults
+from privinf.lasso.heterogeneous.results import SiteResults
 from privinf.lasso.plan import Accounting, Center, FitKind, LassoOptions, Targets
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoFamily, LassoRows, lasso_limits, lasso_rows
@@ -391,7 +391,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         max_colluding: int = 0,
         cov_type: CovWord | None = None,
         progress: bool | None = None,
-    ) -> LassoResults | MachineResults:
+    ) -> LassoResults | SiteResults:
         """Fit the sparse model and debias the targets.
 
         Parameters
@@ -428,7 +428,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
             Whether coefficients differ between sites: they are u + v_i, where u has `shared_sparsity` and v_i
-            has ``sparsity - shared_sparsity`` nonzero entries. Results come by site.
+            has ``sparsity - shared_sparsity`` nonzero entries. Results are those of all sites.
         max_sparsity : int, optional
             Largest number of columns for ``sparsity="auto"``. Default: the largest number up to 50 for which
             the noise of the Gram matrix is below a quarter of a column's mean square, a function of public
@@ -523,7 +523,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         -------
         LassoResults
             The debiased coefficients of the targets, and the sparse fit. With ``heterogeneous=True`` the call
-            returns an object whose ``results`` has the results of each site by the site's label.
+            returns `SiteResults`: the coefficients of all sites, named ``x3[site]``, with
+            ``agreement()`` of the sites and ``site(label)``, the `LassoResults` of one site.
 
         Raises
         ------
@@ -582,7 +583,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         with bar, charged_for(f"{type(self).__name__}: {formula_text(self._rows.design)}"), charges:
             return self._fitted(kind, options)
 
-    def _fitted(self, kind: FitKind, options: LassoOptions) -> LassoResults | MachineResults:
+    def _fitted(self, kind: FitKind, options: LassoOptions) -> LassoResults | SiteResults:
         """Return the fit of one kind."""
         if kind == "paper":
             return fit_by_paper(self._rows, self.ledger, options, options.heterogeneous, options.rng)

@@ -22,7 +22,7 @@ nodewise regressions are fitted (`privinf.lasso.nodewise`). Three kinds of fit u
   c_j its released products with S, the nodewise regression is ``-G~_SS^-1 c_j / h_j`` on S and 1 / h_j on j,
   ``h_j = 1 - c_j' G~_SS^-1 c_j``.
 - **Fits by site** (`correlation_columns`): released correlations whose entries have different variances,
-  so that each entry's enters the noise of w_j (`entry_noise_variance`).
+  so that each entry's enters the noise of w_j (`entry_noise_covariance`).
 """
 
 from __future__ import annotations
@@ -318,13 +318,13 @@ def correlations(gram: Floats, gram_sd: float) -> Correlations:
     return Correlations(values, variance)
 
 
-def entry_noise_variance(column: Floats, variances: Floats, places: Integers, error_cov: Floats) -> float:
-    """Return E (w' Z d)^2 of one nodewise regression, for entries of Z of given variances.
+def entry_noise_covariance(columns: Floats, variances: Floats, places: Integers, error_cov: Floats) -> Floats:
+    """Return E (w_a' Z d) (w_b' Z d) of nodewise regressions w_1 to w_m, shape (m, m).
 
     Parameters
     ----------
-    column : ndarray, shape (size,)
-        w.
+    columns : ndarray, shape (m, size)
+        w_1 to w_m.
     variances : ndarray, shape (size, size)
         Of the entries of the symmetric Z, independent but for the symmetry.
     places : ndarray of int, shape (s,)
@@ -334,12 +334,14 @@ def entry_noise_variance(column: Floats, variances: Floats, places: Integers, er
 
     Notes
     -----
-    **Privacy.** Post-processing.
+    **Privacy.** Post-processing. The regressions may be of one target at several sites: Z is then the noise
+    of one Gram matrix, and d the error of the coefficients that the sites share.
     """
-    direct = float(np.diag(error_cov) @ (variances[places] @ column**2))
-    on = column[places]
-    mixed = variances[np.ix_(places, places)] * error_cov * np.outer(on, on)
-    return direct + float(mixed.sum() - np.trace(mixed))
+    direct = (columns * (np.diag(error_cov) @ variances[places])) @ columns.T
+    on = columns[:, places]
+    mixed = variances[np.ix_(places, places)] * error_cov
+    np.fill_diagonal(mixed, 0.0)
+    return np.asarray(direct + on @ mixed @ on.T)
 
 
 def correlation_columns(
@@ -381,7 +383,7 @@ def correlation_columns(
         rest = [i for i, j in enumerate(support) if j != target]
         at = positions([support[i] for i in rest], members)
         variances = released.variances[np.ix_(members, members)]
-        noise[place] = entry_noise_variance(w, variances, at, error_cov[np.ix_(rest, rest)])
+        noise[place] = entry_noise_covariance(w[None], variances, at, error_cov[np.ix_(rest, rest)])[0, 0]
     return columns, noise
 
 

@@ -20,9 +20,10 @@ from privinf.lasso.debiasing import (
 )
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
+from privinf.lasso.heterogeneous.building import results_by_site
 from privinf.lasso.heterogeneous.fit import fit_sites
 from privinf.lasso.heterogeneous.plan import check_site_plan, joint_loss
-from privinf.lasso.heterogeneous.results import MachineResults, results_by_site
+from privinf.lasso.heterogeneous.results import SiteResults
 from privinf.lasso.logistic import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
 from privinf.lasso.nodewise import affordable_neighbors
 from privinf.lasso.omitted import (
@@ -318,7 +319,7 @@ def _logistic_fit(
     return FittedTargets(fit=fit, targets=targets, debiased=debiased, debiased_targets=targets, missed=missed)
 
 
-def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> MachineResults:
+def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> SiteResults:
     """Return the fit in which every site has a part of its own."""
     if rows.constant is not None:
         raise NotAvailableError(
@@ -360,7 +361,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
 
 def fit_by_paper(
     rows: LassoRows, ledger: Ledger, options: LassoOptions, heterogeneous: bool, rng: RngLike
-) -> LassoResults | MachineResults:
+) -> LassoResults | SiteResults:
     """Return the fit by the paper's own algorithms, which are in studies."""
     if rows.missing == "drop":
         raise NotAvailableError(NO_PAPER)
@@ -374,7 +375,7 @@ def fit_by_paper(
         )
     paper = studied("paper.model", "variant='paper'")
     targets = range(len(rows.names)) if options.all_targets else options.targets
-    fit: LassoResults | MachineResults = paper.fit_paper(
+    fit: LassoResults | SiteResults = paper.fit_paper(
         rows,
         server_of(rows, ledger, rng),
         ledger,

@@ -50,6 +50,8 @@ SILENT = frozenset(
         # releases of their own, with errors of their own
         *("missed_column_test", "restricted_eigenvalues", "noise_variance", "score_tail", "picks_from"),
         *("explained_shares", "bias_bound", "hidden_targets"),
+        # results by site
+        *("labels", "pairs", "results", "site", "shared_params", "interval_epsilon", "differs", "to_frame"),
         # formulas of paper 1
         *("gradient_variance", "variance_bound", "convergence_bound", "reconstruction_bound"),
     }
@@ -70,7 +72,10 @@ MARKED = frozenset(
 )
 # Members, and functions of a result, that are about single coefficients; all others are about several.
 SINGLE = frozenset(
-    {"conf_int", "pvalues", "tvalues", "tidy", "plot", "coefficients", "odds_ratios", "rate_ratios"}
+    {
+        *("conf_int", "pvalues", "tvalues", "tidy", "plot", "coefficients", "odds_ratios", "rate_ratios"),
+        "summary_frame",
+    }
 )
 
 

@@ -34,7 +34,6 @@ Caution: TypeAlias = tuple[str, str]
 EXPORT_VERSION = 1  # of the JSON of results, tests and tables
 FIT = Formats.FIT
 TEST = Formats.TEST
-PARTIES = Formats.PARTIES
 TABLE = Formats.TABLE
 # The kind of caution of a fit that has no covariance.
 NO_ERRORS = "NoStandardErrors"
@@ -427,100 +426,6 @@ class PortableTest(PortableTable):
         exported |= {"cautions": _caution_records(_of_test(test))}
         exported |= _completeness(test)
         return _plain_dict(exported | _surroundings(test.privacy, test.summary()))
-
-
-@error_boundaries
-class PortableParts:
-    """Results by party as tables and texts; all of it post-processes the fit's releases."""
-
-    __slots__ = ()
-
-    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return every party's `Results.tidy`, one after the other; column ``party`` comes first.
-
-        Parameters
-        ----------
-        alpha : float
-            Intervals have the level ``1 - alpha``.
-
-        Returns
-        -------
-        DataFrame
-            One row per coefficient and party.
-        """
-        return self._by_party(lambda result: result.tidy(alpha))
-
-    def glance(self) -> pd.DataFrame:
-        """Return one row per party, `Results.glance`; its costs are those of the joint fit.
-
-        Returns
-        -------
-        DataFrame
-            One row per party.
-        """
-        return self._by_party(lambda result: result.glance())
-
-    def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
-        """Return every party's `Results.to_dict`, and the joint cost, for JSON.
-
-        The keys are ``format``, ``version``, ``shared``: the coefficients that all parties share,
-        ``parties``: pairs of ``party`` and ``result``, ``differs`` and ``privacy``.
-
-        Parameters
-        ----------
-        alpha : float
-            Intervals have the level ``1 - alpha``.
-
-        Returns
-        -------
-        dict
-            A dict that contains only numbers, texts, lists and dicts.
-        """
-        joint: Any = self
-        exported = {"format": PARTIES, "version": EXPORT_VERSION, "shared": dict(joint.shared_params)}
-        exported["parties"] = [
-            {"party": str(label), "result": result.to_dict(alpha)} for label, result in joint.results.items()
-        ]
-        exported["differs"] = None if joint.differs is None else [float(value) for value in joint.differs]
-        return _plain_dict(exported | {"privacy": _privacy(joint.privacy)})
-
-    def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write; default: none.
-        alpha : float
-            Intervals have the level ``1 - alpha``.
-        overwrite : bool
-            Whether an existing file is replaced.
-
-        Returns
-        -------
-        str
-            The JSON.
-        """
-        return write_json(self.to_dict(alpha), path, overwrite)
-
-    def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
-
-        Parameters
-        ----------
-        path : path
-            File to write.
-        alpha : float
-            Intervals have the level ``1 - alpha``.
-        overwrite : bool
-            Whether an existing file is replaced.
-        """
-        write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
-
-    def _by_party(self, table_of: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
-        parts: Mapping[Any, Any] = self.results  # type: ignore[attr-defined]
-        tables = {str(label): table_of(part) for label, part in parts.items()}
-        return pd.concat(tables, names=["party"]).reset_index("party").reset_index(drop=True)
 
 
 def _weak_coefficients(result: FittedResult, cautions: Sequence[Caution]) -> list[bool]:

@@ -9,7 +9,7 @@ from privinf.accounting import ConcentratedLoss, Ledger, PrivacyReport, rho_to_e
 from privinf.errors import ArgumentError
 from privinf.federation import TrustedServer
 from privinf.federation.local import LocalSites
-from privinf.lasso.heterogeneous.results import MachineResults
+from privinf.lasso.heterogeneous.results import SiteResults
 from privinf.lasso.plan import Accounting
 from privinf.lasso.results import LassoResults
 from privinf.lasso.rows import LassoRows, SparseUnits
@@ -54,7 +54,7 @@ def fit_paper(
     multiplier_draws: int = 0,
     public_seed: int = 0,
     shares: Mapping[str, float] | None = None,
-) -> LassoResults | MachineResults:
+) -> LassoResults | SiteResults:
     r"""Fit by Algorithms 2 to 4 and 6, or by 8 to 10 where parties have parts of their own.
 
     Parameters
@@ -193,7 +193,7 @@ def fit_paper(
 
 def _fit_machines(
     rows: LassoRows, server: TrustedServer, ledger: Ledger, units: SparseUnits, plan: PaperPlan, seed: int
-) -> MachineResults:
+) -> SiteResults:
     before = len(ledger.entries)
     assert plan.targets is not None
     parties = {
@@ -234,4 +234,5 @@ def _described(rows: LassoRows, units: SparseUnits, plan: PaperPlan, report: Pri
         options=options,
         interval_epsilon=interval,
         per_interval=plan.accounting == "per-interval",
+        robust=plan.robust,
     )

@@ -11,8 +11,9 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError
-from privinf.inference.estimate import Estimate
-from privinf.lasso.heterogeneous.results import MachineResults
+from privinf.inference.estimate import Estimate, VarianceTerms
+from privinf.lasso.debiasing import SCORE_NOISE
+from privinf.lasso.heterogeneous.results import SiteParts, SiteResults
 from privinf.lasso.precision import joint_covariance, score_correlation
 from privinf.lasso.results import LassoResults
 from privinf.lasso.results.building import sparse_settings
@@ -30,6 +31,14 @@ NOTE = (
     "cover less often than their level, because they ignore the bias that noise leaves in the coefficients "
     "and in the nodewise regressions."
 )
+EQUATION = """\
+var_j = v_j / n + s_s^2
+sampling: v_j / n; n is the number of records, v_j = {}
+score noise: s_s^2; s_s is the standard deviation of the noise E_j in the mean of the clipped scores
+not in the variance, as in the paper's Algorithm 6: the errors of the coefficients and of the precision
+columns, whose effect Theorem 5 bounds by a slack"""
+PLUG_IN = "sigma^2 w_jj, from the released variance and the precision column"
+SQUARES = "the released mean square of the clipped scores of target j"
 ALONE = (
     "Noise is calibrated for each interval alone: the guarantee for everything released together is the "
     "joint epsilon of the privacy block."
@@ -38,7 +47,7 @@ ALONE = (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Described:
-    """What results of all parties share: columns, units, cost, options of the summary."""
+    """What results of all sites share: columns, units, cost, options of the summary, kind of variance."""
 
     names: Sequence[str]
     response: str
@@ -47,6 +56,7 @@ class Described:
     options: Mapping[str, str]
     interval_epsilon: float
     per_interval: bool
+    robust: bool
 
 
 def paper_results(
@@ -69,8 +79,12 @@ def paper_machine_results(
     targets: Sequence[int],
     labels: Mapping[str, Any],
     rows: Mapping[str, int],
-) -> MachineResults:
-    """Return results by party; `labels` and `rows` by site."""
+) -> SiteResults:
+    """Return the results of all sites; `labels` and `rows` by site.
+
+    Covariances between sites are zero: the paper's variance has the sampling of a site's own rows and the
+    noise of its own score, and no error of the shared fit and of the pooled precision columns.
+    """
     names = list(described.names)
     scale = described.units.scale
     correlation = _correlation(fits.columns, targets)
@@ -83,19 +97,22 @@ def paper_machine_results(
             targets,
             fits.variance,
             fits.debiased[site],
-            f"{METHOD}, party {labels[site]}",
+            f"{METHOD}, site {labels[site]}",
             _multipliers(fits.draws[site], size, scale, targets),
         )
         for site, size in rows.items()
     }
     shared = pd.Series(fits.shared.dense(len(names)) / scale, names, name="shared_params")
-    return MachineResults(
-        labels=tuple(results),
-        shared_params=shared,
-        privacy=described.report,
-        interval_epsilon=described.interval_epsilon,
+    parts = SiteParts(
         results=results,
+        targets=[names[j] for j in targets],
+        between={},
+        shared=shared,
+        differs=None,
+        interval_epsilon=described.interval_epsilon,
+        method=f"{METHOD}, by site",
     )
+    return parts.joined()
 
 
 def multiplier_intervals(result: LassoResults, alpha: float = 0.05) -> pd.DataFrame:
@@ -166,6 +183,11 @@ def _results(
             nobs=n,
             noise_cov=noise,
             cov_type="plug-in",
+            terms=VarianceTerms.dividing(
+                sampling + noise,
+                EQUATION.format(SQUARES if described.robust else PLUG_IN),
+                {SCORE_NOISE: noise},
+            ),
         ),
         Context(
             report=described.report,

@@ -48,14 +48,13 @@ def test_every_fit_leaves_as_json_that_says_what_its_tables_say(name, tmp_path):
         path = tmp_path / f"{place}.json"
         content = strict(result.to_json(path))
         assert content == strict(path.read_text(encoding="utf-8")) == result.to_dict()
-        parts = content["parties"] if content["format"] == "privinf-parties" else [{"result": content}]
-        rows = [row for part in parts for row in part["result"]["coefficients"]]
+        rows = content["coefficients"]
         tidy = result.tidy()
         assert len(rows) == len(tidy)
         for column in NUMBERS:
             np.testing.assert_array_equal([number(row[column]) for row in rows], tidy[column])
         assert [row["term"] for row in rows] == list(tidy.term)
-        assert list(result.glance().weak) == [part["result"]["fit"]["weak"] for part in parts]
+        assert list(result.glance().weak) == [content["fit"]["weak"]]
         assert content["privacy"]["epsilon"] == result.privacy.epsilon()
         with pytest.raises(ArgumentError, match="already exists"):
             result.to_json(path)

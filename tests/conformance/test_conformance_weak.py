@@ -45,6 +45,8 @@ CALLS = {
     "get_margeff": lambda r: r.get_margeff("mean"),
     "alpha_conf_int": lambda r: r.alpha_conf_int(),
     "max_test": lambda r: r.max_test(rng=0),
+    "agreement": lambda r: r.agreement(),
+    "summary_frame": lambda r: r.summary_frame(),
 }
 # What a fit may refuse, for reasons of its own.
 REFUSED = (NotAvailableError, NotPositiveDefiniteError, pi.errors.ArgumentError)

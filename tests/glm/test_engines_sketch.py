@@ -10,6 +10,7 @@ from privinf.glm.dome.optimizers import DOME, dome_variant
 from privinf.glm.dome.rounds import optimise
 from privinf.glm.dome.sketch import BETA2, LearnedSpace, RunningMoments, Sketch, debiased_square
 from privinf.mechanisms.statistics.glm import sketch_of
+from studies.paper.dome import qr_update
 
 
 def space_of(d, r, seed=0):
@@ -89,6 +90,33 @@ def test_history_pca_is_the_eigenbasis_of_the_past():
     assert fewer.basis.shape[1] < 4
     assert space.track(np.zeros(50), limit=2, energy=0.9).basis.shape[1] <= 4
     assert LearnedSpace.empty(5).track(np.zeros(5), limit=2, energy=0.9).basis.shape == (5, 0)
+
+
+def test_the_paper_s_update_is_one_qr_step_of_the_same_matrix():
+    """Equal in span to the exact update, with leading directions near the exact ones."""
+    rng = np.random.default_rng(5)
+    vector = rng.standard_normal(30)
+    first = qr_update(LearnedSpace.empty(30), vector, 4, 1.0)
+    exact = LearnedSpace.empty(30).track(vector, limit=4, energy=1.0)
+    np.testing.assert_allclose(first.values, exact.values)
+    np.testing.assert_allclose(np.abs(first.basis.T @ exact.basis), 1.0)
+    past = (
+        rng.standard_normal((200, 4)) * [8.0, 4.0, 2.0, 1.0] @ np.linalg.qr(rng.standard_normal((30, 4)))[0].T
+    )
+    space = exact = LearnedSpace.empty(30)
+    for direction in past:
+        space = qr_update(space, direction, 6, 1.0 - 1e-12)
+        exact = exact.track(direction, limit=6, energy=1.0 - 1e-12)
+    assert space.basis.shape == exact.basis.shape == (30, 4)
+    np.testing.assert_allclose(space.basis.T @ space.basis, np.eye(4), atol=1e-10)
+    np.testing.assert_allclose(space.basis @ (space.basis.T @ exact.basis), exact.basis, atol=1e-7)
+    assert abs(space.basis[:, 0] @ exact.basis[:, 0]) > 0.95
+    assert space.values[0] == pytest.approx(exact.values[0], rel=0.1)
+    assert space.count == 200
+    still = qr_update(space, space.basis[:, 1], 6, 1.0)
+    assert still.basis.shape[1] == 4  # nothing is left of a vector that is in the space
+    assert qr_update(LearnedSpace.empty(5), np.zeros(5), 2, 0.9).basis.shape == (5, 0)
+    assert qr_update(space, past[0], 2, 1.0).basis.shape == (30, 2)
 
 
 def test_another_preconditioner_carries_the_space_over():

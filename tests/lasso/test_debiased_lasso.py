@@ -218,7 +218,7 @@ def test_intervals_are_those_of_a_regression_with_a_constant(sites):
         for declared in held:
             more = {"center": "declared"} if declared else {}
             fit = model.fit(**asked, **more, delta=1e-6, rng=rep)
-            fit = fit if sites is None else fit.machine(0)
+            fit = fit if sites is None else fit.site(0)
             truth = pd.Series(0.0, fit.params.index)
             truth["x1"] = 1.0
             if "x4" in truth:
@@ -523,7 +523,7 @@ def test_parties_with_parts_of_their_own(accounting, precision):
         precision=precision,
         rng=0,
     )
-    assert fit.privacy.stamp in fit.summary()
+    assert fit.privacy.stamp in str(fit.summary())
     assert fit.privacy.stamp in repr(fit)
     joint = fit.privacy.epsilon(1e-5)
     assert fitting.ledger.entries
@@ -534,11 +534,11 @@ def test_parties_with_parts_of_their_own(accounting, precision):
         assert joint > 3.0
         assert f"{joint:.4g}" in str(fit.summary())
     for i, label in enumerate(fit.labels):
-        one = fit.machine(label)
+        one = fit.site(label)
         assert one.privacy.epsilon(1e-5) == joint
         assert (np.abs(one.params - beta[i, [2, 9, 30, 36]]) < 5.0 * one.bse).all()
     with pytest.raises(ArgumentError, match="unknown site"):
-        fit.machine("site 9")
+        fit.site("site 9")
 
 
 @pytest.mark.audit
@@ -605,7 +605,7 @@ def test_parties_leave_out_targets_whose_slope_is_clipped_away():
         rng=0,
     )
     for label in fit.labels:
-        one = fit.machine(label)
+        one = fit.site(label)
         assert list(one.params.index) == ["x3", "x10", "x31"]
         assert one.hidden_targets == ("x37",)
         assert "No interval for x37" in str(one.summary())

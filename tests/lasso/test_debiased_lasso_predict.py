@@ -139,7 +139,7 @@ def test_secure_sums_and_parties_of_their_own_say_the_same(tmp_path):
             center=center,
         )
         for label in own.labels:
-            fit = own.machine(label)
+            fit = own.site(label)
             refused(fit, "'v1', 'v2', 'v3'")
             mean = top + (plain - middle).to_numpy() @ fit.sparse_params.to_numpy()
             np.testing.assert_allclose(fit.predict_sparse(plain), mean, atol=1e-8)

@@ -96,7 +96,7 @@ def test_without_noise_every_site_has_the_fit_of_its_complete_rows():
         for kept, missing in ((np.full(1500, True), "drop"), (complete, "raise"))
     ]
     for label in range(3):
-        dropped, expected = (fit.machine(label) for fit in fits)
+        dropped, expected = (fit.site(label) for fit in fits)
         assert dropped.nobs == expected.nobs == complete[labels == label].sum()
         np.testing.assert_allclose(dropped.params, expected.params, rtol=1e-9)
         np.testing.assert_allclose(dropped.bse, expected.bse, rtol=1e-9)
@@ -145,7 +145,7 @@ def test_sites_with_effects_of_their_own_have_numbers_of_their_own():
     assert len(counts) == 3
     assert fit.privacy.epsilon() <= 20.0 * (1 + 1e-9)
     for label in range(3):
-        result = fit.machine(label)
+        result = fit.site(label)
         stated = result._context.complete
         assert stated.of == 2000
         assert abs(result.nobs - complete[labels == label].sum()) < 5 * stated.sd

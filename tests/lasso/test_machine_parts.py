@@ -183,7 +183,7 @@ def test_results_by_party_and_the_joint_cost(model):
     assert fit.labels == ("north", "south", "west")
     assert np.flatnonzero(fit.shared_params).tolist() == [0, 1, 2]
     for i, label in enumerate(fit.labels):
-        one = fit.machine(label)
+        one = fit.site(label)
         assert one.nobs == 4_000
         assert {f"x{j + 1}" for j in np.flatnonzero(sample.params[i])} == set(one.selected)
         assert (np.abs(one.params - sample.params[i]) < 4.5 * one.bse).all()
@@ -194,13 +194,13 @@ def test_results_by_party_and_the_joint_cost(model):
     assert table.index.tolist() == ["north", "south", "west"]
     assert (table["narrowest"] <= table["widest"]).all()
     assert (table["selected"] == 5).all()
-    text = fit.summary()
+    text = str(fit.summary())
     assert "north" in text
     assert "Joint epsilon" in text
     assert "x1, x2, x3" in text
     assert len(fit.privacy.entries) == len(fitting.ledger.entries) - before
     with pytest.raises(ArgumentError, match="unknown site"):
-        fit.machine("east")
+        fit.site("east")
 
 
 def test_a_limit_is_on_the_joint_cost(model):
@@ -244,8 +244,8 @@ def test_steps_that_went_astray_are_marked_at_every_party():
     lost = model.fit(epsilon=1.0, delta=0.5 / len(sample.y), **options)
     for label in lost.labels:
         with pytest.warns(WeakIdentificationWarning, match="did not converge"):
-            lost.machine(label).conf_int()
-        assert DIVERGED_NOTE in lost.machine(label).notes
+            lost.site(label).conf_int()
+        assert DIVERGED_NOTE in lost.site(label).notes
     exact = model.fit(epsilon=math.inf, **options)
     assert all(DIVERGED_NOTE not in one.notes for one in exact.results.values())
 

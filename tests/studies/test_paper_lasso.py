@@ -197,7 +197,7 @@ def test_parties(parties, accounting):
     assert fit.labels == ("north", "south", "west")
     assert np.flatnonzero(fit.shared_params).tolist() == [0, 1, 2]
     for i, label in enumerate(fit.labels):
-        one = fit.machine(label)
+        one = fit.site(label)
         assert one.nobs == 4_000
         assert {f"x{j + 1}" for j in np.flatnonzero(parties.params[i])} <= set(one.selected)
         assert (np.abs(one.params - parties.params[i]) < 5.0 * one.bse).all()
@@ -236,7 +236,7 @@ def test_multiplier_intervals_cover_all_coordinates_without_noise():
             shared_sparsity=2,
         )
         for i in range(2):
-            ends = multiplier_intervals(fit.machine(i), 0.2).to_numpy()
+            ends = multiplier_intervals(fit.site(i), 0.2).to_numpy()
             hits.append(((ends[:, 0] < sample.params[i]) & (sample.params[i] < ends[:, 1])).all())
     low, high = binomial_limits(0.8, len(hits), level=0.99)
     assert low <= np.mean(hits) <= high
@@ -245,7 +245,7 @@ def test_multiplier_intervals_cover_all_coordinates_without_noise():
 def test_without_multiplier_draws_there_are_no_such_intervals(parties):
     fit = fitted(parties, sites=parties.machines, rng=0, epsilon=60.0, **HETEROGENEOUS)
     with pytest.raises(NotAvailableError, match="multiplier_draws"):
-        multiplier_intervals(fit.machine(0))
+        multiplier_intervals(fit.site(0))
 
 
 def test_a_limit_is_on_the_joint_cost(sample):

@@ -34,6 +34,8 @@ class DomeVariant:
         Whether the last iterates are averaged.
     tracked : callable (sketched, gradient) -> ndarray
         The vector that the learned directions follow.
+    learned : callable (space, vector, limit, energy) -> LearnedSpace
+        The learned directions after one more vector.
     rescaled : callable (space, ratio) -> LearnedSpace
         The learned directions in the next round's units, `ratio` of this one's.
     """
@@ -42,6 +44,7 @@ class DomeVariant:
     probes: Probes
     averages: bool
     tracked: Callable[[Floats, Floats], Floats]
+    learned: Callable[[LearnedSpace, Floats, int, float], LearnedSpace]
     rescaled: Callable[[LearnedSpace, Floats], LearnedSpace]
 
 
@@ -51,6 +54,7 @@ _VARIANTS: dict[OptimizerVariant, DomeVariant] = {
         probes="unbiased",
         averages=True,
         tracked=lambda sketched, gradient: sketched,
+        learned=lambda space, vector, limit, energy: space.track(vector, limit=limit, energy=energy),
         rescaled=LearnedSpace.rescaled,
     )
 }
@@ -210,9 +214,10 @@ class DOME(DPSGD):
         "repaired" scales the random probes so that the estimate of the gradient is unbiased, and takes steps
         along this estimate without centering or preconditioning. "paper" centers and preconditions the scores
         with Adam's moments and projects them. In the "paper" variant the learned directions follow the
-        gradient itself, and the iterates of Adam's steps are not averaged. A model that is fitted with
-        "paper" has a far larger value of the loss function than a model that is fitted with "repaired". The
-        "paper" variant needs the repository's studies (``studies.paper.dome``), which are not in the wheel.
+        gradient itself, by one QR step instead of an exact decomposition, and the iterates of Adam's steps
+        are not averaged. A model that is fitted with "paper" has a far larger value of the loss function than
+        a model that is fitted with "repaired". The "paper" variant needs the repository's studies
+        (``studies.paper.dome``), which are not in the wheel.
     centre, precondition : bool, optional
         Whether Adam's first moment is subtracted from the scores before clipping, and whether the scores are
         divided by the root of Adam's second moment. The variant sets the default.

@@ -138,7 +138,7 @@ class _OptimizerRounds:
         variant = dome_variant(options.variant)
         if options.most_learned:
             tracked = variant.tracked(raw, gradient)
-            self.space = self.space.track(tracked, limit=options.most_learned, energy=options.energy)
+            self.space = variant.learned(self.space, tracked, options.most_learned, options.energy)
         if options.precondition:
             unit = self.moments.unit
             self.space = variant.rescaled(self.space, self.unit / unit)

@@ -45,15 +45,18 @@ class LearnedSpace:
         return cls(np.empty((d, 0)), np.empty(0))
 
     def track(self, direction: Floats, *, limit: int, energy: float) -> LearnedSpace:
-        """Return the space after one more direction h: history PCA (Yang et al. 2018).
+        """Return the space after one more direction h: history PCA (Yang et al. 2018), solved exactly.
 
-        Eigenvectors of ``t/(t+1) Q L Q' + 1/(t+1) h h'``, kept up to the share `energy` of their sum, at
-        most `limit`.
+        Eigenvectors of ``t/(t+1) Q L Q' + 1/(t+1) h h'`` by the singular vectors of its root, kept up to the
+        share `energy` of their sum, at most `limit`.
         """
         old = math.sqrt(self.count / (self.count + 1.0)) * self.basis * np.sqrt(self.values)
         joined = np.column_stack([old, direction / math.sqrt(self.count + 1.0)])
         axes, singular, _ = np.linalg.svd(joined, full_matrices=False)
-        values = singular**2
+        return self.truncated(axes, singular**2, limit=limit, energy=energy)
+
+    def truncated(self, axes: Floats, values: Floats, *, limit: int, energy: float) -> LearnedSpace:
+        """Return the space of one more direction: leading axes, whose eigenvalues decrease."""
         if not values[0] > 0.0:
             return LearnedSpace(self.basis, self.values, self.count + 1)
         cumulative = np.cumsum(values) / values.sum()

@@ -68,6 +68,8 @@ class SiteFits:
         By site: targets that have a slope, fits, these targets debiased.
     differs : mapping
         By site: difference of its slopes from those of the others, as a standard normal number.
+    between : mapping of str to ndarray, shape (k, m, m)
+        By term of the variance: covariances between the errors of each of the k targets at the m sites.
     """
 
     shared: list[int]
@@ -76,6 +78,7 @@ class SiteFits:
     fits: Mapping[str, SiteEffects]
     debiased: Mapping[str, Debiased | None]
     differs: Mapping[str, float]
+    between: Mapping[str, Floats]
 
 
 def site_fits(
@@ -131,7 +134,7 @@ def site_fits(
     }
     correlations = grams.precision(members)
     scores = site_scores(
-        sites, correlations, fits, targets, near, ScorePrices.from_prices(budget.slopes, budget.score)
+        sites, correlations, fits, shared, targets, near, ScorePrices.from_prices(budget.slopes, budget.score)
     )
     return SiteFits(
         shared=shared.support,
@@ -140,6 +143,7 @@ def site_fits(
         fits=fits,
         debiased=scores.debiased,
         differs=scores.differs,
+        between=scores.between,
     )
 
 

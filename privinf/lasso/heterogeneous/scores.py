@@ -12,6 +12,30 @@ An interval uses its own target's score, slope and variance, and one number that
 Where incomplete rows are dropped, a site's numbers are means over its estimated number of complete rows.
 Slopes that are averaged over sites do not have the error of that number which the site's score has, so
 the sds of slopes include it (`privinf.lasso.sums`).
+
+**Covariances between sites.** Sites have no row in common, and each site's score, its variance and their
+noise are the site's own: the sampling and score terms of two sites are independent. Three numbers are shared,
+and the errors that they cause are correlated between sites. With the step s_i = score_i / kappa_i of target j
+at site i:
+
+- the noise e of the slopes moves b_i by ``-s_i e_i / kappa_i``. The average slope and a target's departure
+  from it are means over all sites, so that ``Cov(b_i, b_k) = s_i s_k Cov(e_i, e_k) / (kappa_i kappa_k)``,
+  where Cov(e_i, e_k) is the variance of the average, less for a site whose own average stands out of the
+  noise, plus the variance of the departure (`_slopes`);
+- with pooled nodewise regressions all sites have the same noise Z of the Gram matrix and the same error d_u
+  of the shared coefficients: ``Cov(b_i, b_k) = E (w_i' Z d_u) (w_k' Z d_u)``, where w_i is the regression
+  with the columns of site i. The errors of the sites' own coefficients are independent;
+- a target's slope differs from the average slope because of the shape of the column and of the noise in its
+  size, which are the same at all sites if nodewise regressions are pooled. Then
+  ``Cov(b_i, b_k) = sd_i sd_k sign(s_i s_k)``, sd_i the standard deviation of this error at site i.
+
+With nodewise regressions of each site, only the first is left. All other terms that sites share are products
+of two errors: the noise of released centers, of the sizes of columns, and of the shared selection. They are
+left out of covariances, as of variances. Errors of different targets at different sites are taken to be
+independent, like the noise of different targets of one site.
+
+For each target these are covariances of variables that exist, and the variances at one site are at least
+theirs. The matrix of all sites and targets is therefore positive definite.
 """
 
 from __future__ import annotations
@@ -22,9 +46,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privinf.lasso.debiasing import Debiased, debiased_coordinates
-from privinf.lasso.heterogeneous.site_effects import SiteEffects
-from privinf.lasso.precision import Correlations, correlation_columns, score_correlation, standing_out
+from privinf.lasso.debiasing import COLUMN_NOISE, SLOPE_NOISE, Debiased, debiased_coordinates
+from privinf.lasso.heterogeneous.site_effects import SharedPart, SiteEffects
+from privinf.lasso.precision import (
+    Correlations,
+    correlation_columns,
+    entry_noise_covariance,
+    score_correlation,
+    standing_out,
+)
 from privinf.lasso.radii import UNCLIPPED, product_radius
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise, within_limits
 from privinf.lasso.sums import Score, SparseSums
@@ -76,23 +106,54 @@ class _Released:
     unit: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SiteScores:
-    """By site: targets with a slope of their own, debiased, and `differs`.
+    """Debiased targets of m sites.
 
-    `debiased` is None where the noise hides the slopes of all targets of a site.
-    `differs` is the standardized difference of a site's slopes from the others'.
+    Attributes
+    ----------
+    targets : dict of str to list of int
+        By site: targets that have a slope.
+    debiased : dict of str to Debiased or None
+        By site; None where the noise hides the slopes of all targets of a site.
+    differs : dict of str to float
+        Standardized difference of a site's slopes from the others'.
+    between : dict of str to ndarray, shape (k, m, m)
+        By name of a term of the variance: covariances between the errors of a target at two sites. The
+        diagonals are zero, because variances are those of `debiased`.
     """
 
     targets: dict[str, list[int]]
     debiased: dict[str, Debiased | None]
     differs: dict[str, float]
+    between: dict[str, Floats]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Slopes:
+    """Slopes of k targets at m sites in units of 1 / unit.
+
+    Attributes
+    ----------
+    values, sds : list of ndarray, shape (k,)
+        By site, with the sds of their noise.
+    hidden : list of ndarray of bool, shape (k,)
+        Which are far below the average.
+    noise : ndarray, shape (k, m, m)
+        Covariance of the noise between sites.
+    """
+
+    values: list[Floats]
+    sds: list[Floats]
+    hidden: list[Flags]
+    noise: Floats
 
 
 def site_scores(
     sites: Mapping[str, SparseSums],
     grams: Mapping[str, Correlations],
     fits: Mapping[str, SiteEffects],
+    shared: SharedPart,
     targets: Sequence[int],
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
@@ -107,6 +168,7 @@ def site_scores(
     sites : mapping of str to SparseSums
     grams : mapping of str to Correlations
     fits : mapping of str to SiteEffects
+    shared : SharedPart
     targets : sequence of k ints
     near : mapping of str to k sequences of int
         Neighbors of the targets.
@@ -125,20 +187,23 @@ def site_scores(
             grams[name], fit.support, fit.error_cov, targets, near[name]
         )
         released[name] = _release(sums, columns[name], fits[name], targets, prices)
-    slopes, slope_sds, hidden = _slopes(list(released.values()))
+    slopes = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
     targets_above_noise = {}
+    steps = np.zeros((len(sites), len(targets)))
+    shape_errors = np.zeros_like(steps)
     for place, (name, release) in enumerate(released.items()):
         start = np.zeros(len(columns[name]))
         start[fits[name].support] = fits[name].beta
-        at = np.flatnonzero(~hidden[place])
+        at = np.flatnonzero(~slopes.hidden[place])
         unit = release.unit[at]
+        slope = slopes.values[place][at]
         score = ScoreRelease(
             score=release.score[at],
-            slope=slopes[place][at] / unit,
+            slope=slope / unit,
             square=release.square[at],
             score_sd=release.score_sd,
-            slope_sd=np.hypot(slope_sds[place][at], slopes[place][at] * sites[name].count_error) / unit,
+            slope_sd=np.hypot(slopes.sds[place][at], slope * sites[name].count_error) / unit,
             n=sites[name].n,
         )
         above_noise = slopes_above_noise(score)
@@ -148,7 +213,9 @@ def site_scores(
         targets_above_noise[name] = [targets[int(i)] for i in at]
         debiased[name] = None
         if len(at):
-            uncertain = _slope_variance(score.score / score.slope, unit * fits[name].scale)
+            steps[place, at] = score.score / score.slope
+            uncertain = _slope_variance(steps[place, at], unit * fits[name].scale)
+            shape_errors[place, at] = np.sign(steps[place, at]) * np.sqrt(uncertain)
             debiased[name] = debiased_coordinates(
                 start[targets_above_noise[name]],
                 score,
@@ -157,7 +224,40 @@ def site_scores(
             )
     sizes = [sums.n for sums in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
-    return SiteScores(targets_above_noise, debiased, differs)
+    relative = steps / np.array(slopes.values)
+    between = {
+        SLOPE_NOISE: np.einsum("ij,kj,jik->jik", relative, relative, slopes.noise),
+        COLUMN_NOISE: _shared_column_noise(list(columns.values()), grams, shared, targets, shape_errors),
+    }
+    for covariances in between.values():
+        covariances[:, range(len(sites)), range(len(sites))] = 0.0
+    return SiteScores(targets=targets_above_noise, debiased=debiased, differs=differs, between=between)
+
+
+def _shared_column_noise(
+    columns: Sequence[Floats],
+    grams: Mapping[str, Correlations],
+    shared: SharedPart,
+    targets: Sequence[int],
+    shape_errors: Floats,
+) -> Floats:
+    """Return covariances between sites by the noise of one Gram matrix and by slopes' shapes, (k, m, m).
+
+    `columns` are the nodewise regressions of the k targets at every site, each of shape (p, k), and
+    `shape_errors` signed sds, (m, k). Without a Gram matrix that all sites share both are zero.
+    """
+    first, *others = grams.values()
+    between = np.zeros((len(targets), len(columns), len(columns)))
+    if any(gram is not first for gram in others):
+        return between
+    support = np.array(shared.support, dtype=np.int64)
+    for place, target in enumerate(targets):
+        rest = np.flatnonzero(support != target)
+        regressions = np.array([of_site[:, place] for of_site in columns])
+        cov = shared.cov[np.ix_(rest, rest)]
+        between[place] = entry_noise_covariance(regressions, first.variances, support[rest], cov)
+        between[place] += np.outer(shape_errors[:, place], shape_errors[:, place])
+    return between
 
 
 def _slope_variance(step: Floats, size: Floats) -> Floats:
@@ -246,23 +346,34 @@ def average_bound(k: int) -> float:
     return min(SLOPE_CLIP, 1.0 + AVERAGE_SPREAD / math.sqrt(k))
 
 
-def _slopes(released: Sequence[_Released]) -> tuple[list[Floats], list[Floats], list[Flags]]:
-    """Return every site's slopes in units of 1 / unit, sds of their noise, and which are far too small."""
-    average = float(np.mean([release.average for release in released]))
-    average_sd = math.sqrt(sum(release.average_sd**2 for release in released)) / len(released)
+def _slopes(released: Sequence[_Released]) -> _Slopes:
+    """Return every site's slopes, with the noise that sites share."""
+    sites = len(released)
+    averages = np.array([release.average for release in released])
+    average_sds = np.array([release.average_sd for release in released])
+    average = float(np.mean(averages))
+    average_sd = math.sqrt(sum(release.average_sd**2 for release in released)) / sites
     slope = np.mean([release.slope for release in released], axis=0)
-    slope_sd = np.sqrt(sum(release.slope_sd**2 for release in released)) / len(released)
+    slope_sd = np.sqrt(sum(release.slope_sd**2 for release in released)) / sites
     apart = standing_out(slope - average, slope_sd) if len(slope) > 1 else np.zeros(1)
+    departure_sd = np.where(apart != 0.0, slope_sd, 0.0)
+    weights = np.full((sites, sites), 1.0 / sites)  # of the sites' averages in the slopes of a site
     slopes = []
     sds = []
     hidden = []
-    for release in released:
+    used = []
+    for place, release in enumerate(released):
         deviation = float(standing_out(np.array([release.average - average]), release.average_sd)[0])
         slope_of_site = np.maximum(average + deviation + apart, LEAST_SLOPE * average)
         hidden.append(average + deviation + apart < LEAST_SLOPE * average)
-        noise = np.where(apart != 0.0, slope_sd, 0.0)
-        sd = np.sqrt(noise**2 + (release.average_sd if deviation else average_sd) ** 2)
+        if deviation:
+            weights[place] = np.eye(sites)[place]
+        sd = np.sqrt(departure_sd**2 + (release.average_sd if deviation else average_sd) ** 2)
         slopes.append(slope_of_site)
         # Only an average that the noise hides leaves no slopes.
         sds.append(np.minimum(sd, MOST_NOISE * slope_of_site) if average > average_sd / MOST_NOISE else sd)
-    return slopes, sds, hidden
+        used.append(np.divide(sds[-1], sd, out=np.ones_like(sd), where=sd > 0.0))
+    shares = np.array(used).T
+    noise = (weights * average_sds**2) @ weights.T + np.square(departure_sd)[:, None, None]
+    noise *= shares[:, :, None] * shares[:, None, :]
+    return _Slopes(values=slopes, sds=sds, hidden=hidden, noise=noise)

@@ -1,0 +1,121 @@
+"""Results of a fit by site from its releases: those of the sites, and the result of all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privinf.accounting import PrivacyReport, rho_to_epsilon
+from privinf.inference.estimate import upper_quantile
+from privinf.lasso.debiasing import HIDDEN_SLOPES
+from privinf.lasso.heterogeneous.fit import PlannedFits
+from privinf.lasso.heterogeneous.results import SiteParts, SiteResults
+from privinf.lasso.results import DIVERGED_NOTE, LassoResults
+from privinf.lasso.results.building import THROUGH_MIDDLE, FitReport, fit_settings, sparse_settings
+from privinf.lasso.rows import LassoRows, SparseUnits
+from privinf.results.notes import Note, must_read
+
+# Probability of a false report, over all sites, that a site's design differs.
+FALSE_ALARM = 0.05
+
+
+def results_by_site(
+    planned: PlannedFits,
+    units: SparseUnits,
+    targets: Sequence[int],
+    rows: LassoRows,
+    report: PrivacyReport,
+    epsilon: float,
+) -> SiteResults:
+    """Return the results of all sites, in the user's units; `epsilon` is the requested one."""
+    plan = planned.plan
+    fits = planned.fits
+    names = rows.names
+    shared = np.zeros(len(names))
+    shared[fits.shared] = fits.shared_beta / units.scale[fits.shared]
+    alone = epsilon
+    if plan.accounting == "joint" and math.isfinite(plan.interval):
+        alone = rho_to_epsilon(plan.interval, report.default_delta)
+    options = {
+        "Accounting": plan.accounting.replace("-", " "),
+        "Epsilon of one interval": f"{alone:.4g}",
+        "Joint epsilon": f"{report.epsilon():.4g}",
+        "Sites": str(len(rows.rows)),
+        "Precision columns": plan.precision,
+        "Score target": "robust",
+    }
+    results = {
+        rows.labels[site]: _site_results(planned, site, rows, units, targets, report, options)
+        for site in rows.rows
+    }
+    unit = units.scale[list(targets)]
+    parts = SiteParts(
+        results=results,
+        targets=[names[j] for j in targets],
+        between={name: term / np.square(unit)[:, None, None] for name, term in fits.between.items()},
+        shared=pd.Series(shared, list(names), name="shared_params"),
+        differs=[fits.differs[site] for site in rows.rows],
+        interval_epsilon=alone,
+    )
+    return parts.joined()
+
+
+def _site_results(
+    planned: PlannedFits,
+    site: str,
+    rows: LassoRows,
+    units: SparseUnits,
+    targets: Sequence[int],
+    report: PrivacyReport,
+    options: Mapping[str, str],
+) -> LassoResults:
+    fits = planned.fits
+    names = rows.names
+    label = rows.labels[site]
+    fit = fits.fits[site]
+    debiased = fits.debiased[site]
+    target_columns = list(fits.targets[site])
+    selected_columns = [fit.support[i] for i in fit.kept_positions]
+    values = np.array([fit.beta[i] for i in fit.kept_positions]) / units.scale[selected_columns]
+    complete = planned.complete.get(site)
+    sparse_part = sparse_settings(names, units, selected_columns, values, fit.scale)
+    settings = fit_settings(rows, sparse_part, fit.diverged, complete)
+    if hidden := [names[j] for j in targets if j not in set(target_columns)]:
+        settings["hidden"] = hidden
+    described = FitReport(
+        rows=rows,
+        report=report,
+        nobs=rows.rows[site] if complete is None else complete.rows,
+        method=f"debiased lasso, site {label}",
+        options=options,
+        settings=settings,
+        notes=_notes(planned, site, label),
+    )
+    if debiased is None:
+        sparse = dict(zip(fit.support, fit.beta, strict=True))
+        values_of_targets = {j: float(sparse.get(j, 0.0) / units.scale[j]) for j in targets}
+        return described.without_intervals(values_of_targets, HIDDEN_SLOPES)
+    return described.with_targets(target_columns, debiased.in_units(units.scale[target_columns]))
+
+
+def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
+    notes = [DIVERGED_NOTE] if planned.fits.fits[site].diverged else []
+    notes += [] if planned.plan.means else [THROUGH_MIDDLE]
+    if planned.plan.accounting == "per-interval":
+        notes.append(
+            "The noise is calibrated for each interval separately; the privacy guarantee for all intervals "
+            "together is the joint epsilon."
+        )
+    score = planned.fits.differs[site]
+    sites = len(planned.fits.differs)
+    if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * sites)):
+        notes.append(
+            f"The columns of site {label} seem to differ from those of the other sites (z = "
+            f"{score:.1f}). Its intervals use nodewise regressions of all sites; with "
+            "precision='machine' they use those of the site itself."
+        )
+    return must_read(*notes)
