@@ -178,6 +178,7 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python benchmarks/simultaneous.py --only lasso
 	$(BIN)/python benchmarks/lasso_paper.py $(FRESH)
 	$(BIN)/python benchmarks/sparse_mean.py
+	$(BIN)/python benchmarks/lasso_agreement.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
 	$(BIN)/python benchmarks/lasso_gauntlet.py $(FRESH)
 	$(BIN)/python benchmarks/lasso_gauntlet.py --report

@@ -72,6 +72,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "verify_lasso": ("--scale 0.004", ""),
     "lasso_paper": ("--scale 0.01", ""),
     "sparse_mean": ("--scale 0.1", ""),
+    "lasso_agreement": ("--fits 2", ""),
     "lasso_gauntlet": ("--replications 1", ""),
     "secure_sum": ("", "ROUNDS = 2"),
     "verify_moments_federated": ("--replications 2", ""),

@@ -340,3 +340,20 @@ def test_what_one_interval_uses(parties):
     )
     wanted = rho_to_epsilon(fit.privacy.rho * (0.5 + 0.5 / 4), DELTA)
     assert fit.interval_epsilon == pytest.approx(wanted, rel=1e-6)
+
+
+def test_terms_of_the_paper_s_variance_add_up(parties):
+    fit = fitted(parties, sites=parties.machines, rng=0, epsilon=60.0, **HETEROGENEOUS)
+    for result in (fit, fit.site(0)):
+        formula = result.variance_formula
+        assert list(formula.variances) == ["sampling", "score noise"]
+        assert np.allclose(formula.variances.sum(axis=1), result.bse**2, rtol=1e-9)
+        assert np.allclose(formula.variances["score noise"], result.bse_privacy**2)
+        assert "sigma^2 w_jj" in formula.equation
+        assert "Algorithm 6" in formula.equation
+    sites = np.array([site for site, _ in fit.pairs])
+    assert (fit.estimate.cov[sites[:, None] != sites] == 0.0).all()
+    assert "all terms are independent" in fit.variance_formula.equation
+    with pytest.raises(NotAvailableError, match="no slopes of the scores"):
+        fit.differs
+    assert 0.0 <= fit.agreement().pvalue <= 1.0
