@@ -22,8 +22,6 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from privinf.results.agreement import Agreement
-
 __all__ = ["bands", "budget", "coefficients", "curves", "estimates", "forest", "noise_share", "several"]
 # Colors of Okabe and Ito's palette.
 TOTAL = "#0072B2"  # intervals with all errors
@@ -214,7 +212,7 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def forest(agreement: Agreement, column: str, *, ax: Axes | None = None) -> Axes:
+def forest(agreement: Any, column: str, *, ax: Axes | None = None) -> Axes:
     """Plot the intervals of one coefficient at all sites, and the pooled interval as a diamond.
 
     Parameters
