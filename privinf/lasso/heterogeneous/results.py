@@ -403,7 +403,7 @@ class SiteExport(Export):
         Returns
         -------
         dict
-            Numbers, texts, lists and dicts alone.
+            A dict that contains only numbers, texts, lists and dicts.
         """
         settings = cast("SiteResults", self.result)._settings
         return Export.to_dict(self, alpha) | {
