@@ -545,13 +545,13 @@ figure(
 )
 width = {
     name: float(np.median(np.asarray(fit.bse) / np.asarray(SHOWN["no privacy"][0].bse)))
-    for name, (fit, _) in SHOWN.items()
+    for name, (fit, *_) in SHOWN.items()
 }
 inside = {
     name: int(
         np.sum([(low <= b <= high) for (low, high), b in zip(np.asarray(fit.conf_int()), TRUE, strict=True)])
     )
-    for name, (fit, _) in SHOWN.items()
+    for name, (fit, *_) in SHOWN.items()
 }
 table(
     pd.DataFrame(
