@@ -217,7 +217,7 @@ def forest(agreement: Any, column: str, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    agreement : Agreement
+    agreement : object
         Result of ``agreement()`` of a fit by site.
     column : str
         Column of the model.
