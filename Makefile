@@ -127,6 +127,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[datasets]"
 	$(BIN)/python benchmarks/one_curator.py
 	$(BIN)/python benchmarks/one_release.py
+	$(BIN)/python benchmarks/one_or_many.py
 	$(BIN)/python benchmarks/formulas.py
 	$(BIN)/python benchmarks/effects.py
 	$(BIN)/python benchmarks/effects_reported.py

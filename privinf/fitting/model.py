@@ -73,7 +73,25 @@ STATSMODELS = {
 }
 # Why `machines` and `parties` of older versions are refused where rows are at sites.
 SITES_NOW = "is now called sites="
+# Where models of sums take rows that are at sites.
+SITES_ELSEWHERE = {
+    "sites": "is not an argument here: for rows at sites, use from_arrays(sites) with one pair (y, X) per "
+    "site, or from_formula with a federation as its data, InProcessFederation({name: Site(rows, schema)})"
+}
+SEVERAL_TABLES = (
+    "data= must be one table or a federation, not several tables: for rows at sites, pass "
+    "privinf.federation.InProcessFederation({name: Site(rows, schema)}), or concatenate the tables of one "
+    "curator"
+)
 NO_LEVEL = "no privacy budget was passed: pass epsilon= with delta=, or mu=, or rho="
+
+
+def refuse_several_tables(data: object) -> None:
+    """Raise ArgumentError for a mapping or a list of tables, by the types of its values."""
+    values = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else ()
+    tables = [isinstance(value, Mapping) or hasattr(value, "columns") for value in values]
+    if tables and all(tables):
+        raise ArgumentError(SEVERAL_TABLES)
 
 
 def to_file(options: SpendingOptions, to: AnyPath | None) -> dict[str, Any]:
@@ -182,6 +200,7 @@ class Model(HidesRows, Generic[OptionsT]):
     @classmethod
     def _from_formula(cls, formula: str, data: Table, schema: Schema, options: OptionsT) -> Self:
         """Return the model of a formula over a table, or over a federation."""
+        refuse_several_tables(data)
         options = options.with_trust(alone=not is_federation(data))
         formula, options = options.read(formula, schema)
         return cls._of(rows_of_formula(formula, data, schema, missing=options.missing), options)
@@ -260,6 +279,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
     @classmethod
     def _from_formula(cls, formula: str, data: Table, schema: Schema, options: ReleaseOptionsT) -> Self:
         refuse_federation(data, cls.__name__)
+        refuse_several_tables(data)
         options = options.with_trust(alone=True)
         formula, options = options.read(formula, schema)
         mechanism = cls._mechanism({"schema": schema, "formula": formula}, options)

@@ -26,10 +26,12 @@ from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.sums import Roles
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision
+from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import NOT_PRIVATE, number, privacy_facts
 from privinf.schema import Design
 from privinf.typing import Floats, Margins, MarginsMethod
+from privinf.validation import check_fraction
 
 SHARE = 0.1  # share of mu^2 for average effects, where they are requested
 WIDER = 1.02  # the Hessian's average is used where intervals are no wider than this, relative to a known one
@@ -90,6 +92,8 @@ class MarginalEffects:
         Names of the model and of its response.
     report : PrivacyReport
         Privacy report of the fit.
+    records : str
+        Number of records of the fit, as text.
     places : tuple of (str, str)
         Exposure and offset of the effects, where the model has them: labels and values of the table's head.
 
@@ -104,6 +108,7 @@ class MarginalEffects:
     model: str
     response: str
     report: PrivacyReport
+    records: str
     places: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -185,6 +190,48 @@ class MarginalEffects:
             privacy=privacy_facts(self.report),
             notes=[],
         )
+
+    def to_latex(
+        self, *, alpha: float = 0.05, digits: int = 3, caption: str | None = None, label: str | None = None
+    ) -> str:
+        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+
+        Parameters
+        ----------
+        alpha : float
+            Intervals have the level ``1 - alpha``.
+        digits : int
+            Digits after the point, at most 15.
+        caption, label : str, optional
+            Caption and label of the table; the label is used without changes.
+
+        Returns
+        -------
+        str
+            Effects, standard errors and intervals. The note below the table states where the effects are
+            evaluated, epsilon, delta, the unit of privacy and the number of records.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+        """
+        places = check_digits(digits)
+        cells = np.column_stack(
+            [self.margeff, self.margeff_se, self.conf_int(check_fraction(alpha, "alpha"))]
+        )
+        rows = []
+        for name, numbers in zip(self.effects.names, cells, strict=True):
+            effect, error, low, high = (f"{number:.{places}f}" for number in numbers)
+            rows.append((name, effect, error, f"[{low}, {high}]"))
+        of = "average over the records" if self.at == "overall" else f"at the {self.at} of the columns"
+        note = f"{self.model}, marginal effects on {self.response}, {of if self.at != 'zero' else 'at 0'}."
+        table = PaperTable(
+            header=("", LABELS[self.method], "Std. error", f"{100 * (1 - alpha):g}% interval"),
+            rows=rows,
+            note=f"{note} {privacy_note(self.report, self.records)} {ERRORS}",
+        )
+        return table.to_latex(caption, label)
 
     def __repr__(self) -> str:
         return str(self.summary())

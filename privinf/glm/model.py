@@ -9,7 +9,14 @@ from typing import Any, Self
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, SumModelOptions
+from privinf.fitting.model import (
+    SITES_ELSEWHERE,
+    SITES_NOISE,
+    SITES_NOW,
+    STATSMODELS,
+    Model,
+    SumModelOptions,
+)
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.dome.optimizers import Optimizer
 from privinf.glm.newton import Newton
@@ -177,6 +184,7 @@ class GLM(Model[GLMOptions]):
     _rows: GlmRows
     _trust: Trust
 
+    @refuses(SITES_ELSEWHERE)
     def __init__(
         self,
         y: ColumnLike,
@@ -206,6 +214,7 @@ class GLM(Model[GLMOptions]):
         self._from_pair(y, X, options)
 
     @classmethod
+    @refuses(SITES_ELSEWHERE)
     def from_formula(
         cls,
         formula: str,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import SITES_NOW, STATSMODELS
+from privinf.fitting.model import SITES_ELSEWHERE, SITES_NOW, STATSMODELS
 from privinf.glm.model import GLM, SPENDING_REFUSALS, GLMOptions
 from privinf.glm.plan import FitRequest, plan_fit
 from privinf.glm.results import GLMResults
@@ -168,6 +168,7 @@ class OLS(OneFamily):
     family = "gaussian"
 
     @refuses(NO_ROLES)
+    @refuses(SITES_ELSEWHERE)
     def __init__(
         self,
         y: ColumnLike,
@@ -193,6 +194,7 @@ class OLS(OneFamily):
 
     @classmethod
     @refuses(NO_ROLES)
+    @refuses(SITES_ELSEWHERE)
     def from_formula(  # type: ignore[override]
         cls,
         formula: str,
@@ -467,6 +469,7 @@ class Logit(OneFamily):
     family = "binomial"
 
     @refuses(OF_OTHER_FAMILIES)
+    @refuses(SITES_ELSEWHERE)
     def __init__(
         self,
         y: ColumnLike,
@@ -492,6 +495,7 @@ class Logit(OneFamily):
 
     @classmethod
     @refuses(OF_OTHER_FAMILIES)
+    @refuses(SITES_ELSEWHERE)
     def from_formula(  # type: ignore[override]
         cls,
         formula: str,
@@ -685,6 +689,7 @@ class Poisson(OneFamily):
 
     family = "poisson"
 
+    @refuses(SITES_ELSEWHERE)
     def __init__(
         self,
         y: ColumnLike,
@@ -715,6 +720,7 @@ class Poisson(OneFamily):
         self._from_pair(y, X, options)
 
     @classmethod
+    @refuses(SITES_ELSEWHERE)
     def from_formula(  # type: ignore[override]
         cls,
         formula: str,

@@ -7,7 +7,7 @@ from typing import Self
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
-from privinf.fitting.model import SITES_NOW, STATSMODELS
+from privinf.fitting.model import SITES_ELSEWHERE, SITES_NOW, STATSMODELS
 from privinf.glm.model import SPENDING_REFUSALS, GLMOptions
 from privinf.glm.named import OneFamily
 from privinf.glm.plan import FitRequest
@@ -124,6 +124,7 @@ class NegativeBinomial(OneFamily):
     family = "negative-binomial"
 
     @refuses(OF_OTHER_COUNTS)
+    @refuses(SITES_ELSEWHERE)
     def __init__(
         self,
         y: ColumnLike,
@@ -151,6 +152,7 @@ class NegativeBinomial(OneFamily):
 
     @classmethod
     @refuses(OF_OTHER_COUNTS)
+    @refuses(SITES_ELSEWHERE)
     def from_formula(  # type: ignore[override]
         cls,
         formula: str,

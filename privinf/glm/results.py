@@ -61,8 +61,8 @@ from privinf.results.context import Context, index_of
 from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, target_notes
+from privinf.results.paper_table import ratios
 from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
-from privinf.results.rendering import ratios
 from privinf.results.wald import NO_CONVERGENCE, Inference
 from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, MarginsMethod, Missing, Which
 from privinf.validation import check_choice, check_fraction
@@ -418,9 +418,7 @@ class GLMResults(Results):
             raise NotAvailableError(
                 f"{name}s require family={families[0]!r}, but this fit has family={self.family!r}"
             )
-        return ratios(
-            np.asarray(self._estimate.params), self.conf_int(alpha).to_numpy(), self.names, name, alpha
-        )
+        return ratios(self, name, alpha)
 
     @refuses(NO_OTHER_MARGINS, NotAvailableError)
     def get_margeff(self, at: Margins = "overall", method: MarginsMethod = "dydx") -> MarginalEffects:
@@ -470,6 +468,7 @@ class GLMResults(Results):
             model=self.model.name,
             response=self.model.endog_names,
             report=self.privacy,
+            records=self._context.records(self.nobs),
             places=places_of(self._context.options, self.family, at, method),
         )
 

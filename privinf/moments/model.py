@@ -14,6 +14,7 @@ from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.fitting import rows
 from privinf.fitting.covariances import check_release_covariance, requested_covariance
 from privinf.fitting.model import (
+    SITES_ELSEWHERE,
     SITES_NOISE,
     SITES_NOW,
     STATSMODELS,
@@ -176,6 +177,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     _effects: tuple[str, ...] = ()
 
     @refuses({"weights": rows.WEIGHTS_BY_NAME}, NotAvailableError)
+    @refuses(SITES_ELSEWHERE)
     def __init__(
         self,
         y: ColumnLike,
@@ -282,6 +284,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         return cls._from_sites(sites, options)
 
     @classmethod
+    @refuses(SITES_ELSEWHERE)
     def from_formula(
         cls,
         formula: str,

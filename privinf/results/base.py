@@ -120,7 +120,8 @@ class Results(FittedResult, UnavailableAttributes):
             Statistic next to the coefficients: standard errors, or intervals. A result without standard
             errors has intervals by the score test.
         stars : bool
-            Whether to mark p-values below 0.05, 0.01 and 0.001, where the result has p-values.
+            Whether to mark p-values below 0.1, 0.05 and 0.01, where the result has p-values. These are the
+            levels of statsmodels' ``summary_col(stars=True)``.
         alpha : float
             Intervals have the level ``1 - alpha``.
         digits : int
@@ -163,7 +164,8 @@ class Results(FittedResult, UnavailableAttributes):
             Statistic next to the coefficients: standard errors, or intervals. A result without standard
             errors has intervals by the score test.
         stars : bool
-            Whether to mark p-values below 0.05, 0.01 and 0.001, where the result has p-values.
+            Whether to mark p-values below 0.1, 0.05 and 0.01, where the result has p-values. These are the
+            levels of statsmodels' ``summary_col(stars=True)``.
         alpha : float
             Intervals have the level ``1 - alpha``.
         digits : int

@@ -146,7 +146,8 @@ class Comparison:
             Statistic below the coefficients: standard errors in parentheses, or intervals in brackets. It is
             "-" where a fit does not have it.
         stars : bool
-            Whether to mark p-values below 0.05, 0.01 and 0.001, where a fit has p-values.
+            Whether to mark p-values below 0.1, 0.05 and 0.01, where a fit has p-values. These are the levels
+            of statsmodels' ``summary_col(stars=True)``.
         alpha : float
             Intervals have the level ``1 - alpha``.
         digits : int

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
@@ -17,9 +19,9 @@ from privinf.results.summary import flags_of
 from privinf.typing import PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
-# Levels below which a p-value has so many stars, the usual ones of journals.
-STAR_LEVELS = (0.05, 0.01, 0.001)
-STAR_NOTE = "* p < 0.05, ** p < 0.01, *** p < 0.001."
+# Levels below which a p-value has so many stars: those of statsmodels' summary_col, so that tables agree.
+STAR_LEVELS = (0.1, 0.05, 0.01)
+STAR_NOTE = "* p < 0.1, ** p < 0.05, *** p < 0.01."
 MOST_DIGITS = 15  # a double has no more
 ERRORS = "Standard errors include the privacy noise."
 INTERVALS = "{:g}% intervals include the privacy noise."
@@ -73,6 +75,64 @@ class PaperTable:
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{entries}</tr>')
         foot = f'<tr><td colspan="{len(self.header)}">{html.escape(self.note)}</td></tr>'
         return "\n".join([*lines, "</tbody>", f"<tfoot>{foot}</tfoot>", "</table>"])
+
+
+class RatioFrame(pd.DataFrame):
+    """Ratios and the ends of their intervals, as a DataFrame whose `to_latex` states the privacy."""
+
+    _metadata: ClassVar[list[str]] = ["paper_head", "paper_note"]
+
+    def to_latex(  # type: ignore[override]
+        self, *, digits: int = 3, caption: str | None = None, label: str | None = None
+    ) -> str:
+        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+
+        Parameters
+        ----------
+        digits : int
+            Digits after the point, at most 15.
+        caption, label : str, optional
+            Caption and label of the table; the label is used without changes.
+
+        Returns
+        -------
+        str
+            Ratios and intervals. The note below the table states epsilon, delta, the unit of privacy, the
+            number of records, and the kinds of the result's cautions.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        places = check_digits(digits)
+        rows = [
+            (str(name), f"{ratio:.{places}f}", f"[{low:.{places}f}, {high:.{places}f}]")
+            for name, ratio, low, high in self.itertuples()
+        ]
+        table = PaperTable(
+            header=("", str(self.columns[0]), self.paper_head), rows=rows, note=self.paper_note
+        )
+        return table.to_latex(caption, label)
+
+
+def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
+    """Return exp of the coefficients of a result and of the ends of their intervals."""
+    ends = result.conf_int(alpha).to_numpy()
+    with np.errstate(over="ignore"):
+        numbers = np.exp(np.column_stack([np.asarray(result.estimate.params), ends]))
+    columns = [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
+    frame = RatioFrame(numbers, list(result.names), columns)
+    level = 100 * (1 - alpha)
+    note = [privacy_note(result.privacy, result._context.records(result.nobs)), INTERVALS.format(level)]
+    note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
+    object.__setattr__(frame, "paper_head", f"{level:g}% interval")
+    object.__setattr__(frame, "paper_note", " ".join(note))
+    return frame
 
 
 def paper_table(

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-import pandas as pd
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
 from privinf.errors import NotAvailableError
 from privinf.results.notes import Note, main_notes, ranked
-from privinf.typing import Floats, SummaryNotes
+from privinf.typing import SummaryNotes
 
 Fact: TypeAlias = tuple[str, str]
 Facts: TypeAlias = tuple[Sequence[Fact], Sequence[Fact]]
@@ -303,13 +301,6 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def ratios(params: Floats, ends: Floats, names: tuple[str, ...], title: str, alpha: float) -> pd.DataFrame:
-    """Return exp of coefficients and of the ends of their intervals."""
-    with np.errstate(over="ignore"):
-        table = np.exp(np.column_stack([params, ends]))
-    return pd.DataFrame(table, list(names), [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"])
-
-
 # ---- attributes of statsmodels' results that a result without rows does not have
 
 ROWS_STAY = (
@@ -332,6 +323,10 @@ NO_OPTIMIZER = (
 NO_GRAM = (
     "second moments of the columns are noisy or not released, and statistics of them would "
     "mainly describe the noise; see `identification` and cov_params()"
+)
+NO_DISPERSION = (
+    "negative binomial fits have alpha and alpha_bse, linear fits have scale, and standard errors of Poisson "
+    "fits allow for overdispersion without a parameter"
 )
 NO_EFFECTS = (
     "marginal effects of a linear model are its coefficients; Logit, Poisson and GLM have get_margeff()"
@@ -386,6 +381,8 @@ class UnavailableAttributes:
     normalized_cov_params = unavailable("normalized_cov_params", NO_GRAM)
     uncentered_tss = unavailable("uncentered_tss", NO_GRAM)
     get_margeff = unavailable("get_margeff", NO_EFFECTS)
+    dispersion = unavailable("dispersion", NO_DISPERSION)
+    alpha = unavailable("alpha", NO_DISPERSION)
     HC0_se = unavailable("HC0_se", OTHER_COVARIANCE)
     cov_HC0 = unavailable("cov_HC0", OTHER_COVARIANCE)
     HC1_se = unavailable("HC1_se", OTHER_COVARIANCE)

@@ -37,7 +37,7 @@ from privinf.results.notes import (
     sentence,
 )
 from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
-from privinf.results.rendering import PrivateSummary, shown_pvalue
+from privinf.results.rendering import PrivateSummary, shown_pvalue, unavailable
 from privinf.results.summary import (
     NOT_PRIVATE,
     large_delta,
@@ -77,6 +77,11 @@ TABLE_ESTIMATES = (
     "The estimates are those of this table: standard errors and intervals allow for the noise, not for "
     "sampling."
 )
+TEST_INTERVALS = (
+    "table has all estimates with their intervals, and rows[0].low and rows[0].high are those of the first "
+    "one. Means, quantiles and differences of two groups have confidence_interval(level)"
+)
+TEST_ESTIMATES = "a test has statistic, pvalue and df, and its estimates are in table"
 SIMULATED_PVALUE = "The p-value comes from simulated releases, so it cannot be below {:.4g}."
 JOINT = "All {} intervals hold together at the level."
 NO_GROUPS = "levels= and simultaneous= are for groups: pass by=, or leave them out"
@@ -496,6 +501,12 @@ class StatResult(PortableTest):
         """Pickle and copy by fields: the read-only view of the effects cannot be pickled itself."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         return _rebuilt, (type(self), state | {"effects": dict(self.effects)})
+
+    conf_int = unavailable("conf_int", TEST_INTERVALS)
+    confidence_interval = unavailable("confidence_interval", TEST_INTERVALS)
+    params = unavailable("params", TEST_ESTIMATES)
+    pvalues = unavailable("pvalues", TEST_ESTIMATES)
+    tvalues = unavailable("tvalues", TEST_ESTIMATES)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from privinf.mechanisms.samples import SampleQuery, check_columns
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
+from privinf.results.paper_table import PaperTable, check_digits, privacy_note
 from privinf.schema import Factor, Schema
 from privinf.schema.declared import checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
@@ -73,6 +74,8 @@ class Description(PortableTable):
     complete : dict
         The estimated number of complete rows of each column, if rows with missing values were dropped;
         otherwise empty.
+    confidence_level : float
+        Level of the intervals.
 
     Notes
     -----
@@ -86,6 +89,7 @@ class Description(PortableTable):
     missing: Missing = "raise"
     levels: pd.DataFrame = field(default_factory=_no_levels)
     complete: Mapping[str, CompleteRows] = field(default_factory=dict)
+    confidence_level: float = 0.95
 
     title: ClassVar[str] = "Description"
 
@@ -131,6 +135,46 @@ class Description(PortableTable):
         shares = zip(self.levels.index, self.levels.to_numpy(), strict=True)
         rows += [(cell[0], Labels.SHARE.format(name=cell[1]), *numbers[1:]) for cell, numbers in shares]
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
+
+    def to_latex(self, *, digits: int = 2, caption: str | None = None, label: str | None = None) -> str:
+        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+
+        Parameters
+        ----------
+        digits : int
+            Digits after the point, at most 15.
+        caption, label : str, optional
+            Caption and label of the table; the label is used without changes.
+
+        Returns
+        -------
+        str
+            One row per column and statistic, with the interval, and one row per level of a factor, with its
+            share. The note below the table states epsilon, delta, the unit of privacy and the number of
+            records.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        places = check_digits(digits)
+        rows: list[tuple[str, ...]] = []
+        for name, term, *numbers in self.tidy().itertuples(index=False):
+            estimate, low, high = (f"{number:.{places}f}" for number in numbers)
+            rows.append((f"{name}, {term}", estimate, "" if math.isnan(numbers[1]) else f"[{low}, {high}]"))
+        note = [privacy_note(self.privacy, f"{self.nobs:,}"), CLIPPED_COLUMNS]
+        note += [f"{sentence(text)}" for _, text in self.cautions]
+        table = PaperTable(
+            header=("", "Estimate", f"{100 * self.confidence_level:g}% interval"),
+            rows=rows,
+            note=" ".join(note),
+        )
+        return table.to_latex(caption, label)
 
     def __repr__(self) -> str:
         tables = [self.table, self.levels]
@@ -323,6 +367,7 @@ def describe(
         missing=request.rows.missing,
         levels=levels,
         complete=complete,
+        confidence_level=level,
     )
 
 

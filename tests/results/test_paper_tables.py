@@ -1,5 +1,6 @@
 """`to_latex` and `to_html`: tables that go into a paper as they are."""
 
+import pickle
 import re
 import xml.etree.ElementTree as ET
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from statsmodels.iolib.summary2 import summary_col
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
@@ -46,9 +48,49 @@ def test_latex_has_rules_escapes_and_a_note(result):
 def test_stars_follow_the_pvalues(result):
     rows = ET.fromstring(result.to_html(stars=True)).findall("tbody/tr")
     stars = [row[1].text.count("*") for row in rows]
-    expected = [sum(p < level for level in (0.05, 0.01, 0.001)) for p in result.pvalues]
+    expected = [sum(p < level for level in (0.1, 0.05, 0.01)) for p in result.pvalues]
     assert stars == expected == [3, 3, 0]
     assert "*" not in result.to_html()
+
+
+def test_stars_have_the_levels_of_summary_col(result):
+    """Both are made of the same p-values, so that a table and statsmodels' one must not differ in stars."""
+    text = str(summary_col([result], stars=True))
+    for name, p in result.pvalues.items():
+        stars = sum(p < level for level in (0.1, 0.05, 0.01))
+        line = next(line for line in text.splitlines() if line.startswith(name))
+        assert line.count("*") == stars
+    assert "* p<.1, ** p<.05, ***p<.01" in text
+    assert "* p < 0.1, ** p < 0.05, *** p < 0.01." in result.to_html(stars=True)
+
+
+def test_ratios_effects_and_descriptions_are_tables_for_papers():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(20, 70, 9000), "sex": rng.choice(["f", "m"], 9000)})
+    rows["sick"] = (rng.uniform(size=9000) < 1.0 / (1.0 + np.exp(3.0 - 0.03 * rows.age))).astype(int)
+    schema = pi.Schema({"age": (20, 70), "sex": ["f", "m"], "sick": (0, 1)})
+    fit = pi.Logit.from_formula("sick ~ age + sex", rows, schema=schema).fit(mu=1.0, rng=0)
+    odds = fit.odds_ratios(0.1)
+    text = odds.to_latex(digits=2, caption="Odds", label="tab:odds")
+    ratio, low, high = odds.loc["age"]
+    assert f"age & {ratio:.2f} & [{low:.2f}, {high:.2f}]" in text
+    assert "odds ratio & 90\\% interval" in text
+    assert type(pickle.loads(pickle.dumps(odds)).copy()) is pd.DataFrame
+    margins = fit.get_margeff("mean")
+    description = pi.stats.describe(rows, schema=schema, mu=1.0, rng=0, confidence_level=0.9)
+    effects, described = margins.to_latex(alpha=0.1, digits=4), description.to_latex()
+    slope, error = margins.summary_frame().loc["age"].iloc[:2]
+    assert f"age & {slope:.4f} & {error:.4f} & [" in effects
+    assert "at the mean of the columns" in effects
+    assert f"age, mean & {description.table.loc['mean', 'age']:.2f} & [" in described
+    assert "sex, share of f & " in described
+    for table in (text, effects, described):
+        assert "90\\% interval" in table
+        assert "NOT PRIVATE" in table
+        assert "Differential privacy: epsilon" in table
+    for wrong in (odds, margins, description):
+        with pytest.raises(ArgumentError, match="digits"):
+            wrong.to_latex(digits=16)
 
 
 def test_intervals_are_those_of_conf_int(result):

@@ -175,3 +175,15 @@ def test_degrees_of_freedom_are_explained():
     ):
         assert "Df is " in str(test), test.title
     assert "less two" in str(stats.pearsonr("y", "x", ROWS, schema=SCHEMA, **OPTIONS).summary(notes="all"))
+
+
+def test_attributes_of_other_packages_name_those_that_exist():
+    test = stats.chi2_contingency("g", "sex", ROWS, schema=SCHEMA, **OPTIONS)
+    for name in ("conf_int", "confidence_interval", "params", "pvalues", "tvalues"):
+        with pytest.raises(NotAvailableError, match=f"{name} is not available: .*table"):
+            getattr(test, name)
+        assert not hasattr(test, name)
+    fit = pi.MomentOLS(ROWS.y, ROWS[["x"]], bounds=[(0, 10)], y_bounds=(0, 10)).fit(**OPTIONS)
+    for name in ("dispersion", "alpha"):
+        with pytest.raises(NotAvailableError, match="negative binomial fits have alpha"):
+            getattr(fit, name)

@@ -43,8 +43,9 @@ from privinf.results import Results
 from privinf.results.context import Context
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, sentence
+from privinf.results.paper_table import ratios
 from privinf.results.prediction import Predictions
-from privinf.results.rendering import SummaryColumn, ratios
+from privinf.results.rendering import SummaryColumn
 from privinf.typing import Floats
 from privinf.validation import check_number
 
@@ -178,8 +179,7 @@ class PHRegResults(Results):
         DataFrame
             One row per coefficient.
         """
-        ends = self.conf_int(alpha).to_numpy()
-        return ratios(np.asarray(self._estimate.params), ends, self.names, "hazard ratio", alpha)
+        return ratios(self, "hazard ratio", alpha)
 
     @property
     def follow_up(self) -> float:

@@ -14,8 +14,8 @@ from scipy.special import expit
 from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError
 from privinf.results import Results
+from privinf.results.paper_table import ratios
 from privinf.results.prediction import Predictions, prediction_rows
-from privinf.results.rendering import ratios
 from privinf.schema import Design
 from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget, Which
 
@@ -161,13 +161,7 @@ class SparseResults(Results):
         """
         if self.family != "binomial":
             raise NotAvailableError("odds ratios need family='binomial', and this fit is linear")
-        return ratios(
-            np.asarray(self._estimate.params),
-            self.conf_int(alpha).to_numpy(),
-            self.names,
-            "odds ratio",
-            alpha,
-        )
+        return ratios(self, "odds ratio", alpha)
 
     def predict_sparse(self, exog: ColumnsLike | None = None, transform: bool = True) -> pd.Series[float]:
         """Return the sparse fit's point predictions of new rows: `sparse_params`, and the intercept.
