@@ -1,5 +1,6 @@
 """`to_latex` and `to_html`: tables that go into a paper as they are."""
 
+import html
 import pickle
 import re
 import xml.etree.ElementTree as ET
@@ -61,7 +62,7 @@ def test_stars_have_the_levels_of_summary_col(result):
         line = next(line for line in text.splitlines() if line.startswith(name))
         assert line.count("*") == stars
     assert "* p<.1, ** p<.05, ***p<.01" in text
-    assert "* p < 0.1, ** p < 0.05, *** p < 0.01." in result.to_html(stars=True)
+    assert "* p < 0.1, ** p < 0.05, *** p < 0.01." in html.unescape(result.to_html(stars=True))
 
 
 def test_ratios_effects_and_descriptions_are_tables_for_papers():
