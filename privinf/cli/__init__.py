@@ -63,6 +63,10 @@ COMMANDS = {
         "privinf.cli.fits:study_command",
         "Predict a regression's intervals and power before data exist.",
     ),
+    "survival": (
+        "privinf.cli.curves:survival_command",
+        "Estimate survival curves and medians of a table of rows, and compare groups.",
+    ),
 }
 
 

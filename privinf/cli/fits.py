@@ -299,7 +299,7 @@ def _write(options: FitOptions, result: Results, tables: Sequence[PrivateSummary
     if options["json_file"] is not None:
         result.to_json(options["json_file"], alpha=options["alpha"], overwrite=options["overwrite"])
     if (summary_file := options["summary"]) is not None:
-        text = _rendered(tables, summary_file.suffix.lower(), options["formula"])
+        text = rendered(tables, summary_file.suffix.lower(), options["formula"])
         save_text(summary_file, text, overwrite=options["overwrite"])
     for path in (options["out"], options["json_file"], options["summary"]):
         if path is not None and not options["quiet"]:
@@ -435,7 +435,8 @@ def _refuse(options: FitOptions, words: tuple[str, ...], reason: str) -> None:
             raise ArgumentError(reason.format(f"--{word.removesuffix('_file').replace('_', '-')}"))
 
 
-def _rendered(tables: Sequence[PrivateSummary], suffix: str, title: str) -> str:
+def rendered(tables: Sequence[PrivateSummary], suffix: str, title: str) -> str:
+    """Return summaries as the text of a file with this suffix."""
     render = methodcaller(RENDERERS[suffix])
     text = "\n\n".join(map(render, tables))
     if suffix == ".html":

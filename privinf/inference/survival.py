@@ -28,14 +28,14 @@ has variance r_k L_k, r_k = sum w_i/((Y_i - w_i) Y_i) / sum w_i/Y_i, with w = D 
 restricted mean is the area below the curve up to the last edge that is used.
 
 **Quantiles.** Let a = -log(1 - p), and m the first edge at which the true L is at least a: the quantile is in
-(t_{m-1}, t_m]. At an edge T_k = (L_hat_k - a)/(v_k + r_k a)^{1/2}. The interval is the hull of the j for which
-"m = j" is not rejected. Below, it is rejected if T_j < -z, which contradicts L_j >= a, of level alpha/2. Above,
-it is rejected if T_{j-1} > z_1 or if T_i > c for an i < j, with the levels 0.9 alpha/2 for z_1 and 0.1 alpha/2
-for the largest of at most K statistics by Bonferroni. If m = j, all L_i with i < j are below a, since L rises:
-each T_i exceeds its bound with at most its level, and the levels add up to alpha/2. Only the test of the true m
-can miss it, so the interval has the level 1 - alpha. T_{j-1} alone gives the shortest intervals where every
-edge is known well, but no end where the last edge is not: then the T_i > c gives one if the curve has clearly
-passed 1 - p before.
+(t_{m-1}, t_m]. At an edge T_k = (L_hat_k - a)/(v_k + r_k a)^{1/2}. The interval is the hull of the j for
+which "m = j" is not rejected. Below, it is rejected if T_j < -z, which contradicts L_j >= a, with level
+alpha/2. Above, it is rejected if T_{j-1} > z_1 or if T_i > c for an i < j, with level 0.9 alpha/2 for z_1 and
+0.1 alpha/2 for the largest of at most K statistics by Bonferroni. If m = j, all L_i with i < j are below a,
+since L rises: each T_i exceeds its bound with at most its level, and the levels add up to alpha/2. Only the
+test of the true m can miss it, so the interval has level 1 - alpha. T_{j-1} alone gives short intervals where
+every edge is known well, but no end where the last edge is not. There the T_i > c give an end if the curve
+has clearly passed 1 - p before.
 
 **Log-rank.** E_gk = N_gk - (D_gk + C_gk)/2 (N_gk with a full grid), p_gk = th_g E_gk/R_k, R = sum th E, and
 U_g = sum_k w_k (D_gk - D_k p_gk). No group is divided by. V = sum w^2 D_k (diag p - p p'), and the noise is
@@ -47,7 +47,7 @@ groups is every e^b with |U(b)| <= z (V(b) + V_noise(b))^{1/2}, th = (1, e^b).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -62,8 +62,9 @@ JITTER = 1e-9  # added to variances of 1, so that rounding leaves correlations p
 LARGEST_HAZARD = 1.0 - 1e-9  # of one interval that is used
 WIDEST_LOG_RATIO = 10.0  # log hazard ratios are searched up to here
 RATIO_POINTS = 401
+SAME_TIME = 1e-9  # relative difference of times that are one
 BISECTIONS = 50
-# Share of the level of a quantile's upper end for "some earlier edge is clearly beyond"; the methods page's rule has 0.
+# Share of the level of a quantile's upper end for "an earlier edge is clearly beyond"; 0 on the methods page.
 PASSED_SHARE = 0.1
 
 # ---- noise of the cells
@@ -81,7 +82,8 @@ class CellNoise:
         First row of U.
     groups : int
     counted : float
-        1 where the number of complete records is released, 0 where all are; of the pooled groups 1 / G.
+        1 where the number of complete records is released, 0 where all are; of the pooled groups 1 / G; of a
+        pair of groups more by the squared length of the total of the others.
     """
 
     scale: float
@@ -286,6 +288,15 @@ class CellEstimate:
             full_grid=self.full_grid,
         )
 
+    def pair(self, first: int, second: int) -> CellEstimate:
+        """Return the cells of two groups; the total that is known stays that of all groups."""
+        own = CellNoise(scale=self.noise.scale, root=self.noise.root, groups=2)
+        noise = replace(own, counted=self.noise.total_size - own.total_size)
+        places = [first, second]
+        return CellEstimate(
+            D=self.D[..., places, :], C=self.C[..., places, :], noise=noise, full_grid=self.full_grid
+        )
+
     def curve(self, group: int = 0, *, summed: bool = False) -> Curve:
         """Return the curve of one group; `summed` hazards are those of Nelson and Aalen, sums of q."""
         return Curve.from_cells(
@@ -330,6 +341,8 @@ class Curve:
         Variance of sampling of L, estimated; covariances are those of the earlier edge.
     used : ndarray of bool, shape (..., K)
         Whether an interval and all before it are used.
+    of_D, of_Y : ndarray, shape (..., K)
+        Derivatives of the hazard of an interval in D_k and Y_k.
     """
 
     hazard: Floats
@@ -337,6 +350,8 @@ class Curve:
     ratio: Floats
     sampling: Floats
     used: Flags
+    of_D: Floats
+    of_Y: Floats
 
     @classmethod
     def from_cells(
@@ -381,6 +396,8 @@ class Curve:
             ratio=sampling / np.maximum(hazards, 1e-300),
             sampling=sampling,
             used=used,
+            of_D=of_D,
+            of_Y=of_Y,
         )
 
     @property
@@ -404,12 +421,7 @@ class Curve:
         From the first interval that is not used on, the lower end is that of the last edge before, and the
         upper one infinite.
         """
-        z2 = np.square(np.asarray(z, dtype=np.float64))[..., None]
-        v = self.noise_variance
-        middle = self.hazard + 0.5 * z2 * self.ratio
-        half = np.sqrt(np.maximum(z2 * (v + self.ratio * self.hazard + 0.25 * z2 * self.ratio**2), 0.0))
-        low = np.maximum(middle - half, 0.0)
-        high = np.maximum(middle + half, 0.0)
+        low, high = score_ends(self.hazard, self.noise_variance, self.ratio, z)
         last = self.last[..., None]
         at_last = np.take_along_axis(low, np.maximum(last - 1, 0), axis=-1)
         low = np.where(self.used, low, np.where(last > 0, at_last, 0.0))
@@ -465,34 +477,202 @@ class Curve:
         first_passed = np.where(passed, places, K + 1).min(axis=-1)
         return first - 1, np.minimum(np.where(open_end, K + 1, not_above + 1), first_passed)
 
-    def restricted_mean(self, edges: Floats, until: int, *, steps: bool) -> tuple[Floats, Floats]:
-        """Return the area below the curve up to t_until, and its sd: by trapezoids, or by steps.
+    def at(self, edges: Floats, times: Floats, *, steps: bool) -> CurvePoints:
+        """Return the curve at times up to the last edge.
+
+        Between two edges the hazard is taken as constant: L(t) = (1 - w) L_{k-1} + w L_k. With `steps` the
+        curve changes at edges alone.
 
         Parameters
         ----------
         edges : ndarray, shape (K,)
-        until : int
-            Number of intervals; those that are not used count as the last one that is.
+        times : ndarray, shape (m,)
+        steps : bool
+        """
+        weights = time_weights(edges, times, steps=steps)
+        place, w = weights.edge, weights.share
+        sampling = np.concatenate([np.zeros_like(self.sampling[..., :1]), self.sampling], axis=-1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            hazards = np.where(self.ratio > 0.0, self.sampling / self.ratio, 0.0)
+        variance = sampling[..., place] + w**2 * (sampling[..., place + 1] - sampling[..., place])
+        used = np.concatenate([np.ones_like(self.used[..., :1]), self.used], axis=-1)
+        A = weights.matrix
+        return CurvePoints(
+            hazard=self.hazard @ A.T,
+            noise=A @ self.noise @ A.T,
+            ratio=variance / np.maximum(hazards @ A.T, 1e-300),
+            sampling=variance,
+            used=used[..., np.where(w > 0.0, place + 1, place)],
+        )
+
+    def restricted_mean(self, edges: Floats, until: float, *, steps: bool) -> tuple[Floats, Floats]:
+        """Return the area below the curve up to a time, and its sd: by trapezoids, or by steps.
+
+        Parameters
+        ----------
+        edges : ndarray, shape (K,)
+        until : float
+            A time up to the last edge; intervals that are not used count as the last one that is.
         steps : bool
             Whether the curve falls at edges alone.
         """
-        widths = np.diff(np.concatenate([[0.0], edges[:until]]))
-        S = np.exp(-self.hazard[..., :until])
+        times = np.append(edges[edges < until * (1.0 - SAME_TIME)], until)
+        points = self.at(edges, times, steps=steps)
+        widths = np.diff(np.concatenate([[0.0], times]))
+        S = np.exp(-points.hazard)
         before = np.concatenate([np.ones_like(S[..., :1]), S[..., :-1]], axis=-1)
         area = (widths * (before if steps else 0.5 * (before + S))).sum(axis=-1)
         following = np.append(widths[1:], 0.0)
         weights = following if steps else 0.5 * (widths + following)
         slope = -weights * S
-        earlier = np.minimum(np.arange(until)[:, None], np.arange(until)[None, :])
-        covariance = self.noise[..., :until, :until] + self.sampling[..., earlier]
+        earlier = np.minimum(np.arange(len(times))[:, None], np.arange(len(times))[None, :])
+        covariance = points.noise + points.sampling[..., earlier]
         variance = np.einsum("...i,...ij,...j->...", slope, covariance, slope)
         return area, np.sqrt(np.maximum(variance, 0.0))
+
+
+def score_ends(hazard: Floats, noise: Floats, ratio: Floats, z: float | Floats) -> tuple[Floats, Floats]:
+    """Return the ends of score intervals of L, of noise variance v and sampling variance r L."""
+    z2 = np.square(np.asarray(z, dtype=np.float64))[..., None]
+    middle = hazard + 0.5 * z2 * ratio
+    half = np.sqrt(np.maximum(z2 * (noise + ratio * hazard + 0.25 * z2 * ratio**2), 0.0))
+    return np.maximum(middle - half, 0.0), np.maximum(middle + half, 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CurvePoints:
+    """Cumulated hazard of one group at any times, with what its variance consists of; as `Curve`.
+
+    Attributes
+    ----------
+    hazard, ratio, sampling : ndarray, shape (..., m)
+    noise : ndarray, shape (..., m, m)
+    used : ndarray of bool, shape (..., m)
+        Whether the interval of a time and all before it are used.
+    """
+
+    hazard: Floats
+    noise: Floats
+    ratio: Floats
+    sampling: Floats
+    used: Flags
+
+    @property
+    def noise_variance(self) -> Floats:
+        """v, the variance of the noise of L, shape (..., m)."""
+        return np.maximum(np.diagonal(self.noise, axis1=-2, axis2=-1), 0.0)
+
+    @property
+    def variance(self) -> Floats:
+        """Variance of L, noise and sampling, shape (..., m)."""
+        return self.noise_variance + self.sampling
+
+    def intervals(self, z: float, least: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of score intervals of L; where a time is not used, `least` and infinity.
+
+        `least`, shape (...), is the lower end at the last edge that is used.
+        """
+        low, high = score_ends(self.hazard, self.noise_variance, self.ratio, z)
+        return np.where(self.used, low, least[..., None]), np.where(self.used, high, np.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TimeWeights:
+    """Weights of the edges for the curve at other times.
+
+    Attributes
+    ----------
+    edge : ndarray of int, shape (m,)
+        Number of edges before a time.
+    share : ndarray, shape (m,)
+        w, the part of the interval that has passed.
+    matrix : ndarray, shape (m, K)
+        L at the times is ``matrix @ L``.
+    """
+
+    edge: Integers
+    share: Floats
+    matrix: Floats
+
+
+def time_weights(edges: Floats, times: Floats, *, steps: bool) -> TimeWeights:
+    """Return the weights of the edges for times up to the last edge."""
+    edge = np.minimum(np.searchsorted(edges * (1.0 + SAME_TIME), times, side="left"), len(edges) - 1)
+    starts = np.concatenate([[0.0], edges])[edge]
+    share = np.clip((times - starts) / (edges[edge] - starts), 0.0, 1.0)
+    share = np.where(share > 1.0 - 2.0 * SAME_TIME, 1.0, 0.0 if steps else share)
+    matrix = np.zeros((len(times), len(edges) + 1))
+    rows = np.arange(len(times))
+    matrix[rows, edge] = 1.0 - share
+    matrix[rows, edge + 1] = share
+    return TimeWeights(edge=edge, share=share, matrix=matrix[:, 1:])
 
 
 @lru_cache(maxsize=4)
 def _normal_draws(size: int) -> Floats:
     """Return public normal numbers for quantiles of bands."""
     return np.random.default_rng(0).standard_normal((BAND_DRAWS, size))
+
+
+# ---- differences of curves
+
+
+def survival_difference(
+    cells: CellEstimate, groups: tuple[int, int], edges: Floats, time: float, z: float
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return S of the second group less S of the first at a time, its sd, and the ends of its interval.
+
+    The interval joins the score intervals (l, u) of the two survival rates (MOVER): its ends are below and
+    above the difference by the root of x^2 + y^2 - 2 c x y, with x = S_2 - l_2 and y = u_1 - S_1 below, and
+    x = u_2 - S_2 and y = S_1 - l_1 above. The correlation c is that of noise, which the total that is known
+    joins. nan and -1 to 1 where a curve is not estimated.
+    """
+    curves = [cells.curve(group) for group in groups]
+    row = time_weights(edges, np.array([time]), steps=cells.full_grid).matrix
+    points = [curve.at(edges, np.array([time]), steps=cells.full_grid) for curve in curves]
+    used = points[0].used[..., 0] & points[1].used[..., 0]
+    S = [np.exp(-point.hazard[..., 0]) for point in points]
+    variances = [point.variance[..., 0] for point in points]
+    shared = _noise_covariance(cells, groups, curves, row[0])
+    ends = [
+        [np.exp(-end[..., 0]) for end in score_ends(point.hazard, point.noise_variance, point.ratio, z)]
+        for point in points
+    ]
+    sds = [np.sqrt(np.maximum(variance, 0.0)) for variance in variances]
+    c = np.clip(shared / np.maximum(sds[0] * sds[1], 1e-300), -1.0, 1.0)
+    difference = S[1] - S[0]
+    variance = (S[0] * sds[0]) ** 2 + (S[1] * sds[1]) ** 2 - 2.0 * S[0] * S[1] * shared
+
+    def distance(x: Floats, y: Floats) -> Floats:
+        return np.sqrt(np.maximum(x**2 + y**2 - 2.0 * c * x * y, 0.0))
+
+    low = difference - distance(S[1] - ends[1][1], ends[0][0] - S[0])
+    high = difference + distance(ends[1][0] - S[1], S[0] - ends[0][1])
+    sd = np.sqrt(np.maximum(variance, 0.0))
+    return (
+        np.where(used, difference, np.nan),
+        np.where(used, sd, np.nan),
+        np.where(used, np.maximum(low, -1.0), -1.0),
+        np.where(used, np.minimum(high, 1.0), 1.0),
+    )
+
+
+def _noise_covariance(
+    cells: CellEstimate, groups: tuple[int, int], curves: list[Curve], weights: Floats
+) -> Floats:
+    """Return the covariance of the noise of L of two groups, shape (...); L is ``weights @ L`` of edges."""
+    passed = np.cumsum(weights[::-1])[::-1]  # share of an interval before the time
+    shape = curves[0].hazard.shape[:-1]
+    of_D = np.zeros((*shape, 2, cells.groups, cells.noise.intervals))
+    of_C = np.zeros((*shape, 2, cells.groups, cells.noise.intervals + 1))
+    for place, (group, curve) in enumerate(zip(groups, curves, strict=True)):
+        of_Y = passed * curve.of_Y
+        later = np.cumsum(of_Y, axis=-1)
+        here = 0.0 if cells.full_grid else 0.5 * of_Y
+        of_D[..., place, group, :] = passed * curve.of_D + later
+        of_C[..., place, group, :-1] = later - here
+        of_C[..., place, group, -1] = later[..., -1]
+    return np.asarray(cells.noise.covariance(cells.noise.whitened(of_D, of_C))[..., 0, 1])
 
 
 # ---- comparisons of groups

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy.stats import chi2
 
-from privinf.accounting import PrivacyReport
-from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
-from privinf.errors import ArgumentError, LargeDeltaWarning
+from privinf.errors import ArgumentError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.survival import (
     CellEstimate,
@@ -23,21 +22,20 @@ from privinf.inference.survival import (
     log_rank,
     survival_weights,
 )
-from privinf.results.export import PortableTest, caution_kind
-from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes, sentence
+from privinf.results.export import PortableTest
+from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes
 from privinf.results.rendering import PrivateSummary, shown_pvalue
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
     OBSERVATIONS,
-    large_delta,
     number,
     privacy_facts,
 )
+from privinf.survival.base import PaperRow, ReleasedSurvival, shown_number
 from privinf.survival.release import SurvivalRelease
 from privinf.typing import Alternative, Floats, LogRankWeights, SummaryNotes
-from privinf.validation import check_choice, check_number
-from privinf.wire import readable
+from privinf.validation import check_choice, check_flag, check_fraction, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +50,7 @@ RATIO_NOTE = (
     "reject; it assumes proportional hazards up to {end:g}."
 )
 UNBOUNDED_NOTE = "An end of the interval of the hazard ratio is unbounded, because the noise hides the ratio."
+PAIRS_NOTE = "Hazard ratios and tests of all pairs of groups are in .pairwise(), at no further cost."
 NO_RATIO = "Weights other than those of the log-rank test have no hazard ratio: use weights='logrank'."
 EXPECTED_NOTE = (
     "observed - expected compares the events of a group with those expected if all hazards were equal, with "
@@ -76,7 +75,7 @@ class ComparisonRow(NamedTuple):
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class LogRankResult(PortableTest):
+class LogRankResult(ReleasedSurvival, PortableTest):
     """Result of a log-rank test, with the hazard ratio of two groups; from one release.
 
     Attributes
@@ -99,6 +98,8 @@ class LogRankResult(PortableTest):
         Observed minus expected events of each group, if `rows` have the hazard ratio.
     weights : {"logrank", "fleming-harrington", "gehan"}
         Weights of the test.
+    exponent : float
+        Exponent of the weights "fleming-harrington".
     confidence_level : float
         Level of the intervals.
     null : str
@@ -120,6 +121,7 @@ class LogRankResult(PortableTest):
     statistic: float
     pvalue: float
     df: float
+    exponent: float = 1.0
     confidence_level: float = 0.95
     null: str = "equal hazards"
     alternative: Alternative = "two-sided"
@@ -128,21 +130,6 @@ class LogRankResult(PortableTest):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", dict(self.effects))
-
-    @property
-    def nobs(self) -> int:
-        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
-        return self.release.nobs if self.complete is None else self.complete.rows
-
-    @property
-    def complete(self) -> CompleteRows | None:
-        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
-        return self.release.complete
-
-    @property
-    def privacy(self) -> PrivacyReport:
-        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
-        return self.release.privacy
 
     @property
     def hazard_ratio(self) -> ComparisonRow:
@@ -155,10 +142,54 @@ class LogRankResult(PortableTest):
         """
         if len(self.release.groups) != 2 or self.weights != "logrank":
             raise ArgumentError(
-                "a hazard ratio needs two groups and weights='logrank': compare two groups, for example by a "
-                "schema that declares two levels"
+                "hazard_ratio needs two groups and weights='logrank': .pairwise() of a test with "
+                "weights='logrank' has the hazard ratios of all pairs of groups"
             )
         return self.rows[0]
+
+    def pairwise(self, *, simultaneous: bool = True) -> pd.DataFrame:
+        """Return the hazard ratio and the log-rank test of every pair of groups.
+
+        Parameters
+        ----------
+        simultaneous : bool
+            Whether the intervals of all pairs hold together, by Bonferroni's inequality, and p-values are
+            adjusted for the number of pairs, by Holm's method. With two groups this changes nothing.
+
+        Returns
+        -------
+        DataFrame
+            One row a pair, "b to a": estimate of the hazard ratio, standard error of its logarithm from the
+            length of the interval, the ends of the interval, and the p-value of equal hazards of these two
+            groups. The estimate is nan where the noise hides the ratio.
+
+        Raises
+        ------
+        ArgumentError
+            The weights are not those of the log-rank test.
+        """
+        import pandas as pd
+
+        check_flag(simultaneous, "simultaneous")
+        if self.weights != "logrank":
+            raise ArgumentError("pairwise() has hazard ratios, which need weights='logrank'")
+        cells = self.release.cells
+        groups = self.release.groups
+        pairs = group_pairs(len(groups))
+        z = pair_quantile(self.confidence_level, len(pairs) if simultaneous else 1)
+        own = [cells.pair(*pair) for pair in pairs]
+        ratios = np.array([log_hazard_ratio(pair, z) for pair in own])
+        pvalues = chi2.sf(np.array([float(log_rank(pair).statistic) for pair in own]), 1.0)
+        low, high = level_names(self.confidence_level)
+        with np.errstate(over="ignore"):
+            columns = {
+                "estimate": np.exp(ratios[:, 0]),
+                "std err": (ratios[:, 2] - ratios[:, 1]) / (2.0 * z),
+                low: np.exp(ratios[:, 1]),
+                high: np.exp(ratios[:, 2]),
+                "p-value": holm(pvalues) if simultaneous else pvalues,
+            }
+        return pd.DataFrame(columns, [f"{groups[second]} to {groups[first]}" for first, second in pairs])
 
     @property
     def table(self) -> pd.DataFrame:
@@ -168,11 +199,6 @@ class LogRankResult(PortableTest):
         low, high = level_names(self.confidence_level)
         names = [row.name for row in self.rows]
         return pd.DataFrame([row[1:] for row in self.rows], names, ["estimate", "std err", low, high])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The texts of the notes."""
-        return tuple(note.text for note in self._notes)
 
     @property
     def _notes(self) -> tuple[Note, ...]:
@@ -185,6 +211,8 @@ class LogRankResult(PortableTest):
             notes.append(Note(RATIO_NOTE.format(first=first, second=second, end=end), "table"))
         elif len(self.release.groups) == 2:
             notes.append(Note(NO_RATIO))
+        elif self.weights == "logrank":
+            notes.append(Note(PAIRS_NOTE, "table"))
         notes += [Note(EXPECTED_NOTE, "table"), Note(TEST_NOTE)]
         return tuple(notes)
 
@@ -226,22 +254,30 @@ class LogRankResult(PortableTest):
             rows=[(row.name, *map(shown_number, row[1:])) for row in self.rows],
             tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
             privacy=privacy_facts(self.privacy),
-            notes=[
-                *(
-                    Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
-                    for text in large_delta(self.privacy, self.release.nobs)
-                ),
-                *self._notes,
-                *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
-            ],
+            notes=self._summary_notes(),
             printed=notes,
         )
 
-    def __str__(self) -> str:
-        return str(self.summary())
+    # ---- tables for papers, and files
 
-    def _repr_html_(self) -> str:
-        return self.summary().as_html()
+    def _paper_rows(self) -> list[PaperRow]:
+        return [tuple(row) for row in self.rows]
+
+    def _paper_facts(self) -> list[str]:
+        test = f"statistic = {number(self.statistic)} (df = {self.df:.0f}), p = {shown_pvalue(self.pvalue)}"
+        effects = [f"{name}: {number(size)}." for name, size in self.effects.items()]
+        return [f"{self.title} of {self.null}: {test}.", *effects]
+
+    def _view(self) -> dict[str, Any]:
+        words = ("weights", "exponent", "confidence_level")
+        return {"class": type(self).__name__} | {word: getattr(self, word) for word in words}
+
+    @classmethod
+    def _from_view(cls, release: SurvivalRelease, view: dict[str, Any]) -> Self:
+        level = check_fraction(view.get("confidence_level"), "confidence_level")
+        weights = check_choice(view.get("weights"), LogRankWeights, "weights")
+        exponent = check_number(view.get("exponent"), "exponent", low=0.0)
+        return cast("Self", compared(release, weights, exponent, level))
 
     def __repr__(self) -> str:
         return (
@@ -251,7 +287,7 @@ class LogRankResult(PortableTest):
 
 
 def compared(
-    release: SurvivalRelease, weights: LogRankWeights, rho: float, confidence_level: float
+    release: SurvivalRelease, weights: LogRankWeights, exponent: float, confidence_level: float
 ) -> LogRankResult:
     """Return the comparison of the groups of a release.
 
@@ -261,11 +297,11 @@ def compared(
         There is one group, or the weights are none.
     """
     check_choice(weights, LogRankWeights, "weights")
-    check_number(rho, "rho", low=0.0)
+    check_number(exponent, "exponent", low=0.0)
     if len(release.groups) < 2:
         raise ArgumentError(ONE_GROUP)
     cells = release.cells
-    numbers = _weights(cells, weights, rho)
+    numbers = _weights(cells, weights, exponent)
     score = log_rank(cells, numbers)
     statistic = float(score.statistic)
     df = len(release.groups) - 1.0
@@ -289,6 +325,7 @@ def compared(
         release=release,
         rows=tuple(rows),
         weights=weights,
+        exponent=exponent,
         statistic=statistic,
         pvalue=float(chi2.sf(statistic, df)),
         df=df,
@@ -304,15 +341,28 @@ def _sds(score: LogRankScore) -> list[float]:
     return [math.sqrt(max(float(variance.sum()), 0.0)), *others.tolist()]
 
 
-def _weights(cells: CellEstimate, weights: LogRankWeights, rho: float) -> Floats | None:
+def _weights(cells: CellEstimate, weights: LogRankWeights, exponent: float) -> Floats | None:
     if weights == "gehan":
         return gehan_weights(cells)
-    return survival_weights(cells, rho) if weights == "fleming-harrington" else None
+    return survival_weights(cells, exponent) if weights == "fleming-harrington" else None
 
 
-def shown_number(value: float) -> str:
-    """Return a number for a summary: blank where there is none."""
-    return "" if math.isnan(value) else number(value)
+def group_pairs(groups: int) -> list[tuple[int, int]]:
+    """Return all pairs of groups, the earlier one first."""
+    return list(combinations(range(groups), 2))
+
+
+def pair_quantile(level: float, pairs: int) -> float:
+    """Return the normal quantile of intervals that hold together for a number of pairs, by Bonferroni."""
+    return upper_quantile((1.0 - level) / (2.0 * pairs))
+
+
+def holm(pvalues: Floats) -> Floats:
+    """Return p-values adjusted by Holm's method; nan stays nan, and counts as a test."""
+    order = np.argsort(pvalues)  # nan last
+    adjusted = np.empty_like(pvalues)
+    adjusted[order] = np.maximum.accumulate(np.arange(len(order), 0, -1) * pvalues[order])
+    return np.minimum(adjusted, 1.0)
 
 
 def level_names(level: float) -> tuple[str, str]:

@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from privinf.accounting import PrivacyReport
-from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
-from privinf.errors import ArgumentError, LargeDeltaWarning
+from privinf.errors import ArgumentError
 from privinf.inference.estimate import upper_quantile
-from privinf.inference.survival import CellEstimate, Curve, nonnegative
-from privinf.results.export import PortableCurves, caution_kind
-from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes, sentence
+from privinf.inference.survival import (
+    SAME_TIME,
+    CellEstimate,
+    Curve,
+    nonnegative,
+    survival_difference,
+    time_weights,
+)
+from privinf.results.export import PortableCurves
+from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
     OBSERVATIONS,
-    large_delta,
-    number,
     privacy_facts,
 )
-from privinf.survival.comparison import LogRankResult, compared, level_names, shown_number
+from privinf.survival.base import PaperRow, ReleasedSurvival, shown_number
+from privinf.survival.comparison import (
+    ONE_GROUP,
+    LogRankResult,
+    compared,
+    group_pairs,
+    level_names,
+    pair_quantile,
+)
 from privinf.survival.release import SurvivalRelease
-from privinf.typing import Floats, LogRankWeights, SummaryNotes
-from privinf.validation import check_choice, check_fraction, check_number
-from privinf.wire import readable
+from privinf.typing import ArrayLike, Floats, LogRankWeights, SummaryNotes
+from privinf.validation import check_array, check_choice, check_flag, check_fraction, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +76,7 @@ class TimeEstimate(NamedTuple):
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class SurvivalResult(PortableCurves):
+class SurvivalResult(ReleasedSurvival, PortableCurves):
     """Survival curves or cumulated hazards of groups, with intervals; all of it from one release.
 
     Attributes
@@ -115,21 +125,6 @@ class SurvivalResult(PortableCurves):
     def times(self) -> Floats:
         """Public edges of the grid, shape (K,)."""
         return self.release.edges
-
-    @property
-    def nobs(self) -> int:
-        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
-        return self.release.nobs if self.complete is None else self.complete.rows
-
-    @property
-    def complete(self) -> CompleteRows | None:
-        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
-        return self.release.complete
-
-    @property
-    def privacy(self) -> PrivacyReport:
-        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
-        return self.release.privacy
 
     @property
     def last_times(self) -> dict[str, float]:
@@ -295,7 +290,7 @@ class SurvivalResult(PortableCurves):
         Parameters
         ----------
         until : float, optional
-            An edge of the grid. Default: the last time up to which the curves of all groups are estimated.
+            A public time. Default: the last time up to which the curves of all groups are estimated.
 
         Returns
         -------
@@ -305,32 +300,115 @@ class SurvivalResult(PortableCurves):
         Raises
         ------
         ArgumentError
-            The time is not an edge of the grid up to which all curves are estimated.
+            The time is not positive, or later than the last time up to which all curves are estimated.
         """
         last = min(self.last_times.values())
         end = last if until is None else check_number(until, "until")
-        at = np.flatnonzero(np.isclose(self.times, end, rtol=1e-9, atol=0.0))
-        if not len(at) or end > last * (1.0 + 1e-9):
+        if not 0.0 < end <= last * (1.0 + SAME_TIME):
             raise ArgumentError(
-                f"until= must be one of the edges of the grid (.times) up to {last:g}, the last time up to "
-                "which all curves are estimated"
+                f"until= must be a positive time up to {last:g}, the last time up to which all curves are "
+                "estimated"
             )
-        frame = self._frame([self._mean(place, int(at[0]) + 1) for place in range(len(self.groups))])
-        means = [self._mean_and_sd(place, int(at[0]) + 1)[1] for place in range(len(self.groups))]
-        frame.insert(1, "std err", means)
-        frame["until"] = float(self.times[at[0]])
+        end = min(end, last)
+        frame = self._frame([self._mean(place, end) for place in range(len(self.groups))])
+        frame.insert(1, "std err", [self._mean_and_sd(place, end)[1] for place in range(len(self.groups))])
+        frame["until"] = end
         return frame
 
-    def _mean_and_sd(self, place: int, until: int) -> tuple[float, float]:
+    def _mean_and_sd(self, place: int, until: float) -> tuple[float, float]:
         curve = self._curves[place]
         mean, sd = curve.restricted_mean(self.times, until, steps=self.release.discrete)
         return float(mean), float(sd)
 
-    def _mean(self, place: int, until: int) -> TimeEstimate:
+    def _mean(self, place: int, until: float) -> TimeEstimate:
         mean, sd = self._mean_and_sd(place, until)
         half = self._z * sd
-        end = float(self.times[until - 1])
-        return TimeEstimate(mean, max(mean - half, 0.0), min(mean + half, end))
+        return TimeEstimate(mean, max(mean - half, 0.0), min(mean + half, until))
+
+    # ---- the curves at single times
+
+    def at(self, times: float | ArrayLike) -> pd.DataFrame:
+        """Return survival, or its cumulated hazard, at times of your choice, with intervals.
+
+        Parameters
+        ----------
+        times : float or sequence of float
+            Times from 0 to the horizon. Between two edges of the grid the hazard is taken as constant; with
+            ``discrete=True`` the curve changes at edges alone.
+
+        Returns
+        -------
+        DataFrame
+            One row a time, and for several groups one a group and time: estimate, standard error and the
+            ends of the interval, which holds for one time. Where the curve is not estimated, the estimate is
+            nan and the ends are those of a falling curve.
+
+        Raises
+        ------
+        ArgumentError
+            A time is negative or beyond the horizon.
+        """
+        import pandas as pd
+
+        chosen = _checked_times(times, self.times)
+        low, high = level_names(self.confidence_level)
+        names = ["survival" if self.kind == "survival" else "cumulated hazard", "std err", low, high]
+        parts = {}
+        for place, group in enumerate(self.groups):
+            index = pd.Index(chosen, name=self.release.names[0])
+            parts[group] = pd.DataFrame(np.column_stack(self._columns_at(place, chosen)), index, names)
+        if len(parts) == 1:
+            return parts[self.groups[0]]
+        return pd.concat(parts, names=[self.release.names[2]])
+
+    def _columns_at(self, place: int, times: Floats) -> list[Floats]:
+        """Return estimate, standard error and ends of one group at times."""
+        curve = self._curves[place]
+        steps = self.release.discrete
+        points = curve.at(self.times, times, steps=steps)
+        shown = time_weights(self.times, times, steps=steps).matrix @ np.nan_to_num(_falling(curve))
+        hazard = np.where(points.used, shown, np.nan)
+        low, high = points.intervals(self._z, curve.intervals(self._z)[0][..., -1])
+        se = np.where(points.used, np.sqrt(points.variance), np.nan)
+        if self.kind == "hazard":
+            return [hazard, se, low, high]
+        S = np.exp(-hazard)
+        return [S, S * se, np.exp(-high), np.exp(-low)]
+
+    def difference(self, time: float, *, simultaneous: bool = True) -> pd.DataFrame:
+        """Return differences of survival between groups at a time, with intervals.
+
+        Parameters
+        ----------
+        time : float
+            A time up to the horizon.
+        simultaneous : bool
+            Whether the intervals of all pairs of three and more groups hold together, by Bonferroni's
+            inequality.
+
+        Returns
+        -------
+        DataFrame
+            One row a pair of groups, "b - a": estimate, standard error and the ends of the interval, which
+            joins the intervals of both groups. The estimate is nan where one of the curves is not estimated.
+
+        Raises
+        ------
+        ArgumentError
+            There is one group only, or the time is not from 0 to the horizon.
+        """
+        import pandas as pd
+
+        check_flag(simultaneous, "simultaneous")
+        if len(self.groups) < 2:
+            raise ArgumentError(ONE_GROUP)
+        at = float(_checked_times(check_number(time, "time"), self.times)[0])
+        pairs = group_pairs(len(self.groups))
+        z = pair_quantile(self.confidence_level, len(pairs) if simultaneous else 1)
+        rows = [survival_difference(self._cells, pair, self.times, at, z) for pair in pairs]
+        names = [f"{self.groups[second]} - {self.groups[first]}" for first, second in pairs]
+        low, high = level_names(self.confidence_level)
+        return pd.DataFrame(np.array(rows, dtype=np.float64), names, ["estimate", "std err", low, high])
 
     def _frame(self, estimates: list[TimeEstimate]) -> pd.DataFrame:
         import pandas as pd
@@ -378,14 +456,14 @@ class SurvivalResult(PortableCurves):
     def _as(self, **changes: Any) -> SurvivalResult:
         return replace(self, **changes)
 
-    def logrank(self, weights: LogRankWeights = "logrank", *, rho: float = 1.0) -> LogRankResult:
+    def logrank(self, weights: LogRankWeights = "logrank", *, exponent: float = 1.0) -> LogRankResult:
         """Test whether the groups have the same hazards, from the same release at no further cost.
 
         Parameters
         ----------
         weights : {"logrank", "fleming-harrington", "gehan"}
-            Weights of the intervals: 1, ``S(t)**rho``, or the share of the records that is at risk.
-        rho : float
+            Weights of the intervals: 1, ``S(t)**exponent``, or the share of the records that is at risk.
+        exponent : float
             Exponent of "fleming-harrington".
 
         Returns
@@ -398,7 +476,7 @@ class SurvivalResult(PortableCurves):
         ArgumentError
             There is one group only.
         """
-        return compared(self.release, weights, rho, self.confidence_level)
+        return compared(self.release, weights, exponent, self.confidence_level)
 
     # ---- summary
 
@@ -425,24 +503,12 @@ class SurvivalResult(PortableCurves):
             title=f"{self.title} Results",
             top=self._facts(),
             header=["estimate", "std err", *level_names(self.confidence_level)],
-            rows=self._rows(),
+            rows=[(name, *map(shown_number, numbers)) for name, *numbers in self._paper_rows()],
             tests=([], []),
             privacy=privacy_facts(self.privacy),
-            notes=[
-                *(
-                    Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
-                    for text in large_delta(self.privacy, self.release.nobs)
-                ),
-                *self._notes,
-                *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
-            ],
+            notes=self._summary_notes(),
             printed=notes,
         )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The texts of the notes."""
-        return tuple(note.text for note in self._notes)
 
     @property
     def _notes(self) -> tuple[Note, ...]:
@@ -482,34 +548,19 @@ class SurvivalResult(PortableCurves):
             right.append((MISSING_LABEL, "rows dropped"))
         return left, right
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
-        last = min(self.last_times.values())
-        until = int(np.flatnonzero(self.times == last)[0]) + 1 if last > 0.0 else 0
-        steps = max(len(self.times) // SHOWN_TIMES, 1)
-        places = np.arange(len(self.times) - 1, -1, -steps)[::-1][-SHOWN_TIMES:]
-        for place, group in enumerate(self.groups):
-            prefix = "" if group == "all" else f"{group}: "
-            if self.kind == "survival":
-                median = self._quantile(place, 0.5)
-                rows.append((f"{prefix}median", *map(shown_number, (median[0], math.nan, *median[1:]))))
-            if self.kind == "survival" and until:
-                mean = self._mean(place, until)
-                sd = self._mean_and_sd(place, until)[1]
-                numbers = (mean.estimate, sd, mean.low, mean.high)
-                rows.append((f"{prefix}restricted mean ({last:g})", *map(number, numbers)))
-            columns = np.column_stack(self._columns(place)[:4])
-            name = "survival" if self.kind == "survival" else "hazard"
-            for at in places:
-                numbers_at = map(shown_number, columns[at].tolist())
-                rows.append((f"{prefix}{name} at {self.times[at]:g}", *numbers_at))
-        return rows
+    def _paper_rows(self) -> list[PaperRow]:
+        return [row for place in range(len(self.groups)) for row in _group_rows(self, place)]
 
-    def __str__(self) -> str:
-        return str(self.summary())
+    # ---- files
 
-    def _repr_html_(self) -> str:
-        return self.summary().as_html()
+    def _view(self) -> dict[str, Any]:
+        return {"class": type(self).__name__, "kind": self.kind, "confidence_level": self.confidence_level}
+
+    @classmethod
+    def _from_view(cls, release: SurvivalRelease, view: dict[str, Any]) -> Self:
+        level = check_fraction(view.get("confidence_level"), "confidence_level")
+        kind = check_choice(view.get("kind"), CurveKind, "kind")
+        return cls(release=release, kind=kind, confidence_level=level)
 
     def __repr__(self) -> str:
         size = f"{len(self.groups)} groups" if len(self.groups) > 1 else "one curve"
@@ -519,3 +570,34 @@ class SurvivalResult(PortableCurves):
 def _falling(curve: Curve) -> Floats:
     """Return the cumulated hazard made monotone, as it is shown; nan where it is not estimated."""
     return np.where(curve.used, np.maximum.accumulate(np.maximum(curve.hazard, 0.0)), np.nan)
+
+
+def _checked_times(times: Any, edges: Floats) -> Floats:
+    """Return times of the grid; ArgumentError for others."""
+    chosen = check_array([times] if np.ndim(times) == 0 else times, "times", ndim=1)
+    end = float(edges[-1])
+    if len(chosen) and (chosen.min() < 0.0 or chosen.max() > end * (1.0 + SAME_TIME)):
+        raise ArgumentError(f"times= must be from 0 to {end:g}, the public end of the follow-up")
+    return np.minimum(chosen, end)
+
+
+def _group_rows(result: SurvivalResult, place: int) -> list[PaperRow]:
+    """Return median, restricted mean and the curve at a few edges of one group."""
+    group = result.groups[place]
+    prefix = "" if group == "all" else f"{group}: "
+    rows: list[PaperRow] = []
+    if result.kind == "survival":
+        median = result._quantile(place, 0.5)
+        rows.append((f"{prefix}median", median.estimate, math.nan, median.low, median.high))
+    last = min(result.last_times.values())
+    if result.kind == "survival" and last > 0.0:
+        mean = result._mean(place, last)
+        sd = result._mean_and_sd(place, last)[1]
+        rows.append((f"{prefix}restricted mean ({last:g})", mean.estimate, sd, mean.low, mean.high))
+    columns = np.column_stack(result._columns(place)[:4])
+    name = "survival" if result.kind == "survival" else "hazard"
+    steps = max(len(result.times) // SHOWN_TIMES, 1)
+    for at in np.arange(len(result.times) - 1, -1, -steps)[::-1][-SHOWN_TIMES:]:
+        estimate, se, low, high = columns[at].tolist()
+        rows.append((f"{prefix}{name} at {result.times[at]:g}", estimate, se, low, high))
+    return rows

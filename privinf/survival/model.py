@@ -45,7 +45,7 @@ REFUSED = {
 
 @error_boundaries
 class _CurveModel(HidesRows):
-    """Common part of models of curves: constructor and fit."""
+    """Common part of models of curves: the constructor, whose arguments are described once, and fit."""
 
     kind: ClassVar[CurveKind]
     ledger: Ledger
@@ -70,6 +70,60 @@ class _CurveModel(HidesRows):
         sites: ColumnLike | str | None = None,
         ledger: Ledger | None = None,
     ) -> None:
+        """Check the columns and the options; no row is released, and nothing is charged.
+
+        Parameters
+        ----------
+        time : array_like or str
+            Time to the event or to censoring of each record, or the name of a column of `data`. The schema,
+            or `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still
+            followed at the horizon.
+        status : array_like or str
+            1 if the record had the event at its time, 0 if it was censored. A text names a column of `data`
+            with two declared values, of which the second is the event.
+        by : array_like or str, optional
+            Group of each record, or the name of its column: one curve per group, from the same release.
+        data : table or Federation, optional
+            Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the
+            path of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
+        schema : Schema, optional
+            Public bounds and levels of the columns of `data`.
+        bounds : (low, high), optional
+            Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last
+            edge of `grid`.
+        levels : sequence, optional
+            Public list of the groups, if `by` is an array.
+        horizon : float, optional
+            Public end of the follow-up. Default: the public upper bound of the time.
+        grid : int or sequence of float
+            Number of intervals of equal length up to the horizon, or the public edges of the intervals, which
+            end at the horizon. An event at an edge belongs to the interval before it.
+        discrete : bool
+            Whether `grid` lists all times that can occur, such as months. If True, the curve is the
+            Kaplan-Meier estimator itself. If False, a record that is censored in an interval counts as at
+            risk for half of the interval.
+        missing : {"raise", "drop"}
+            "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every
+            count. The number of dropped rows is private: the number of complete rows is released with the
+            counts at no further cost. In a federation, each site declares this option for its own rows.
+        trust : {"central", "server", "secure-sum"}, optional
+            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
+            For several sites: "server" (default), the sites send un-noised counts to a server that they
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total
+            is revealed.
+        sites : array_like or str, optional
+            Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in
+            this process.
+        ledger : Ledger, optional
+            Budget ledger that is charged by every fit of the model, and refuses one that would exceed its
+            limit. Default: a new ledger of the model.
+
+        Raises
+        ------
+        ArgumentError, SchemaError, SensitivityError, NotAvailableError
+            An argument is invalid, a column or its bounds do not match the declaration, or the schema allows
+            several rows for one person. Nothing is charged.
+        """
         options = SurvivalOptions(
             by=by,
             data=data,
@@ -172,57 +226,6 @@ def purpose_of(name: str, rows: SurvivalRows) -> str:
 class KaplanMeier(_CurveModel):
     """Survival curves of groups, with intervals and bands that account for the noise.
 
-    Parameters
-    ----------
-    time : array_like or str
-        Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
-        `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still followed
-        at the horizon.
-    status : array_like or str
-        1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
-        two declared values, of which the second is the event.
-    by : array_like or str, optional
-        Group of each record, or the name of its column: one curve per group, from the same release.
-    data : table or Federation, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
-    schema : Schema, optional
-        Public bounds and levels of the columns of `data`.
-    bounds : (low, high), optional
-        Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last edge
-        of `grid`.
-    levels : sequence, optional
-        Public list of the groups, if `by` is an array.
-    horizon : float, optional
-        Public end of the follow-up. Default: the public upper bound of the time.
-    grid : int or sequence of float
-        Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
-        at the horizon. An event at an edge belongs to the interval before it.
-    discrete : bool
-        Whether `grid` lists all times that can occur, such as months. If True, the curve is the Kaplan-Meier
-        estimator itself. If False, a record that is censored in an interval counts as at risk for half of the
-        interval.
-    missing : {"raise", "drop"}
-        "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
-        The number of dropped rows is private: the number of complete rows is released with the counts at no
-        further cost. In a federation, each site declares this option for its own rows.
-    trust : {"central", "server", "secure-sum"}, optional
-        Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
-        several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
-        "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is revealed.
-    sites : array_like or str, optional
-        Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
-        process.
-    ledger : Ledger, optional
-        Budget ledger that is charged by every fit of the model, and refuses one that would exceed its limit.
-        Default: a new ledger of the model.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, NotAvailableError
-        An argument is invalid, a column or its bounds do not match the declaration, or the schema allows
-        several rows for one person. Nothing is charged.
-
     Notes
     -----
     One release has noisy counts of events and of censored records, by interval and group. Curves, intervals,
@@ -256,70 +259,13 @@ class KaplanMeier(_CurveModel):
 class NelsonAalen(_CurveModel):
     """Cumulated hazards of groups, with intervals and bands that account for the noise.
 
-    Parameters
-    ----------
-    time : array_like or str
-        Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
-        `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still followed
-        at the horizon.
-    status : array_like or str
-        1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
-        two declared values, of which the second is the event.
-    by : array_like or str, optional
-        Group of each record, or the name of its column: one curve per group, from the same release.
-    data : table or Federation, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
-    schema : Schema, optional
-        Public bounds and levels of the columns of `data`.
-    bounds : (low, high), optional
-        Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last edge
-        of `grid`.
-    levels : sequence, optional
-        Public list of the groups, if `by` is an array.
-    horizon : float, optional
-        Public end of the follow-up. Default: the public upper bound of the time.
-    grid : int or sequence of float
-        Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
-        at the horizon. An event at an edge belongs to the interval before it.
-    discrete : bool
-        Whether `grid` lists all times that can occur, such as months. If True, the curve is the Kaplan-Meier
-        estimator itself. If False, a record that is censored in an interval counts as at risk for half of the
-        interval.
-    missing : {"raise", "drop"}
-        "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
-        The number of dropped rows is private: the number of complete rows is released with the counts at no
-        further cost. In a federation, each site declares this option for its own rows.
-    trust : {"central", "server", "secure-sum"}, optional
-        Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
-        several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
-        "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is revealed.
-    sites : array_like or str, optional
-        Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
-        process.
-    ledger : Ledger, optional
-        Budget ledger that is charged by every fit of the model, and refuses one that would exceed its limit.
-        Default: a new ledger of the model.
-
-    Raises
-    ------
-    ArgumentError, SchemaError, SensitivityError, NotAvailableError
-        An argument is invalid, a column or its bounds do not match the declaration, or the schema allows
-        several rows for one person. Nothing is charged.
-
     Notes
     -----
-    One release has noisy counts of events and of censored records, by interval and group. Curves, intervals,
-    bands, quantiles, restricted means, log-rank tests and hazard ratios are computed from it at no further
-    cost (`privinf.inference.survival` has the formulas). More intervals cost little: from 32 to 128 intervals
-    the noise of a curve grows by a quarter.
-
-    Not available: left truncation, strata, several rows for one person, and competing risks.
+    The release is that of `KaplanMeier`, which describes it: the result's ``kaplan_meier()`` has the survival
+    curves, and that of `KaplanMeier` the hazards, at no further cost.
 
     **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
-    number of records is public, and so are the grid and the horizon. Every record is read once. The noise
-    does not depend on the number of groups from two on. With ``trust="secure-sum"`` only the noisy total is
-    revealed.
+    number of records is public, and so are the grid and the horizon. Every record is read once.
 
     Examples
     --------

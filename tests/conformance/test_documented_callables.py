@@ -171,7 +171,10 @@ def faults_of_class(kind, name=""):
     texts = {}
     for base in reversed(bases):
         texts |= described(base, "Parameters", "Attributes")
+    # classes that share one signature describe it once, in their constructor, which help() shows for each
     own = described(kind, "Parameters")
+    own |= described(kind.__init__, "Parameters") if kind.__init__.__doc__ else {}
+    texts |= own
     faults = common_faults(kind, shown, name)
     faults += [f"{option} is not described" for option in shown.keys() - texts.keys()]
     faults += [f"{option} is not in the signature" for option in own.keys() - shown.keys()]

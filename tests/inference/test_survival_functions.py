@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from scipy.signal import lfilter
+from scipy.special import ndtri
 from scipy.stats import chi2
 
 from privinf.inference.survival import (
     CellEstimate,
     CellNoise,
+    Curve,
+    _noise_covariance,
     gehan_weights,
     log_hazard_ratio,
     log_rank,
     nonnegative,
+    survival_difference,
     survival_weights,
+    time_weights,
 )
 from privinf.mechanisms.statistics.survival import suffix_root
 
@@ -175,3 +180,104 @@ def test_what_the_noise_hides_is_not_used():
     assert low.tolist() == [0.0] * 3
     assert np.isinf(high).all()
     assert [int(end) for end in curve.quantile_edges(0.5, 1.96)] == [0, 4]
+
+
+# ---- quantiles, single times, differences and pairs
+
+
+def known_curve(hazard, sds):
+    """Return a curve of the first edges with these standard deviations, all of them of noise."""
+    hazard, sds = np.array(hazard), np.array(sds)
+    used = np.ones(len(hazard), dtype=bool)
+    zero = np.zeros_like(hazard)
+    return Curve(
+        hazard=hazard, noise=np.diag(sds**2), ratio=zero, sampling=zero, used=used, of_D=zero, of_Y=zero
+    )
+
+
+def test_a_quantile_ends_where_the_curve_has_clearly_passed():
+    """The last edge is hardly known: tests of every edge alone leave the interval without an end there."""
+    target = math.log(2.0)
+    well_known = known_curve([0.1, 0.6, 1.0, 1.2], [0.1] * 4)
+    assert [int(place) for place in well_known.quantile_edges(0.5, 1.96)] == [1, 3]
+    late = known_curve([0.1, 0.6, 1.1, 1.2], [0.1, 0.1, 0.1, 1.0])
+    bound = ndtri(1.0 - 0.1 * 0.025 / 4)
+    assert (1.1 - target) / 0.15 < bound < (1.1 - target) / 0.1
+    assert [int(place) for place in late.quantile_edges(0.5, 1.96)] == [1, 3]
+    unclear = known_curve([0.1, 0.6, 1.1, 1.2], [0.1, 0.1, 0.15, 1.0])
+    assert [int(place) for place in unclear.quantile_edges(0.5, 1.96)] == [1, 5]
+    none = known_curve([0.1, 0.2], [0.1, 0.1])
+    assert [int(place) for place in none.quantile_edges(0.5, 1.96)] == [2, 3]
+
+
+def test_no_end_is_invented_where_the_curve_stays_above():
+    rng = np.random.default_rng(4)
+    _, D, C = simulated(0.66, 3000, 16, 400, 1, rng)  # S(1) = 0.517
+    _, end = released(D, C, 4.0, rng).curve().quantile_edges(0.5, 1.96)
+    assert (end == 17).mean() > 0.95
+
+
+def test_between_edges_the_curve_has_the_variance_of_its_interpolation():
+    rng = np.random.default_rng(6)
+    edges, D, C = simulated(1.2, 3000, 16, 1500, 2, rng)
+    cells = released(D, C, 4.0, rng)
+    curve = cells.curve()
+    times = np.array([0.0, edges[2], 0.4, 0.81])
+    points = curve.at(edges, times, steps=False)
+    assert points.hazard[:, 0].max() == 0.0
+    assert points.hazard[:, 1] == pytest.approx(curve.hazard[:, 2], rel=1e-12)
+    assert points.variance[:, 1] == pytest.approx(curve.variance[:, 2], rel=1e-9)
+    assert points.ratio[:, 1] == pytest.approx(curve.ratio[:, 2], rel=1e-9)
+    spread = points.hazard[:, 2:].var(axis=0)
+    assert spread == pytest.approx(points.variance[:, 2:].mean(axis=0), rel=0.12)
+    steps = curve.at(edges, times, steps=True)
+    assert steps.hazard[:, 2] == pytest.approx(curve.hazard[:, 5], rel=1e-12)
+
+
+def test_differences_of_curves_have_their_variance_and_coverage():
+    rng = np.random.default_rng(7)
+    edges, D, C = simulated(1.2, 1500, 16, 1500, 2, rng)
+    cells = released(D, C, 6.0, rng)
+    at = 0.42
+    difference, sd, low, high = survival_difference(cells, (0, 1), edges, at, 1.96)
+    first, second = (cells.curve(group).at(edges, np.array([at]), steps=False) for group in (0, 1))
+    assert difference == pytest.approx(np.exp(-second.hazard[:, 0]) - np.exp(-first.hazard[:, 0]), abs=1e-12)
+    assert difference.std() == pytest.approx(sd.mean(), rel=0.08)
+    assert 0.93 < ((low <= 0.0) & (high >= 0.0)).mean() < 0.975
+    assert ((low < difference) & (difference < high)).all()
+
+
+def test_the_noise_of_two_curves_is_joined_by_the_known_total():
+    rng = np.random.default_rng(8)
+    edges, D, C = simulated(1.2, 400, 8, 1, 2, rng)
+    draws = 4000
+    cells = released(np.repeat(D, draws, axis=0), np.repeat(C, draws, axis=0), 2.0, rng)
+    curves = [cells.curve(group) for group in (0, 1)]
+    row = time_weights(edges, edges[[3]], steps=False).matrix[0]
+    stated = float(np.median(_noise_covariance(cells, (0, 1), curves, row)))
+    measured = float(np.cov(curves[0].hazard[:, 3], curves[1].hazard[:, 3])[0, 1])
+    sds = [float(np.sqrt(np.median(curve.noise_variance[:, 3]))) for curve in curves]
+    assert abs(measured - stated) < 4.0 * sds[0] * sds[1] / math.sqrt(draws)
+    own = [float(curve.hazard[:, 3].std()) for curve in curves]
+    assert own == pytest.approx(sds, rel=0.05)
+
+
+def test_a_pair_of_all_groups_is_all_groups(heaped):
+    time, status, group, edges = heaped
+    two = group < 2
+    rng = np.random.default_rng(0)
+    cells = released(*cells_of(time[two], status[two], group[two], 2, edges), 3.0, rng, full_grid=True)
+    pair = cells.pair(0, 1)
+    assert float(log_rank(pair).statistic) == pytest.approx(float(log_rank(cells).statistic), rel=1e-12)
+    assert log_hazard_ratio(pair, 1.96) == pytest.approx(log_hazard_ratio(cells, 1.96), rel=1e-9)
+
+
+def test_pairs_of_three_groups_have_their_size():
+    rng = np.random.default_rng(9)
+    _, D, C = simulated(1.2, 1000, 16, 1000, 3, rng)
+    cells = released(D, C, 8.0, rng)
+    for pair in ((0, 1), (1, 2)):
+        score = log_rank(cells.pair(*pair))
+        assert 0.03 < (score.statistic > chi2.isf(0.05, 1)).mean() < 0.075
+    without = released(D[0], C[0], 0.0, rng).pair(0, 2)
+    assert without.total == D[0][[0, 2]].sum() + C[0][[0, 2]].sum()

@@ -18,9 +18,12 @@ from privinf.errors import (
     NotAvailableError,
     SchemaError,
     SensitivityError,
+    StorageError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.mechanisms.rows import Rows
+from privinf.storage.containers import read_container, write_container
+from privinf.survival.comparison import holm
 
 SCHEMA = pi.Schema({"months": (0, 60), "state": ["alive", "dead"], "arm": ["a", "b"]})
 EDGES = np.arange(1.0, 61.0)
@@ -186,6 +189,98 @@ def test_secure_noise_repeats_nothing(table):
     assert not np.array_equal(first.release.values, second.release.values)
     assert first.privacy.stamp == ""
     assert first.privacy.epsilon() == pytest.approx(1.0, rel=1e-6)
+
+
+# ---- single times, differences, pairs of groups
+
+
+@pytest.fixture(scope="module")
+def three(table):
+    rows = people(6000, 5)
+    rows["arm"] = np.where(np.random.default_rng(2).random(len(rows)) < 0.3, "c", rows["arm"])
+    schema = pi.Schema({"months": (0, 60), "state": ["alive", "dead"], "arm": ["a", "b", "c"]})
+    return pi.survival.KaplanMeier("months", "state", by="arm", data=rows, schema=schema)
+
+
+def test_the_curve_is_known_at_any_time(fitted):
+    edge = fitted.times[20]
+    at_edge = fitted.at(edge)
+    for arm in "ab":
+        assert at_edge.loc[arm].iloc[0].to_numpy() == pytest.approx(
+            fitted.table.loc[arm].iloc[20, :4].to_numpy()
+        )
+    between = fitted.at([0.0, edge + 0.2]).loc["a"]
+    assert between.iloc[0].tolist() == [1.0, 0.0, 1.0, 1.0]
+    near = fitted.table.loc["a", "survival"].iloc[[20, 21]]
+    assert near.iloc[1] <= between["survival"].iloc[1] <= near.iloc[0]
+    hazard = fitted.nelson_aalen().at(edge + 0.2).loc["a"]
+    assert hazard.iloc[0, 0] == pytest.approx(-math.log(between["survival"].iloc[1]))
+    for wrong in (-1.0, 61.0, [[1.0]], "a"):
+        with pytest.raises(ArgumentError, match="times"):
+            fitted.at(wrong)
+
+
+def test_a_full_grid_has_steps(table):
+    exact = model(table, grid=EDGES, discrete=True).fit(**NONE)
+    assert exact.at([12.0, 12.7]).loc["a", "survival"].nunique() == 1
+    whole, part = (exact.restricted_mean(until).loc["a", "estimate"] for until in (24.0, 24.5))
+    assert part - whole == pytest.approx(0.5 * exact.at(24.0).loc["a"].iloc[0, 0])
+
+
+def test_restricted_means_end_at_any_time(fitted):
+    edge = float(fitted.times[30])
+    middle = fitted.restricted_mean(edge + 0.1)
+    before, after = fitted.restricted_mean(edge), fitted.restricted_mean(float(fitted.times[31]))
+    assert (before["estimate"] < middle["estimate"]).all()
+    assert (middle["estimate"] < after["estimate"]).all()
+    with pytest.raises(ArgumentError, match="until="):
+        fitted.restricted_mean(0.0)
+
+
+def test_differences_and_ratios_of_pairs_hold_together(three):
+    result = three.fit(**BUDGET)
+    joint, single = result.difference(20.0), result.difference(20.0, simultaneous=False)
+    assert list(joint.index) == ["b - a", "c - a", "c - b"]
+    assert (joint["0.975]"] > single["0.975]"]).all()
+    assert joint["estimate"].tolist() == single["estimate"].tolist()
+    assert joint.loc["c - b", "estimate"] == pytest.approx(
+        joint.loc["c - a", "estimate"] - joint.loc["b - a", "estimate"]
+    )
+    test = result.logrank()
+    pairs, alone = test.pairwise(), test.pairwise(simultaneous=False)
+    assert list(pairs.index) == ["b to a", "c to a", "c to b"]
+    assert (pairs["0.975]"] > alone["0.975]"]).all()
+    assert (pairs["p-value"] >= alone["p-value"]).all()
+    assert any("pairwise" in note for note in test.notes)
+    with pytest.raises(ArgumentError, match=r"pairwise\(\)"):
+        _ = test.hazard_ratio
+    with pytest.raises(ArgumentError, match="weights='logrank'"):
+        result.logrank("gehan").pairwise()
+
+
+def test_without_noise_a_pair_is_that_of_statsmodels(three):
+    rows = people(6000, 5)
+    exact = three.fit(**NONE)
+    arms = np.where(np.random.default_rng(2).random(len(rows)) < 0.3, "c", rows["arm"])
+    two = arms != "a"
+    _, pvalue = sm.duration.survdiff(
+        np.minimum(rows["months"][two], 60.5), (rows["state"] == "dead")[two] * 1, arms[two]
+    )
+    assert exact.logrank().pairwise(simultaneous=False).loc["c to b", "p-value"] == pytest.approx(
+        pvalue, abs=0.02
+    )
+
+
+def test_two_groups_have_one_pair(fitted):
+    ratio = fitted.logrank().hazard_ratio
+    assert fitted.logrank().pairwise().iloc[0, :4].tolist() == pytest.approx(list(ratio[1:]))
+    one = pi.survival.KaplanMeier("months", "state", data=people(), schema=SCHEMA).fit(**BUDGET)
+    with pytest.raises(ArgumentError, match="at least two groups"):
+        one.difference(12.0)
+
+
+def test_holm_adjusts_in_order():
+    assert holm(np.array([0.01, 0.04, 0.03, np.nan])).tolist()[:3] == [0.04, 0.09, 0.09]
 
 
 # ---- sites
@@ -366,6 +461,68 @@ def test_results_can_be_stored_and_exported(fitted):
     assert "rows not shown" in repr(model(people(100)))
     with pytest.raises(TypeError):
         pickle.dumps(model(people(100)))
+
+
+def test_results_are_saved_without_pickle(fitted, table, tmp_path):
+    for result in (
+        fitted,
+        fitted.nelson_aalen().intervals(0.9),
+        fitted.logrank("fleming-harrington", exponent=0.5),
+    ):
+        path = tmp_path / f"{result.title} {result.confidence_level}.npz"
+        result.save(path, key=b"k" * 16)
+        copy = type(result).load(path, key=b"k" * 16)
+        assert str(copy.summary(notes="all")) == str(result.summary(notes="all"))
+        assert np.array_equal(copy.release.values, fitted.release.values)
+        assert copy.privacy.epsilon() == fitted.privacy.epsilon()
+        with pytest.raises(ArgumentError, match="already exists"):
+            result.save(path)
+        with pytest.raises(StorageError, match="key"):
+            type(result).load(path)
+    path = tmp_path / "plain.npz"
+    fitted.save(path)
+    with pytest.raises(ArgumentError, match="load it with the class SurvivalResult"):
+        pi.survival.LogRankResult.load(path)
+    with pytest.raises(StorageError, match="privinf-survival"):
+        pi.load_results(path)
+    with pytest.raises(NotAvailableError, match="must not be saved"):
+        model(table).fit(**NONE).save(tmp_path / "exact.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("groups", ["a"]),
+        ("groups", ["a", "a"]),
+        ("names", ["months"]),
+        ("scale", -1.0),
+        ("scale", 0.0),
+        ("discrete", "no"),
+        ("nobs", 1),
+        ("trust", "nobody"),
+        ("missing", "impute"),
+        ("view", {"class": "SurvivalResult", "kind": "area", "confidence_level": 0.95}),
+        ("view", []),
+        ("report", {}),
+    ],
+)
+def test_files_with_other_content_are_refused(fitted, tmp_path, name, content):
+    path = tmp_path / "changed.npz"
+    fitted.save(path)
+    arrays, header = read_container(path, format="privinf-survival")
+    write_container(path, arrays, header | {name: content}, format="privinf-survival")
+    with pytest.raises(StorageError, match=r"damaged|describe|not a"):
+        pi.survival.SurvivalResult.load(path)
+
+
+def test_results_are_tables_for_papers(fitted):
+    text = fitted.to_latex(digits=2, caption="Survival & more", label="tab:km")
+    assert "a: median" in text
+    assert r"\caption{Survival \& more}" in text
+    assert "epsilon = 1" in text
+    test = fitted.logrank().to_latex()
+    assert "hazard ratio, b to a" in test
+    assert "statistic =" in test
 
 
 def test_the_plot_has_steps_bands_and_numbers_at_risk(fitted):

@@ -1,0 +1,212 @@
+"""What survival curves and comparisons of groups share: facts of their release, notes, files and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+from privinf.accounting import PrivacyReport
+from privinf.completeness import CompleteRows
+from privinf.error_boundary import error_boundaries
+from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, StorageError
+from privinf.results.export import caution_kind
+from privinf.results.notes import Note, sentence
+from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
+from privinf.results.rendering import PrivateSummary
+from privinf.results.summary import large_delta, number
+from privinf.survival.storage import NO_RESULT, load_release, save_release
+from privinf.wire import readable
+
+if TYPE_CHECKING:
+    from privinf.survival.release import SurvivalRelease
+
+PaperRow = tuple[str, float, float, float, float]  # name, estimate, standard error, ends of the interval
+OTHER_RESULT = "the file {} contains {}, not {}: load it with the class {}"
+
+
+@error_boundaries
+class ReleasedSurvival:
+    """A result that is computed from one release of a survival analysis, and nothing else.
+
+    A class has ``release``, ``confidence_level``, `_notes`, `_view` and `_from_view`.
+    """
+
+    __slots__ = ()
+
+    release: SurvivalRelease
+    confidence_level: float
+
+    @property
+    def nobs(self) -> int:
+        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
+        return self.release.nobs if self.complete is None else self.complete.rows
+
+    @property
+    def complete(self) -> CompleteRows | None:
+        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        return self.release.complete
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
+        return self.release.privacy
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The texts of the notes."""
+        return tuple(note.text for note in self._notes)
+
+    @property
+    def _notes(self) -> tuple[Note, ...]:
+        raise NotImplementedError
+
+    def _summary_notes(self) -> list[Note | str]:
+        """Return the notes of the summary, with the assumptions of the privacy guarantee."""
+        return [
+            *(
+                Note(sentence(text), "must-read", caution_kind(LargeDeltaWarning))
+                for text in large_delta(self.privacy, self.release.nobs)
+            ),
+            *self._notes,
+            *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
+        ]
+
+    # ---- files
+
+    def save(self, path: str | PathLike[str], *, key: bytes | None = None, overwrite: bool = False) -> None:
+        """Write the result to one file, without pickle: its noisy counts, and the options of this result.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        key : bytes, optional
+            Secret for an HMAC; without it the checksum only detects accidental changes.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            The file exists and `overwrite` is not True.
+        NotAvailableError
+            The release has no noise.
+
+        Notes
+        -----
+        **Privacy.** The file contains the release, which is public, and nothing else. Its readers can compute
+        every other result of the release.
+        """
+        save_release(self.release, self._view(), path, key=key, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, key: bytes | None = None) -> Self:
+        """Read a result that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            File to read.
+        key : bytes, optional
+            Secret that the file was written with.
+
+        Returns
+        -------
+        result
+            The saved result.
+
+        Raises
+        ------
+        StorageError
+            The file is damaged, foreign, of a newer version, or written with another key.
+        ArgumentError
+            The file holds a result of the other class.
+        """
+        release, view = load_release(path, key=key)
+        if view.get("class") != cls.__name__:
+            other = next((name for name in RESULT_CLASSES if name == view.get("class")), "another object")
+            raise ArgumentError(OTHER_RESULT.format(path, other, cls.__name__, other))
+        try:
+            return cls._from_view(release, view)
+        except PrivinfError as problem:
+            reason = str(problem)
+        raise StorageError(NO_RESULT.format(path, reason))
+
+    def _view(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def _from_view(cls, release: SurvivalRelease, view: dict[str, Any]) -> Self:
+        raise NotImplementedError
+
+    # ---- tables for papers
+
+    def to_latex(
+        self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
+    ) -> str:
+        """Return the summary's rows as a table for a paper; it needs LaTeX's booktabs and threeparttable.
+
+        Parameters
+        ----------
+        digits : int, optional
+            Digits after the point, at most 15; default: as in the summary.
+        caption, label : str, optional
+            Caption and label of the table; the label is used without changes.
+
+        Returns
+        -------
+        str
+            Estimates, standard errors and intervals. The note below the table states the test, epsilon,
+            delta, the unit of privacy, the number of records, and the notes that must be read.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        """
+        places = None if digits is None else check_digits(digits)
+        shown = shown_number if places is None else f"{{:.{places}f}}".format
+        rows = []
+        for name, estimate, error, low, high in self._paper_rows():
+            cells = ["-" if value != value else shown(value) for value in (estimate, error)]
+            interval = "-" if low != low and high != high else f"[{shown(low)}, {shown(high)}]"
+            rows.append((name, *cells, interval))
+        records = (
+            f"{self.nobs:,}" if self.complete is None else f"about {self.nobs:,} of {self.complete.of:,}"
+        )
+        note = [*self._paper_facts(), privacy_note(self.privacy, records), ERRORS]
+        note += [item.text for item in self._notes if item.rank == "must-read"]
+        heads = ("", "Estimate", "Std. error", f"{100 * self.confidence_level:g}% interval")
+        return PaperTable(header=heads, rows=rows, note=" ".join(note)).to_latex(caption, label)
+
+    def _paper_rows(self) -> Sequence[PaperRow]:
+        raise NotImplementedError
+
+    def _paper_facts(self) -> list[str]:
+        """Return the sentences of the note that come first."""
+        return []
+
+    # ---- the object
+
+    def summary(self) -> PrivateSummary:
+        """Return the summary."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
+
+
+RESULT_CLASSES = ("SurvivalResult", "LogRankResult")
+
+
+def shown_number(value: float) -> str:
+    """Return a number for a summary: blank where there is none."""
+    return "" if value != value else number(value)
