@@ -187,7 +187,7 @@ verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, 
 	$(BIN)/python vignettes/4_federated_lasso.py
 	$(BIN)/python vignettes/4b_wages.py
 
-verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, sketches, TLS on loopback, vignettes 5, 5b
+verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, sketches, TLS on loopback, vignettes 5, 5b, 6
 	$(BIN)/python benchmarks/secure_sum.py
 	$(BIN)/python benchmarks/verify_moments_federated.py $(FRESH)
 	$(BIN)/python benchmarks/verify_federated.py $(FRESH)
@@ -202,6 +202,7 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 	$(BIN)/python benchmarks/hospitals.py
 	$(BIN)/python vignettes/5_federated_glm.py
 	$(BIN)/python vignettes/5b_federated_acs.py --flower
+	$(BIN)/python vignettes/6_three_hospitals.py
 
 verify-gate: $(VENV)/.installed      ## the audits of the gate in full, and statistics that were wrong in silence
 	$(BIN)/python benchmarks/verify_hc0.py

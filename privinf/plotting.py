@@ -31,6 +31,9 @@ FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)  # of s
 THEIR_CONSTANTS = ["Intercept", "const"]  # name of the constant in statsmodels
 INK = "#333333"  # lines and texts
 FAINT = "#CCCCCC"  # lines in the background
+# Of the table below curves, in points: its distance from the axes, and that of its lines.
+RISK_TABLE = 50.0
+RISK_LINE = 13.0
 LONGEST_LABEL = 32  # characters
 BAR = 2.2  # width of an interval's line, in points
 MARKER = 60.0  # area of the largest square of a forest plot, in square points
@@ -181,23 +184,25 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
         ax.fill_between(
             times[shown], low[shown], high[shown], step="post", color=colors[place], alpha=0.18, linewidth=0.0
         )
-        height = -0.26 - 0.065 * place
         name = "At risk" if len(groups) == 1 else group
-        across = ax.get_xaxis_transform()
+        below = RISK_TABLE + RISK_LINE * (place + (len(groups) > 1))
         ax.text(
             -0.06,
-            height,
+            0.0,
             name if len(name) <= 14 else f"{name[:6]}...{name[-5:]}",
-            transform=ax.transAxes,
+            transform=_below(ax, ax.transAxes, below),
             color=colors[place] if len(groups) > 1 else INK,
             fontsize="small",
             ha="right",
             va="center",
         )
+        across = _below(ax, ax.get_xaxis_transform(), below)
+        words = {"transform": across, "color": INK, "fontsize": "small", "ha": "center", "va": "center"}
         for time, count in at_risk[group].items():
-            ax.text(time, height, f"{count:d}", transform=across, color=INK, fontsize="small", ha="center")
+            ax.text(time, 0.0, f"{count:d}", **words)
     if len(groups) > 1:
-        ax.text(-0.06, -0.195, "At risk", transform=ax.transAxes, color=INK, fontsize="small", ha="right")
+        head = _below(ax, ax.transAxes, RISK_TABLE)
+        ax.text(-0.06, 0.0, "At risk", transform=head, color=INK, fontsize="small", ha="right", va="center")
         ax.legend(frameon=False, fontsize="small", title=result.release.names[2])
     quiet(ax, grid="y")
     ax.set_xlim(0.0, float(result.times[-1]))
@@ -210,6 +215,13 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_title(result.title, loc="left", pad=20)
     stamp(ax, result.privacy)
     return ax
+
+
+def _below(ax: Axes, transform: Any, points: float) -> Any:
+    """Return a transform that places texts below, by points, whatever the height of the axes."""
+    from matplotlib.transforms import offset_copy
+
+    return offset_copy(transform, fig=ax.figure, y=-points, units="points")
 
 
 def forest(agreement: Any, column: str, *, ax: Axes | None = None) -> Axes:

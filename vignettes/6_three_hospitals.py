@@ -172,7 +172,7 @@ curves.plot()
 AX = CURVES.plot()
 for group in CURVES.groups:
     exact = EXACT.table.loc[group, "survival"]
-    AX.plot(exact.index, exact, color=INK, linewidth=0.9, linestyle=":", zorder=5)
+    AX.step(exact.index, exact, where="post", color=INK, linewidth=0.9, linestyle=":", zorder=5)
 FIRST = CURVES.last_times
 PAGE.figure(
     AX.figure,
@@ -182,7 +182,7 @@ PAGE.figure(
 )
 KNOWN = EXACT.table["survival"].dropna()
 BANDS = CURVES.table.loc[KNOWN.index]
-INSIDE = ((BANDS["band low"] <= KNOWN) & (KNOWN <= BANDS["band high"])).mean()
+INSIDE = ((BANDS["band low"] <= KNOWN) & (BANDS["band high"] >= KNOWN)).mean()
 WIDTHS = [
     float((frame["band high"] - frame["band low"]).xs(HORIZON / 2, level="months").mean())
     for frame in (CURVES.table, EXACT.table)

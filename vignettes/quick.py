@@ -23,6 +23,7 @@ VIGNETTES = (
     "4b_wages",
     "5b_federated_acs",
     "5_federated_glm",
+    "6_three_hospitals",
     "2a_synthetic_mixing",
 )
 

@@ -18,24 +18,27 @@ second order:
 
 .. math:: q_k = D_k/Y_k + Cov(D_k, Y_k)/Y_k^2 - D_k Var(Y_k)/Y_k^3, \qquad L_k = -\sum_{i \le k} \log(1 - q_i)
 
-An interval is used as long as N_k is above 5 sds of its noise and above 10, for it and all before it. The
-variance of the noise of L is v_k = j'Sigma j, with j = sum_{i <= k} (dD_i - q_i dY_i)/(Y_i (1 - q_i)). In
-variances alone D is made nonnegative, by the mean of the running maximum and minimum of its sums. Sampling
-has variance r_k L_k, r_k = sum w_i/((Y_i - w_i) Y_i) / sum w_i/Y_i, with w = D + 1/(2K).
+An interval is used as long as N_k is above 5 sds of its noise and above 10, for it and all before it. Where
+this stops before the last edge, the last such interval is not used either: its own events, noise included,
+made the next N_k small, so that its L is 0.6 sds too high on average, and that of the edge before 0.1 or
+less. The variance of the noise of L is v_k = j'Sigma j, with j = sum_{i <= k} (dD_i - q_i dY_i)/(Y_i (1 -
+q_i)). In variances alone D is made nonnegative, by the mean of the running maximum and minimum of its sums.
+Sampling has variance r_k L_k, r_k = sum w_i/((Y_i - w_i) Y_i) / sum w_i/Y_i, with w = D + 1/(2K).
 
 **Intervals** accept L where (L_hat - L)^2 <= z^2 (v + r L). A band has the 0.95 quantile of the largest
 |G_k|/sd_k in place of z, G normal with the covariance of noise and sampling, and is then made monotone. The
 restricted mean is the area below the curve up to the last edge that is used.
 
-**Quantiles.** Let a = -log(1 - p), and m the first edge at which the true L is at least a: the quantile is in
-(t_{m-1}, t_m]. At an edge T_k = (L_hat_k - a)/(v_k + r_k a)^{1/2}. The interval is the hull of the j for
+**Quantiles.** Let a = -log(1 - p), and m the first edge at which the true L is at least a: the quantile is
+in (t_{m-1}, t_m]. At an edge T_k = (L_hat_k - a)/(v_k + r_k a)^{1/2}. The interval is the hull of the j for
 which "m = j" is not rejected. Below, it is rejected if T_j < -z, which contradicts L_j >= a, with level
-alpha/2. Above, it is rejected if T_{j-1} > z_1 or if T_i > c for an i < j, with level 0.9 alpha/2 for z_1 and
-0.1 alpha/2 for the largest of at most K statistics by Bonferroni. If m = j, all L_i with i < j are below a,
-since L rises: each T_i exceeds its bound with at most its level, and the levels add up to alpha/2. Only the
-test of the true m can miss it, so the interval has level 1 - alpha. T_{j-1} alone gives short intervals where
-every edge is known well, but no end where the last edge is not. There the T_i > c give an end if the curve
-has clearly passed 1 - p before.
+alpha/2. Above, it is rejected if T_{j-1} > z_1, or if T_i > c for a checkpoint i < j. The checkpoints are
+three edges: as the last edge that is used, but with N above 1.4, 2 and 3 times the bound. T_{j-1} has the
+level 0.8 alpha/2, and the largest T_i of the checkpoints 0.2 alpha/2, by Bonferroni. If m = j, all L_i with
+i < j are below a, since L rises: each T_i exceeds its bound with at most its level, and the levels add up
+to alpha/2. Only the test of the true m can miss it, so the interval has level 1 - alpha. T_{j-1} alone
+gives short intervals where every edge is known well, but no end where the last edge is not. There a
+checkpoint gives an end if the curve has clearly passed 1 - p before.
 
 **Log-rank.** E_gk = N_gk - (D_gk + C_gk)/2 (N_gk with a full grid), p_gk = th_g E_gk/R_k, R = sum th E, and
 U_g = sum_k w_k (D_gk - D_k p_gk). No group is divided by. V = sum w^2 D_k (diag p - p p'), and the noise is
@@ -64,8 +67,9 @@ WIDEST_LOG_RATIO = 10.0  # log hazard ratios are searched up to here
 RATIO_POINTS = 401
 SAME_TIME = 1e-9  # relative difference of times that are one
 BISECTIONS = 50
-# Share of the level of a quantile's upper end for "an earlier edge is clearly beyond"; 0 on the methods page.
-PASSED_SHARE = 0.1
+# Checkpoints of a quantile's upper end, in multiples of the least number at risk; their share of its level.
+CHECKPOINTS = (1.4, 2.0, 3.0)
+CHECKPOINT_SHARE = 0.2
 
 # ---- noise of the cells
 
@@ -325,6 +329,11 @@ def nonnegative(D: Floats) -> Floats:
 # ---- curves
 
 
+def _without_stop(good: Flags) -> Flags:
+    """Return the intervals up to the one before the last good one; all of them if all are good."""
+    return good & np.concatenate([good[..., 1:], np.ones_like(good[..., :1])], axis=-1)
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Curve:
     """Cumulated hazard of one group at the edges, with what its variance consists of.
@@ -341,6 +350,8 @@ class Curve:
         Variance of sampling of L, estimated; covariances are those of the earlier edge.
     used : ndarray of bool, shape (..., K)
         Whether an interval and all before it are used.
+    margin : ndarray, shape (..., K)
+        N in multiples of the least number at risk of an interval that is used.
     of_D, of_Y : ndarray, shape (..., K)
         Derivatives of the hazard of an interval in D_k and Y_k.
     """
@@ -350,6 +361,7 @@ class Curve:
     ratio: Floats
     sampling: Floats
     used: Flags
+    margin: Floats
     of_D: Floats
     of_Y: Floats
 
@@ -374,7 +386,7 @@ class Curve:
         with np.errstate(all="ignore"):
             q = D / Y + np.diag(noise.DY) / Y**2 - D * np.diag(noise.YY) / Y**3
             good = (enough < N) & (w < Y) & (q < LARGEST_HAZARD)
-        used = np.logical_and.accumulate(good, axis=-1)
+        used = _without_stop(np.logical_and.accumulate(good, axis=-1))
         Y = np.where(used, Y, 1.0)
         w = np.where(used, w, 0.0)
         q = np.where(used, q, 0.0)
@@ -396,6 +408,7 @@ class Curve:
             ratio=sampling / np.maximum(hazards, 1e-300),
             sampling=sampling,
             used=used,
+            margin=N / enough,
             of_D=of_D,
             of_Y=of_Y,
         )
@@ -456,10 +469,10 @@ class Curve:
         )
 
     def quantile_edges(self, p: float, z: float) -> tuple[Integers, Integers]:
-        """Return the edges that enclose the quantile of order p, by tests of every edge, shape (...).
+        """Return the edges that enclose the quantile of order p, by tests of edges, shape (...).
 
         0 is time 0, and k is t_k. The upper place is K + 1, for no end, where the last edge that is used
-        is not rejected from above, and none before it is clearly beyond; see the proof above.
+        is not rejected from above, and no checkpoint before it is clearly beyond; see the proof above.
         """
         target = -math.log1p(-p)
         K = self.used.shape[-1]
@@ -469,13 +482,23 @@ class Curve:
         below = self.used & (self.hazard < target - z * sd)
         first = np.where(self.used & ~below, places, last[..., None] + 1).min(axis=-1)
         tail = float(scipy.special.ndtr(-z))
-        above = self.used & (self.hazard > target - sd * scipy.special.ndtri((1.0 - PASSED_SHARE) * tail))
-        not_above = np.where(self.used & ~above, places, 0).max(axis=-1)
-        open_end = (not_above == last) | (last == 0)
-        clear = -scipy.special.ndtri(PASSED_SHARE * tail / np.maximum(last, 1))
-        passed = self.used & (self.hazard > target + clear[..., None] * sd)
-        first_passed = np.where(passed, places, K + 1).min(axis=-1)
-        return first - 1, np.minimum(np.where(open_end, K + 1, not_above + 1), first_passed)
+        clear = -scipy.special.ndtri(CHECKPOINT_SHARE * tail / len(CHECKPOINTS))
+        passed = self._checkpoints & (self.hazard > target + clear * sd)
+        end = np.where(passed, places, K + 1).min(axis=-1)  # no later edge can be the first beyond
+        above = self.hazard > target - scipy.special.ndtri((1.0 - CHECKPOINT_SHARE) * tail) * sd
+        open_edges = self.used & ~above & (places < end[..., None])
+        not_above = np.where(open_edges, places, 0).max(axis=-1)
+        no_end = (end > K) & ((not_above == last) | (last == 0))
+        return first - 1, np.where(no_end, K + 1, not_above + 1)
+
+    @property
+    def _checkpoints(self) -> Flags:
+        """The last edges at which the number at risk is far above what an interval needs, shape (..., K)."""
+        found = np.zeros_like(self.used)
+        for multiple in CHECKPOINTS:
+            many = _without_stop(np.logical_and.accumulate(self.margin > multiple, axis=-1)) & self.used
+            found |= many & ~np.concatenate([many[..., 1:], np.zeros_like(many[..., :1])], axis=-1)
+        return found
 
     def at(self, edges: Floats, times: Floats, *, steps: bool) -> CurvePoints:
         """Return the curve at times up to the last edge.

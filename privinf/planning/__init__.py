@@ -479,6 +479,8 @@ def plan_study(
 
     Notes
     -----
+    `privinf.survival.plan_logrank` plans a comparison of two groups by times until an event.
+
     **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
 
     A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit: the

@@ -185,29 +185,45 @@ def test_what_the_noise_hides_is_not_used():
 # ---- quantiles, single times, differences and pairs
 
 
-def known_curve(hazard, sds):
+def known_curve(hazard, sds, margin):
     """Return a curve of the first edges with these standard deviations, all of them of noise."""
     hazard, sds = np.array(hazard), np.array(sds)
     used = np.ones(len(hazard), dtype=bool)
     zero = np.zeros_like(hazard)
-    return Curve(
-        hazard=hazard, noise=np.diag(sds**2), ratio=zero, sampling=zero, used=used, of_D=zero, of_Y=zero
-    )
+    parts = {"ratio": zero, "sampling": zero, "of_D": zero, "of_Y": zero}
+    return Curve(hazard=hazard, noise=np.diag(sds**2), used=used, margin=np.array(margin), **parts)
 
 
 def test_a_quantile_ends_where_the_curve_has_clearly_passed():
     """The last edge is hardly known: tests of every edge alone leave the interval without an end there."""
-    target = math.log(2.0)
-    well_known = known_curve([0.1, 0.6, 1.0, 1.2], [0.1] * 4)
+    hazard, margin = [0.1, 0.6, 1.1, 1.2, 1.3], [9.0, 5.0, 3.5, 3.2, 1.1]
+    well_known = known_curve(hazard, [0.1] * 5, margin)
     assert [int(place) for place in well_known.quantile_edges(0.5, 1.96)] == [1, 3]
-    late = known_curve([0.1, 0.6, 1.1, 1.2], [0.1, 0.1, 0.1, 1.0])
-    bound = ndtri(1.0 - 0.1 * 0.025 / 4)
-    assert (1.1 - target) / 0.15 < bound < (1.1 - target) / 0.1
+    bound = ndtri(1.0 - 0.2 * 0.025 / 3)
+    assert (1.1 - math.log(2.0)) / 0.15 < bound < (1.1 - math.log(2.0)) / 0.1
+    late = known_curve(hazard, [0.1, 0.1, 0.1, 1.0, 1.0], margin)  # the third edge is a checkpoint
     assert [int(place) for place in late.quantile_edges(0.5, 1.96)] == [1, 3]
-    unclear = known_curve([0.1, 0.6, 1.1, 1.2], [0.1, 0.1, 0.15, 1.0])
-    assert [int(place) for place in unclear.quantile_edges(0.5, 1.96)] == [1, 5]
-    none = known_curve([0.1, 0.2], [0.1, 0.1])
+    unclear = known_curve(hazard, [0.1, 0.1, 0.15, 1.0, 1.0], margin)
+    assert [int(place) for place in unclear.quantile_edges(0.5, 1.96)] == [1, 6]
+    elsewhere = known_curve(hazard, [0.1, 0.1, 0.1, 1.0, 1.0], [9.0, 5.0, 3.5, 3.2, 3.1])
+    assert [int(place) for place in elsewhere.quantile_edges(0.5, 1.96)] == [1, 6]
+    none = known_curve([0.1, 0.2], [0.1, 0.1], [9.0, 9.0])
     assert [int(place) for place in none.quantile_edges(0.5, 1.96)] == [2, 3]
+
+
+def test_the_interval_at_which_counting_stops_is_not_used():
+    """Its own events made the next number at risk small: its hazard would be too high."""
+    rng = np.random.default_rng(5)
+    edges, D, C = simulated(2.0, 1500, 32, 600, 1, rng)
+    curve = released(D, C, 25.0, rng).curve()
+    last = curve.last
+    stopped = (last > 0) & (last < 32)
+    assert stopped.mean() > 0.9
+    at = np.maximum(last - 1, 0)[:, None]
+    hazard, variance = (np.take_along_axis(part, at, axis=1)[:, 0] for part in (curve.hazard, curve.variance))
+    error = (hazard - 2.0 * edges[at[:, 0]] ** 0.7) / np.sqrt(variance)
+    assert abs(error[stopped].mean()) < 0.25
+    assert (error[stopped] > 1.96).mean() < 0.06
 
 
 def test_no_end_is_invented_where_the_curve_stays_above():
@@ -215,6 +231,22 @@ def test_no_end_is_invented_where_the_curve_stays_above():
     _, D, C = simulated(0.66, 3000, 16, 400, 1, rng)  # S(1) = 0.517
     _, end = released(D, C, 4.0, rng).curve().quantile_edges(0.5, 1.96)
     assert (end == 17).mean() > 0.95
+
+
+def test_no_end_is_invented_where_the_curve_stays_just_above():
+    """The last edge that is used depends on the noise, and must not end intervals too often."""
+    rng = np.random.default_rng(11)
+    T = -np.log1p(-np.minimum(rng.exponential(size=(500, 2000)), 0.69) / 0.69 * (1.0 - 1e-9)) / 8.0
+    cured = rng.exponential(size=T.shape) > 0.69
+    T, censored = np.where(cured, np.inf, T), rng.uniform(0.1, 1.0, T.shape)
+    edges = np.linspace(0.0, 1.0, 33)[1:]
+    cells = [
+        cells_of(np.minimum(t, c), c >= t, np.zeros(len(t), dtype=int), 1, edges)
+        for t, c in zip(T, censored, strict=True)
+    ]
+    D, C = (np.stack([cell[place] for cell in cells]) for place in (0, 1))
+    _, end = released(D, C, 8.0, rng).curve().quantile_edges(0.5, 1.96)
+    assert (end == 33).mean() > 0.945
 
 
 def test_between_edges_the_curve_has_the_variance_of_its_interpolation():
