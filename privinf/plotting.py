@@ -221,7 +221,7 @@ def _below(ax: Axes, transform: Any, points: float) -> Any:
     """Return a transform that places texts below, by points, whatever the height of the axes."""
     from matplotlib.transforms import offset_copy
 
-    return offset_copy(transform, fig=ax.figure, y=-points, units="points")
+    return offset_copy(transform, fig=ax.get_figure(root=True), y=-points, units="points")
 
 
 def forest(agreement: Any, column: str, *, ax: Axes | None = None) -> Axes:

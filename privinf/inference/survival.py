@@ -331,7 +331,8 @@ def nonnegative(D: Floats) -> Floats:
 
 def _without_stop(good: Flags) -> Flags:
     """Return the intervals up to the one before the last good one; all of them if all are good."""
-    return good & np.concatenate([good[..., 1:], np.ones_like(good[..., :1])], axis=-1)
+    following = np.concatenate([good[..., 1:], np.ones_like(good[..., :1])], axis=-1)
+    return np.logical_and(good, following)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -667,7 +668,7 @@ def survival_difference(
     variance = (S[0] * sds[0]) ** 2 + (S[1] * sds[1]) ** 2 - 2.0 * S[0] * S[1] * shared
 
     def distance(x: Floats, y: Floats) -> Floats:
-        return np.sqrt(np.maximum(x**2 + y**2 - 2.0 * c * x * y, 0.0))
+        return np.asarray(np.sqrt(np.maximum(x**2 + y**2 - 2.0 * c * x * y, 0.0)))
 
     low = difference - distance(S[1] - ends[1][1], ends[0][0] - S[0])
     high = difference + distance(ends[1][0] - S[1], S[0] - ends[0][1])

@@ -261,7 +261,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
     # ---- tables for papers, and files
 
     def _paper_rows(self) -> list[PaperRow]:
-        return [tuple(row) for row in self.rows]
+        return [(row.name, row.estimate, row.bse, row.low, row.high) for row in self.rows]
 
     def _paper_facts(self) -> list[str]:
         test = f"statistic = {number(self.statistic)} (df = {self.df:.0f}), p = {shown_pvalue(self.pvalue)}"
