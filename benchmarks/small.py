@@ -56,7 +56,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "missing_real": ("1", ""),
     "missing_lasso": ("1", ""),
     "missing_stats": ("", "DRAWS, TOLD = 4, 2"),
-    "survival": ("--fits 2", "DRAWS, RATIOS, COMPARED, FITS = 10, 4, 1, 4"),
+    "survival": ("--fits 2", "DRAWS, RATIOS, COMPARED, FITS, HEAPED_FITS = 10, 4, 1, 4, 2"),
     "tests_published": ("", "DRAWS = 10"),
     "statsmodels_tests": ("", ""),
     "planner": ("--fits 2", ""),

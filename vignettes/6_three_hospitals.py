@@ -145,18 +145,30 @@ HOSPITAL_SITES = InProcessFederation(
     }
 )
 STUDY = pi.Ledger(pi.Budget(epsilon=2.0, delta=DELTA))
+MONTHS = {"grid": range(1, HORIZON + 1), "discrete": True}
 MODEL = pi.survival.KaplanMeier(
-    "months", "died", by="grade", data=HOSPITAL_SITES, schema=SCHEMA, trust="secure-sum", ledger=STUDY
+    "months",
+    "died",
+    by="grade",
+    data=HOSPITAL_SITES,
+    schema=SCHEMA,
+    **MONTHS,
+    trust="secure-sum",
+    ledger=STUDY,
 )
 CURVES = MODEL.fit(epsilon=1.0, delta=DELTA, rng=1)
-EXACT = pi.survival.KaplanMeier("months", "died", by="grade", data=ROWS, schema=SCHEMA).fit(epsilon=math.inf)
+EXACT = pi.survival.KaplanMeier("months", "died", by="grade", data=ROWS, schema=SCHEMA, **MONTHS).fit(
+    epsilon=math.inf
+)
 
 say(
     """
     ## 2. The curves
 
     One call asks the hospitals for noisy counts: how many patients of each grade died, and how many left the study,
-    in each of 64 intervals of time. It spends epsilon 1.
+    in each month. The call spends epsilon 1. The records have whole months, so the grid lists every month
+    (`discrete=True`), and without noise the curve would be the Kaplan-Meier curve itself. A time of 0 counts as the
+    first month.
     """
 )
 PAGE.add(
@@ -164,6 +176,7 @@ PAGE.add(
 hospitals = InProcessFederation({"north": north, "south": south, "west": west})
 model = pi.survival.KaplanMeier(
     "months", "died", by="grade", data=hospitals, schema=schema, trust="secure-sum",
+    grid=range(1, 121), discrete=True,
 )
 curves = model.fit(epsilon=1.0, delta=1e-6)
 curves.plot()
@@ -241,7 +254,7 @@ table(
 say(
     """
     The intervals allow for two sources of error: that these patients are a sample, and the noise. The median's
-    interval has whole steps of the grid, of 1.9 months.
+    interval has whole months.
 
     ## 3. Is the difference real, and how large is it?
 
@@ -344,7 +357,7 @@ say(
     the counts for later questions, which are free. A methods section could state:
 
     > Survival by grade was estimated by the Kaplan-Meier method from differentially private counts (epsilon = 1,
-    > delta = 1e-6 per record, replace-one; 64 intervals up to 120 months), summed over three hospitals by a secure
+    > delta = 1e-6 per record, replace-one; months 1 to 120), summed over three hospitals by a secure
     > sum. Intervals and p-values account for sampling and for the privacy noise. Hazard ratios adjusted for stage and
     > age are from a private Cox regression (epsilon = 1).
 

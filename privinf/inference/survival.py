@@ -495,11 +495,11 @@ class Curve:
     @property
     def _checkpoints(self) -> Flags:
         """The last edges at which the number at risk is far above what an interval needs, shape (..., K)."""
-        found = np.zeros_like(self.used)
+        marks = np.zeros_like(self.used)
         for multiple in CHECKPOINTS:
             many = _without_stop(np.logical_and.accumulate(self.margin > multiple, axis=-1)) & self.used
-            found |= many & ~np.concatenate([many[..., 1:], np.zeros_like(many[..., :1])], axis=-1)
-        return found
+            marks |= many & ~np.concatenate([many[..., 1:], np.zeros_like(many[..., :1])], axis=-1)
+        return marks
 
     def at(self, edges: Floats, times: Floats, *, steps: bool) -> CurvePoints:
         """Return the curve at times up to the last edge.
