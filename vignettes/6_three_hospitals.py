@@ -276,8 +276,7 @@ say(
     ## 4. Adjusted for age and stage
 
     Men with a poor grade may be older. Cox's regression adjusts for that. `PHReg` has the arguments of statsmodels'
-    function of this name, and spends a budget of its own, again epsilon 1. The status must be a column of 0 and 1
-    here.
+    function of this name, and spends a budget of its own, again epsilon 1.
     """
 )
 PAGE.add(
