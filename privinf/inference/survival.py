@@ -332,7 +332,8 @@ def nonnegative(D: Floats) -> Floats:
 def _without_stop(good: Flags) -> Flags:
     """Return the intervals up to the one before the last good one; all of them if all are good."""
     following = np.concatenate([good[..., 1:], np.ones_like(good[..., :1])], axis=-1)
-    return np.logical_and(good, following)
+    both: Flags = np.logical_and(good, following)
+    return both
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
