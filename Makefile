@@ -170,6 +170,7 @@ verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Mon
 verify-examples: $(VENV)/.installed  ## the same for locally private examples: audits, Monte Carlo, vignette 3
 	$(BIN)/python benchmarks/audits_examples.py
 	$(BIN)/python benchmarks/verify_examples.py
+	$(BIN)/python benchmarks/laplace_examples.py
 	$(BIN)/python vignettes/3_private_examples.py
 
 verify-lasso: $(VENV)/.installed    ## the same for the debiased lasso: audits, Monte Carlo, vignette 4

@@ -67,6 +67,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "release_memory": ("--scale 0.002", ""),
     "audits_examples": ("", "DRAWS, PEOPLE = 20_000, 2_000"),
     "verify_examples": ("--scale 0.002", ""),
+    "laplace_examples": ("2", "SIZES, CELLS, END = (2_000,), [(1, 4.0, 2_000), (2, 8.0, 2_000)], []"),
     "audits_lasso": ("--scale 0.02", ""),
     "top_k": ("", "REPEATS = 4"),
     "verify_lasso": ("--scale 0.004", ""),

@@ -25,7 +25,16 @@ import numpy as np
 
 from privinf.errors import StorageError
 from privinf.schema import Design
-from privinf.typing import Adjacency, LabelKind, Missing, MixingKind, MixingMethod, SensitivityRule, Trust
+from privinf.typing import (
+    Adjacency,
+    ExampleNoise,
+    LabelKind,
+    Missing,
+    MixingKind,
+    MixingMethod,
+    SensitivityRule,
+    Trust,
+)
 from privinf.validation import ReadRows
 
 JOINED = "joined "  # begins the kind of what releases of several parties are together
@@ -119,11 +128,12 @@ class AnswerNoiseModel(TypedDict):
 
 
 class LabelNoiseModel(TypedDict):
-    """How a label was sent: the sd of its noise, or how it was answered."""
+    """How a label was sent: the scale of its noise (Laplace: and variance), or how it was answered."""
 
     kind: LabelKind
     levels: NotRequired[list[Any]]
     scale: NotRequired[float]
+    variance: NotRequired[float]
     keep: NotRequired[float]
     other: NotRequired[float]
     epsilon: NotRequired[float]
@@ -137,9 +147,15 @@ class UnitsNoiseModel(TypedDict):
 
 
 class ExamplesNoiseModel(NoiseModel):
-    """Sd and places of the Gaussian columns; how the others, and the label, were answered."""
+    """Scale and places of the columns with added noise; how the others, and the label, were answered.
+
+    The noise is Gaussian, and the scale its sd, unless `distribution` is "laplace": `variance` is then that
+    of the noise as drawn.
+    """
 
     scale: Scale
+    distribution: NotRequired[ExampleNoise]
+    variance: NotRequired[Scale]
     gaussian: list[Count]
     responses: list[AnswerNoiseModel]
     label: LabelNoiseModel
@@ -400,8 +416,12 @@ def _misplaced(noise_model: Mapping[str, Any], d: int) -> list[str]:
     ]
     label = noise_model["label"]
     wrong = [] if sorted(places) == list(range(d)) else ["gaussian"]
-    if label["kind"] == "gaussian" and not _check_of(Scale)(label.get("scale")):
+    if label["kind"] in {"gaussian", "laplace"} and not _check_of(Scale)(label.get("scale")):
         wrong.append("label")
+    if label["kind"] == "laplace" and not _check_of(Scale)(label.get("variance")):
+        wrong.append("label")
+    if noise_model.get("distribution") == "laplace" and "variance" not in noise_model:
+        wrong.append("distribution")
     if "levels" in label and not (isinstance(label["levels"], list) and len(label["levels"]) > 1):
         wrong.append("label")
     return wrong

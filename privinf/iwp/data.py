@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError
 from privinf.iwp.noise import Combinations, LabelNoise, ResponseColumns
-from privinf.typing import Flags, Floats
+from privinf.typing import ExampleNoise, Flags, Floats
 from privinf.validation import ReadRows, check_array, check_number
 
 _CELLS = 1 << 13  # evaluations of a block: a dozen columns of it stay in the cache
@@ -28,11 +28,13 @@ class Examples:
     labels : (n,) array
         Level codes, or numbers.
     noise : (p,) array
-        Gaussian variances; 0 for public and responded columns.
+        Variances of the noise; 0 for public and responded columns.
     responses : tuple of ResponseColumns
         Features that are released by randomized response.
     label : LabelNoise or float
         Response of the labels, or variance of the Gaussian noise in them (0: without protection).
+    distribution : {"gaussian", "laplace"}
+        Distribution of the noise of the features.
     """
 
     X: Floats
@@ -40,6 +42,7 @@ class Examples:
     noise: Floats
     responses: tuple[ResponseColumns, ...]
     label: LabelNoise | float
+    distribution: ExampleNoise = "gaussian"
 
     @classmethod
     def checked(
@@ -50,6 +53,7 @@ class Examples:
         *,
         label: LabelNoise | float,
         responses: tuple[ResponseColumns, ...],
+        distribution: ExampleNoise = "gaussian",
     ) -> Examples:
         """Check shapes, finiteness, codes and indicators.
 
@@ -81,7 +85,19 @@ class Examples:
         else:
             check_number(label, "label", low=0.0)
         noisy_responses = tuple(response for response in responses if not response.clear)
-        return cls(X=features, labels=codes, noise=variances, responses=noisy_responses, label=label)
+        return cls(
+            X=features,
+            labels=codes,
+            noise=variances,
+            responses=noisy_responses,
+            label=label,
+            distribution=distribution,
+        )
+
+    @property
+    def laplace(self) -> bool:
+        """Whether any feature has Laplace noise."""
+        return self.distribution == "laplace" and bool(self.noise.any())
 
     @property
     def n(self) -> int:
@@ -171,7 +187,7 @@ def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: F
     if noise[columns].any():
         raise ArgumentError(
             "noise= must be 0 for columns sent by randomized response, because it holds variances "
-            "of Gaussian noise"
+            "of added noise"
         )
     for block in X if isinstance(X, ReadRows) else [X]:
         for response in responses:

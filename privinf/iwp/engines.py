@@ -10,6 +10,7 @@ import numpy as np
 from privinf.errors import ArgumentError
 from privinf.iwp.data import Examples
 from privinf.iwp.forms import ConditionalForm, ExponentialForm, Form, PoissonForm, SeriesForm
+from privinf.iwp.laplace import LaplaceEngine, SmoothMean
 from privinf.iwp.noise import Combinations, LabelNoise
 from privinf.iwp.nonlinear import SIGNED, MultinomialEngine, ScalarEngine
 from privinf.iwp.transforms import exponential_derivatives, logistic_derivatives, quadratic_derivatives
@@ -20,7 +21,7 @@ DERIVATIVES = {
     "exponential": exponential_derivatives,
     "logistic": logistic_derivatives,
 }
-Engine: TypeAlias = "ScalarEngine | MultinomialEngine | LinearEngine"
+Engine: TypeAlias = "ScalarEngine | MultinomialEngine | LinearEngine | LaplaceEngine"
 
 
 def engine_for(data: Examples, loss: str, correction: str, truncation: int | None) -> Engine:
@@ -34,6 +35,8 @@ def engine_for(data: Examples, loss: str, correction: str, truncation: int | Non
     if loss == "multinomial":
         assert isinstance(data.label, LabelNoise)
         return MultinomialEngine(data, combinations, data.label.levels)
+    if data.laplace:
+        return LaplaceEngine(data, SmoothMean(logistic=True), combinations)
     form = _form(loss, correction, truncation, gaussian=bool(data.noise.any()))
     return ScalarEngine(data, form, combinations)
 
@@ -118,12 +121,16 @@ class LinearEngine:
         Notes
         -----
         With r = y - x'theta, t = S theta, s = theta't:
-        ``(r^2 - s)(x x' - S) + 2 r (t x' + x t') + 2 t t'``, summed over the level combinations.
+        ``(r^2 - s)(x x' - S) + 2 r (t x' + x t') + 2 t t'``, summed over the level combinations. Laplace
+        noise has other fourth moments: `privinf.iwp.laplace`.
         """
         try:
             combinations = Combinations.from_responses(self.data.responses, self.size)
         except ArgumentError:
             return None
+        if self.data.laplace:
+            engine = LaplaceEngine(self.data, SmoothMean(logistic=False), combinations, self.signed)
+            return engine.clean_squares(theta, rows)
         X = self.data.X[rows]
         y, square = self._label(rows)
         base = combinations.base(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from privinf.inference.solution import sandwich
 from privinf.iwp.data import Examples
 from privinf.iwp.engines import engine_for, ignoring_noise
 from privinf.iwp.noise import LabelNoise, ResponseColumns
-from privinf.typing import Flags, Floats, LossName
+from privinf.typing import ExampleNoise, Flags, Floats, LossName
 from privinf.validation import ReadRows, check_choice, check_count, check_number
 
 Correction = Literal["exact", "conditional", "series", "none"]
@@ -27,6 +27,12 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
     "logistic": ("conditional", "series", "none"),
     "multinomial": ("conditional", "none"),
     "poisson": ("exact", "none"),
+}
+# The same under Laplace noise; the exponential of such noise has no variance, often no mean.
+LAPLACE_CORRECTIONS: dict[str, tuple[str, ...]] = {
+    "squared": ("exact", "none"),
+    "quadratic": ("exact", "none"),
+    "logistic": ("exact", "none"),
 }
 NO_CLEAN_CONDITIONAL = (
     "the standard error that the same data would have without noise cannot be estimated "
@@ -58,12 +64,13 @@ class ExampleScores:
         Codes 0, ..., L - 1 as sent; numbers, with noise or without protection, for the squared and Poisson
         losses.
     noise : (p,) array
-        Variances of the Gaussian noise; 0 for public columns and columns under response.
+        Variances of the added noise; 0 for public columns and columns under response.
     loss : {"squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"}
         Quadratic: (y x'theta - 1)^2/2, exponential: e^(-y x'theta), both with y = -1 or 1 for codes 0, 1.
     correction : {"exact", "conditional", "series", "none"}
-        "exact": squared, quadratic, exponential, Poisson. "conditional": logistic and multinomial.
-        "series": quadratic, exponential and logistic. "none": the naive fit, as if nothing were noisy.
+        "exact": squared, quadratic, exponential, Poisson, and logistic under Laplace noise. "conditional":
+        logistic and multinomial. "series": quadratic, exponential and logistic. "none": the naive fit, as if
+        nothing were noisy.
     label : LabelNoise or float, default 0
         Response of the labels, or the variance of the Gaussian noise in them.
     responses : tuple of ResponseColumns
@@ -74,6 +81,8 @@ class ExampleScores:
         Penalty ``ridge ||theta||^2/2`` on the penalized coefficients, part of the estimating function.
     penalized : (p,) bool array, optional
         Default all columns.
+    distribution : {"gaussian", "laplace"}
+        Distribution of the noise of the features.
 
     Attributes
     ----------
@@ -82,7 +91,7 @@ class ExampleScores:
     noise_free : (p,) bool array
         Parameters of columns that were released as they are.
     noise : (p,) array
-        Gaussian variance of each parameter's column.
+        Variance of the noise of each parameter's column.
     data, effective : Examples
         The release as declared, and as the scores take it: without its noise for the naive fit.
     penalized : (columns,) bool array
@@ -97,7 +106,8 @@ class ExampleScores:
 
     Notes
     -----
-    With S the noise covariance, eta = x'theta and s = theta'S theta (x, y as released) the score is
+    With S the covariance of Gaussian noise, eta = x'theta and s = theta'S theta (x, y as released) the score
+    is
 
     ======================  =====================================================================
     squared, quadratic      ``x (y - eta) + S theta``
@@ -110,7 +120,8 @@ class ExampleScores:
     and labels and features under response enter through the inverse Bernoulli transform outside: a sum
     over levels of inverse weights times the score there (at most 64 combinations of features; the squared
     and quadratic losses have closed forms for any number). All are unbiased, record by record, for the
-    clean score; the conditional score is unbiased under the model; the series is biased.
+    clean score; the conditional score is unbiased under the model; the series is biased. Scores under
+    Laplace noise are those of `privinf.iwp.laplace`: unbiased, record by record, for the logistic loss too.
 
     **Privacy.** A function of the release alone.
 
@@ -143,17 +154,21 @@ class ExampleScores:
         truncation: int | None = None,
         ridge: float = 0.0,
         penalized: ArrayLike | None = None,
+        distribution: ExampleNoise = "gaussian",
     ) -> None:
         check_choice(loss, LossName, "loss")
         check_choice(correction, Correction, "correction")
-        check_options(loss, correction, truncation)
+        check_choice(distribution, ExampleNoise, "distribution")
+        check_options(loss, correction, truncation, distribution)
         _check_label(loss, label)
         self.loss: LossName = loss
         self.correction: Correction = correction
         self.truncation = truncation
         self.ridge = check_number(ridge, "ridge", low=0.0)
         binary = LabelNoise(2, 1.0, 0.0) if loss in BINARY and not isinstance(label, LabelNoise) else label
-        self.data = Examples.checked(X, labels, noise, label=binary, responses=responses)
+        self.data = Examples.checked(
+            X, labels, noise, label=binary, responses=responses, distribution=distribution
+        )
         columns = self.data.X.shape[1]
         self.effective = ignoring_noise(self.data) if correction == "none" else self.data
         self._engine = engine_for(self.effective, loss, correction, truncation)
@@ -238,9 +253,9 @@ class ExampleScores:
 
         Notes
         -----
-        Squared, quadratic, exponential and Poisson losses always have an unbiased clean meat; the others
-        where no feature has Gaussian noise. A clean meat that is a small difference of two large estimates
-        is refused.
+        Squared, quadratic, exponential and Poisson losses always have an unbiased clean meat, and so has the
+        logistic loss under Laplace noise; the others where no feature has Gaussian noise. A clean meat that
+        is a small difference of two large estimates is refused.
         """
         clean = self._clean_meat(theta)
         if isinstance(clean, str):
@@ -280,12 +295,17 @@ class ExampleScores:
         return self._engine.scores(theta, rows)
 
 
-def check_options(loss: str, correction: str, truncation: int | None) -> None:
+def check_options(
+    loss: str, correction: str, truncation: int | None, distribution: ExampleNoise = "gaussian"
+) -> None:
     """Refuse a correction that the loss has not, and a truncation without a series (ArgumentError)."""
-    if correction not in CORRECTIONS[loss]:
+    check_loss(loss, distribution)
+    available = (LAPLACE_CORRECTIONS if distribution == "laplace" else CORRECTIONS)[loss]
+    if correction not in available:
+        under = " with noise='laplace'" if distribution == "laplace" else ""
         raise ArgumentError(
-            f"correction={correction!r} is not available for loss={loss!r}: choose one of "
-            f"{', '.join(map(repr, CORRECTIONS[loss]))}"
+            f"correction={correction!r} is not available for loss={loss!r}{under}: choose one of "
+            f"{', '.join(map(repr, available))}"
         )
     if correction == "series" and truncation is None:
         raise ArgumentError(
@@ -296,6 +316,21 @@ def check_options(loss: str, correction: str, truncation: int | None) -> None:
         raise ArgumentError(f"truncation= is only for correction='series', not for {correction!r}")
     if truncation is not None:
         check_count(truncation, "truncation", least=0)
+
+
+def check_loss(loss: str, distribution: ExampleNoise) -> None:
+    """Refuse a loss that has no correction for the distribution of the noise (ArgumentError)."""
+    if distribution == "laplace" and loss not in LAPLACE_CORRECTIONS:
+        raise ArgumentError(
+            f"loss={loss!r} has no correction for Laplace noise: use noise='gaussian', or loss= one of "
+            f"{', '.join(map(repr, LAPLACE_CORRECTIONS))}"
+        )
+
+
+def default_correction(loss: str, distribution: ExampleNoise) -> Correction:
+    """Return the correction that a loss has by default."""
+    corrections = LAPLACE_CORRECTIONS if distribution == "laplace" else CORRECTIONS
+    return cast(Correction, corrections[loss][0])
 
 
 def _check_label(loss: str, label: LabelNoise | float) -> None:

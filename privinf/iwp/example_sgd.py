@@ -199,7 +199,8 @@ def example_gradient(system: ExampleScores) -> Gradient:
     penalty = system.ridge * np.tile(system.penalized, system.p // len(system.penalized))
     data = system.effective
     other_series = system.correction == "series" and system.loss != "logistic"
-    if data.responses or system.loss == "multinomial" or other_series:
+    laplace = data.laplace and system.loss == "logistic"
+    if data.responses or system.loss == "multinomial" or other_series or laplace:
         return lambda theta, rows: penalty * theta - system.block_scores(theta, rows).mean(axis=0)
     X = data.X
     noise = data.noise
@@ -317,6 +318,7 @@ def _shuffled(system: ExampleScores, order: Integers) -> ExampleScores:
         truncation=system.truncation,
         ridge=system.ridge,
         penalized=system.penalized,
+        distribution=data.distribution,
     )
 
 

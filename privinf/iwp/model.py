@@ -17,14 +17,13 @@ from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
 from privinf.fitting.rows import ModelRows
 from privinf.fitting.solve import fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
-from privinf.iwp.equation import Correction, ExampleScores, check_options
+from privinf.iwp.equation import Correction, ExampleScores, check_loss, check_options, default_correction
 from privinf.iwp.example_sgd import fit_sgd
-from privinf.iwp.noise import examples_noise_model
+from privinf.iwp.noise import distribution_of, examples_noise_model
 from privinf.iwp.results import IWPGLMResults, blocked_map
 from privinf.iwp.root import chosen_truncation, series_bias, solve_root
 from privinf.iwp.score_test import identification, noise_inflation
 from privinf.iwp.solving import (
-    DEFAULT_CORRECTION,
     NUMERIC,
     WEIGHTS,
     ExampleFit,
@@ -34,6 +33,7 @@ from privinf.iwp.solving import (
     binary_names,
     check_combinations,
     check_label,
+    check_laplace_columns,
     check_method,
     check_numeric,
     check_release,
@@ -61,6 +61,7 @@ from privinf.typing import (
     ColumnLike,
     ColumnsLike,
     CovWord,
+    ExampleNoise,
     Floats,
     Imputation,
     LabelChoice,
@@ -111,18 +112,20 @@ class ExampleModelOptions(ReleaseModelOptions):
     levels: Sequence[Level] | None = None
     binary: Sequence[str | int] = ()
     binary_mechanism: BinaryMechanism = "response"
+    noise: ExampleNoise = "gaussian"
     response_shares: Mapping[str, float] | None = None
 
     def read(self, formula: str, schema: Schema) -> tuple[str, ExampleModelOptions]:
         """Return the formula, and the options with how the label is sent."""
         check_choice(self.loss, LossName, "loss")
+        check_loss(self.loss, check_choice(self.noise, ExampleNoise, "noise"))
         check_schema(schema)
         if schema.max_rows != 1:
             raise NotAvailableError(
                 "IWPGLM needs independent records, so it cannot be fitted with several rows per unit "
                 "(max_rows > 1)"
             )
-        label = _label_mode(formula, schema, self.loss) if self.label is None else self.label
+        label = _label_mode(formula, schema, self) if self.label is None else self.label
         return formula, replace(self, label=label)
 
 
@@ -201,6 +204,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     binary_mechanism : {"response", "gaussian"}
         How binary columns and factors are sent: by randomized response (default), or with Gaussian noise as
         in the paper, which is less accurate.
+    noise : {"gaussian", "laplace"}
+        Distribution of the noise of numeric columns and of a numeric y. "laplace" makes the guarantee pure,
+        (epsilon, 0), for the logistic, squared and quadratic losses. Its standard errors grow steeply with
+        the number of numeric columns: the logistic loss is accurate for up to three.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -224,7 +231,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     For the squared, quadratic, exponential and Poisson losses, inverse Weierstrass and Bernoulli transforms
     replace each record's score by one whose mean over the noise is the score without noise. For the logistic
     and multinomial losses the series of the transform does not converge, and the conditional score of
-    Stefanski and Carroll is used instead. All records are released together, so the single pass of the
+    Stefanski and Carroll is used instead. Laplace noise has an exact inverse for the logistic loss too
+    (``noise="laplace"``, `privinf.iwp.laplace`). All records are released together, so the single pass of the
     paper's SGD is not needed: the default solves ``mean psi(theta) = ridge theta`` and has sandwich
     intervals.
 
@@ -262,10 +270,12 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         public: Sequence[str | int] = (),
         binary: Sequence[str | int] = (),
         binary_mechanism: BinaryMechanism = "response",
+        noise: ExampleNoise = "gaussian",
         missing: Imputation = "raise",
         ledger: Ledger | None = None,
     ) -> None:
         check_choice(loss, LossName, "loss")
+        check_loss(loss, check_choice(noise, ExampleNoise, "noise"))
         check_numeric(loss, y_bounds)
         options = ExampleModelOptions(
             loss=loss,
@@ -273,9 +283,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             radius=radius,
             y_bounds=y_bounds,
             public=public,
-            label="gaussian" if loss in NUMERIC else "response",
+            label=noise if loss in NUMERIC else "response",
             binary=binary,
             binary_mechanism=binary_mechanism,
+            noise=noise,
             missing=missing,
             ledger=ledger,
         )
@@ -294,6 +305,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         levels: Sequence[Level] | None = None,
         binary: Sequence[str] = (),
         binary_mechanism: BinaryMechanism = "response",
+        noise: ExampleNoise = "gaussian",
         response_shares: Mapping[str, float] | None = None,
         radius: float | None = None,
         missing: Imputation = "raise",
@@ -315,11 +327,12 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
             Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
             with y = -1 or 1.
-        label : {"auto", "clear", "response", "gaussian"}, optional
-            How the label is sent: unprotected, by randomized response on its levels, or with Gaussian noise
-            inside its bounds. Default: a label that the schema declares public is sent unprotected, and any
-            other label in the form that the loss needs. "auto" ignores the loss. "auto" uses randomized
-            response for a label with levels, and Gaussian noise for any other label that is not public.
+        label : {"auto", "clear", "response", "gaussian", "laplace"}, optional
+            How the label is sent: unprotected, by randomized response on its levels, or with Gaussian or
+            Laplace noise inside its bounds. Default: a label that the schema declares public is sent
+            unprotected, and any other label in the form that the loss needs. "auto" ignores the loss. "auto"
+            uses randomized response for a label with levels, and added noise for any other label that is not
+            public.
         levels : sequence, optional
             Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
             bounds of the label, which must be (0, 1) or (-1, 1). Without bounds, values of y above 0 are the
@@ -329,9 +342,15 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         binary_mechanism : {"response", "gaussian"}
             How binary columns and factors are sent: by randomized response (default), or with Gaussian noise
             as in the paper, which is less accurate.
+        noise : {"gaussian", "laplace"}
+            Distribution of the noise of numeric columns, and of a numeric label unless `label` names another.
+            "laplace" makes the guarantee pure, (epsilon, 0), for the logistic, squared and quadratic losses.
+            Its standard errors grow steeply with the number of numeric columns: the logistic loss is accurate
+            for up to three.
         response_shares : mapping of str to float, optional
             Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor
-            has the name of its column. A Gaussian column, and a feature that is not named, has share 1.
+            has the name of its column. A column with added noise, and a feature that is not named, has share
+            1.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
@@ -362,6 +381,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             levels=levels,
             binary=binary,
             binary_mechanism=binary_mechanism,
+            noise=noise,
             response_shares=response_shares,
             radius=radius,
             missing=missing,
@@ -384,6 +404,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             levels=options.levels,
             binary=binary,
             binary_mechanism=options.binary_mechanism,
+            noise=options.noise,
             response_shares=options.response_shares,
             radius=options.radius,
             missing=refuse_dropping(options.missing, EACH_ROW),
@@ -435,6 +456,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
         check_label(loss, examples_noise_model(release)["label"].get("levels"))
+        check_loss(loss, distribution_of(release))
         check_release(release)
         return model
 
@@ -467,16 +489,18 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             noise is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
-            number of such features); for other shares pass `response_shares`. The Gaussian columns get all
-            budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
-            Leave `epsilon_x` out if all features are sent unprotected.
+            sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
+            of such features), and Laplace columns together get one such share for each; for other shares pass
+            `response_shares`. Gaussian columns get all budget that the exact account leaves. Without Gaussian
+            columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
+            unprotected.
         epsilon_y : float, optional
-            Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
-            Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
+            Budget of the label: a pure epsilon for randomized response and Laplace noise, (epsilon_y, delta)
+            for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
-            shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
+            How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
+            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is
+            left.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -550,16 +574,18 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             noise is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
-            number of such features); for other shares pass `response_shares`. The Gaussian columns get all
-            budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
-            Leave `epsilon_x` out if all features are sent unprotected.
+            sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
+            of such features), and Laplace columns together get one such share for each; for other shares pass
+            `response_shares`. Gaussian columns get all budget that the exact account leaves. Without Gaussian
+            columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
+            unprotected.
         epsilon_y : float, optional
-            Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
-            Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
+            Budget of the label: a pure epsilon for randomized response and Laplace noise, (epsilon_y, delta)
+            for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
-            shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
+            How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
+            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is
+            left.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -568,8 +594,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             method of the paper, a single pass of projected stochastic gradient descent over the records.
         correction : {"exact", "conditional", "series", "none"}, optional
             Correction for the noise. Default: "exact" if the loss has an exact inverse transform, otherwise
-            "conditional", the conditional score. "series" is the correction of the paper for the logistic
-            loss; "none" ignores the noise.
+            "conditional", the conditional score. Under Laplace noise every loss has an exact one. "series" is
+            the correction of the paper for the logistic loss; "none" ignores the noise.
         ridge : float
             Penalty ``ridge ||theta||^2/2`` in scaled units, except of the constant; intervals are then for
             the penalized target.
@@ -577,8 +603,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Number K of terms of the series. Default: 1, 2 or 3, whichever has the smallest bias by the
             criterion of appendix D.7 of the paper, evaluated at the estimate of regression calibration.
         start : array_like, shape (p,), optional
-            Coefficients to start from, in the units of the columns. Default: regression calibration; zero for
-            a single pass without averaging.
+            Coefficients to start from, in the units of the columns. Default: regression calibration (for the
+            logistic loss under Laplace noise, the conditional score); zero for a single pass without
+            averaging.
         cov_type : {"HC0", "HC1"}, optional
             Covariance of the coefficients: the sandwich of the corrected scores of the records. "HC1", for
             the squared loss, multiplies the sampling part of the covariance by n/(n - p).
@@ -641,7 +668,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         if release is None:
             release = self._released(None, spending)
         if settings["correction"] == "series" and truncation is None:
-            calibrated: ExampleSettings = {**settings, "correction": DEFAULT_CORRECTION[self._loss]}
+            calibrated: ExampleSettings = {
+                **settings,
+                "correction": default_correction(self._loss, "gaussian"),
+            }
             settings["truncation"] = chosen_truncation(example_system(release, calibrated))
         system = example_system(release, settings)
         if first is not None:
@@ -660,9 +690,18 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     def _settings(
         self, correction: Correction | None, truncation: int | None, ridge: float
     ) -> ExampleSettings:
-        chosen = DEFAULT_CORRECTION[self._loss] if correction is None else correction
+        if self._release is None:
+            parts = self.mechanism.parts
+            noise, columns = parts.noise, parts.gaussian
+        else:
+            noise = distribution_of(self._release)
+            columns = len(examples_noise_model(self._release)["gaussian"])
+        chosen = default_correction(self._loss, noise) if correction is None else correction
         check_choice(chosen, Correction, "correction")
-        check_options(self._loss, chosen, 1 if chosen == "series" and truncation is None else truncation)
+        order = 1 if chosen == "series" and truncation is None else truncation
+        check_options(self._loss, chosen, order, noise)
+        if noise == "laplace":
+            check_laplace_columns(self._loss, chosen, columns)
         if self._release is None:
             responded = self.mechanism.features.responded
             check_combinations(self._loss, chosen, [feature.levels for feature in responded])
@@ -746,10 +785,10 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
     return tuple(notes)
 
 
-def _label_mode(formula: str, schema: Schema, loss: LossName) -> LabelChoice:
+def _label_mode(formula: str, schema: Schema, options: ExampleModelOptions) -> LabelChoice:
     """Return the default release of a label."""
     name = formula.partition("~")[0].strip() if isinstance(formula, str) else ""
     bare = name[2:-1].strip() if name.startswith("C(") and name.endswith(")") else name
     if bare in schema and schema[bare].public:
         return "clear"
-    return "gaussian" if loss in NUMERIC else "response"
+    return options.noise if options.loss in NUMERIC else "response"

@@ -1,4 +1,4 @@
-"""The noise of released examples that is not Gaussian: k-ary responses on labels and on features."""
+"""The noise model of released examples: added noise, and k-ary responses on labels and on features."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from privinf.errors import ArgumentError
-from privinf.release_kinds import ExamplesNoiseModel
+from privinf.release_kinds import ExamplesNoiseModel, LabelNoiseModel
 from privinf.releases import Release
-from privinf.typing import Floats, Integers
+from privinf.typing import ExampleNoise, Floats, Integers
 from privinf.validation import check_count, check_number
 
 MOST_COMBINATIONS = 64  # of levels of features under response: the cost of a score grows with their product
@@ -27,6 +27,21 @@ def inverse_weights(indicators: Floats, *, keep: float, other: float) -> Floats:
 def examples_noise_model(release: Release) -> ExamplesNoiseModel:
     """Return the noise model of a release of kind "local-examples"."""
     return cast(ExamplesNoiseModel, release.noise_model)
+
+
+def distribution_of(release: Release) -> ExampleNoise:
+    """Return the distribution of the noise that was added to features."""
+    return examples_noise_model(release).get("distribution", "gaussian")
+
+
+def feature_variance(noise_model: ExamplesNoiseModel) -> float:
+    """Return the variance of the noise of each column with added noise."""
+    return noise_model.get("variance", noise_model["scale"] ** 2)
+
+
+def label_variance(label: LabelNoiseModel) -> float:
+    """Return the variance of the noise that was added to a label, scaled units; 0 without any."""
+    return float(label.get("variance", float(label.get("scale", 0.0)) ** 2))
 
 
 @dataclass(frozen=True, slots=True)

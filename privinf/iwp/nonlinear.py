@@ -20,7 +20,7 @@ SIGNED = np.array([-1.0, 1.0])  # values of a label of two levels in losses of t
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class ExampleBlock:
     """One block at one theta: the linear predictor at every combination of levels.
 
     Attributes
@@ -37,6 +37,14 @@ class _Block:
     offsets: Floats
     weights: Floats
     eta: Floats
+
+    @classmethod
+    def at(cls, data: Examples, combinations: Combinations, theta: Floats, rows: slice) -> ExampleBlock:
+        """Return a block of rows at theta."""
+        X = data.X[rows]
+        base = combinations.base(X)
+        eta = (base @ theta)[:, None] + combinations.offsets @ theta
+        return cls(base, combinations.offsets, combinations.weights(X), eta)
 
     def first(self, *w: Floats) -> Floats:
         """Return sum w_if x_if for each w, shape (len(w), p)."""
@@ -86,7 +94,7 @@ class ScalarEngine:
         """Return the scores of a block, shape (b, p)."""
         t = self.data.noise * theta
         s = float(theta @ t)
-        block = self._block(theta, rows)
+        block = ExampleBlock.at(self.data, self.combinations, theta, rows)
         A = np.zeros_like(block.eta)
         B = np.zeros(block.eta.shape[0])
         for y, _, w in self._labels(rows, linear=self.form.linear):
@@ -105,7 +113,7 @@ class ScalarEngine:
         """Return the sum of a block's scores, shape (p,)."""
         t = self.data.noise * theta
         s = float(theta @ t)
-        block = self._block(theta, rows)
+        block = ExampleBlock.at(self.data, self.combinations, theta, rows)
         A = np.zeros_like(block.eta)
         b_sum = 0.0
         for y, _, w in self._labels(rows, linear=self.form.linear):
@@ -121,7 +129,7 @@ class ScalarEngine:
         """Return the sums of a block's scores (p,) and of their derivatives (p, p), optionally weighted."""
         t = self.data.noise * theta
         s = float(theta @ t)
-        block = self._block(theta, rows)
+        block = ExampleBlock.at(self.data, self.combinations, theta, rows)
         sums: list[Floats] = []
         for y, _, w in self._labels(rows, linear=self.form.linear):
             weights = block.weights * (w if multipliers is None else w * multipliers[:, None])
@@ -141,7 +149,7 @@ class ScalarEngine:
         """Return the sum of the inverse transform of the clean scores' outer products; None without one."""
         t = self.data.noise * theta
         s = float(theta @ t)
-        block = self._block(theta, rows)
+        block = ExampleBlock.at(self.data, self.combinations, theta, rows)
         total = np.zeros((self.size, self.size))
         for y, square, w in self._labels(rows, linear=isinstance(self.data.label, float)):
             terms = self.form.squares(block.eta, y, square, s)
@@ -155,12 +163,6 @@ class ScalarEngine:
                 total += float((shifted * term.rate).sum()) * np.outer(t, t)
                 total -= float(weights.sum()) * np.diag(self.data.noise)
         return total
-
-    def _block(self, theta: Floats, rows: slice) -> _Block:
-        X = self.data.X[rows]
-        base = self.combinations.base(X)
-        eta = (base @ theta)[:, None] + self.combinations.offsets @ theta
-        return _Block(base, self.combinations.offsets, self.combinations.weights(X), eta)
 
     def _labels(
         self, rows: slice, *, linear: bool

@@ -71,6 +71,33 @@ def regression_calibration(system: ExampleScores) -> Floats:
     return path.point
 
 
+def conditional_start(system: ExampleScores) -> Floats:
+    """Return a start for the logistic score under Laplace noise, whose loss is not convex.
+
+    Notes
+    -----
+    The root of the conditional score, as if the noise were Gaussian of the same variance; without one, the
+    regression-calibration estimate.
+
+    **Privacy.** Post-processing.
+    """
+    data = system.data
+    calibrated = regression_calibration(system)
+    normal = ExampleScores(
+        data.X,
+        data.labels,
+        data.noise,
+        loss=system.loss,
+        correction="conditional",
+        label=data.label,
+        responses=data.responses,
+        ridge=system.ridge,
+        penalized=system.penalized,
+    )
+    path = newton(normal, calibrated)
+    return calibrated if path.reason else path.point
+
+
 def chosen_truncation(system: ExampleScores, *, candidates: Sequence[int] = (1, 2, 3)) -> int:
     r"""Return the truncation of the series that has the least bias at the regression-calibration estimate.
 
@@ -209,7 +236,7 @@ def solve_root(
     ----------
     system : ExampleScores
     start : (p,) array, optional
-        Default: regression calibration.
+        Default: regression calibration, or `conditional_start`.
     max_steps : int, default 60
         Newton steps from each start.
 
@@ -229,8 +256,9 @@ def solve_root(
     shorter (Deuflhard's natural monotonicity); where the derivative is not positive definite it is
     shifted until it is. A corrected score can have several roots, of which the consistent one has a
     positive definite derivative and is near a consistent start: the first such root from regression
-    calibration is taken. Without one, the naive estimate, zero and multiples of the start are
-    tried, and the positive definite root nearest the start is taken.
+    calibration (logistic loss under Laplace noise: from `conditional_start`) is taken. Without one, the naive
+    estimate, zero and multiples of the start are tried, and the positive definite root nearest the start is
+    taken.
 
     **Privacy.** Post-processing.
 
@@ -250,7 +278,12 @@ def solve_root(
     (True, array([2.]))
     """
     check_count(max_steps, "max_steps")
-    first = regression_calibration(system) if start is None else check_array(start, "start", ndim=1)
+    if start is not None:
+        first = check_array(start, "start", ndim=1)
+    elif system.effective.laplace and system.loss == "logistic":
+        first = conditional_start(system)
+    else:
+        first = regression_calibration(system)
     if first.shape != (system.p,):
         raise ArgumentError(
             f"start= must have {system.p} values, one for each coefficient, got {first.shape[0]} values"

@@ -19,7 +19,16 @@ from privinf.inference.estimate import Estimate, VarianceTerms, is_positive_defi
 from privinf.inference.solution import sandwich, score_meat
 from privinf.iwp.equation import Correction, ExampleScores
 from privinf.iwp.example_sgd import ExampleSGD
-from privinf.iwp.noise import MOST_COMBINATIONS, LabelNoise, ResponseColumns, examples_noise_model
+from privinf.iwp.laplace import MOST_COLUMNS
+from privinf.iwp.noise import (
+    MOST_COMBINATIONS,
+    LabelNoise,
+    ResponseColumns,
+    distribution_of,
+    examples_noise_model,
+    feature_variance,
+    label_variance,
+)
 from privinf.iwp.root import Root
 from privinf.iwp.sgd import Schedule, checked_radius
 from privinf.releases import Release
@@ -29,14 +38,6 @@ from privinf.typing import ArrayLike, Floats, LossName
 from privinf.validation import ReadRows, as_generator, check_array, check_choice, shown
 
 SolvingMethod = Literal["newton", "sgd"]
-DEFAULT_CORRECTION: dict[str, Correction] = {
-    "squared": "exact",
-    "quadratic": "exact",
-    "exponential": "exact",
-    "poisson": "exact",
-    "logistic": "conditional",
-    "multinomial": "conditional",
-}
 NUMERIC: tuple[LossName, ...] = ("squared", "poisson")  # losses whose label is a number
 SINGULAR = (
     "the covariance of the coefficients is not positive definite. Columns may be constant or collinear, "
@@ -116,6 +117,20 @@ def check_combinations(loss: LossName, correction: str, levels: Sequence[int]) -
         )
 
 
+def check_laplace_columns(loss: LossName, correction: str, columns: int) -> None:
+    """Refuse more columns with Laplace noise than a logistic loss is corrected for.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if loss == "logistic" and correction != "none" and columns > MOST_COLUMNS:
+        raise ArgumentError(
+            f"loss='logistic' is corrected for Laplace noise on at most {MOST_COLUMNS} columns, and this "
+            f"model has {columns}: use noise='gaussian', fewer columns, or loss='quadratic'"
+        )
+
+
 def check_release(release: Release) -> None:
     """Refuse a release of several rows a unit, or one that declares noise of scale 0.
 
@@ -129,14 +144,18 @@ def check_release(release: Release) -> None:
             "(max_rows > 1)"
         )
     noise_model = examples_noise_model(release)
-    scales = {"features": noise_model["scale"]} if noise_model["gaussian"] else {}
-    if noise_model["label"]["kind"] == "gaussian":
-        scales["label"] = noise_model["label"]["scale"]
-    for part, scale in scales.items():
-        if not noise_model["noise_free"] and not scale > 0.0:
+    label = noise_model["label"]
+    parts: list[tuple[str, str, float, float]] = []
+    if noise_model["gaussian"]:
+        variance = feature_variance(noise_model)
+        parts.append(("features", distribution_of(release), noise_model["scale"], variance))
+    if label["kind"] in ("gaussian", "laplace"):
+        parts.append(("label", label["kind"], label["scale"], label_variance(label)))
+    for part, distribution, scale, variance in parts:
+        if not noise_model["noise_free"] and not min(scale, variance) > 0.0:
             raise ArgumentError(
-                f"the noise model of the release states Gaussian noise of scale {scale:g} for its {part}: "
-                "the scale must be positive, or the noise model must have noise_free=True"
+                f"the noise model of the release states {distribution.capitalize()} noise of scale {scale:g} "
+                f"for its {part}: the scale must be positive, or the noise model must have noise_free=True"
             )
 
 
@@ -223,7 +242,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centered: boo
     shift = 0.0 if centered else np.divide(*sent_units(release))
     X: Any = _shifted_columns(design, shift, release.arrays["features"], release.arrays["public"])
     noise = np.zeros(len(design.names))
-    noise[private[noise_model["gaussian"]]] = noise_model["scale"] ** 2
+    noise[private[noise_model["gaussian"]]] = feature_variance(noise_model)
     responses = tuple(
         ResponseColumns(tuple(int(private[c]) for c in item["columns"]), item["keep"], item["other"])
         for item in noise_model["responses"]
@@ -243,6 +262,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centered: boo
         truncation=settings["truncation"],
         ridge=settings["ridge"],
         penalized=penalized,
+        distribution=distribution_of(release),
     )
 
 
@@ -268,10 +288,10 @@ def _labels(release: Release, loss: LossName) -> tuple[Any, LabelNoise | float]:
     labels = np.asarray(release.arrays["labels"])
     if "levels" in label:
         return labels, LabelNoise(len(label["levels"]), label.get("keep", 1.0), label.get("other", 0.0))
-    scale = float(label.get("scale", 0.0))
+    variance = label_variance(label)
     if loss == "squared":
-        return labels, scale**2
-    return labels * design.y_scale + design.y_center, (scale * design.y_scale) ** 2
+        return labels, variance
+    return labels * design.y_scale + design.y_center, variance * design.y_scale**2
 
 
 def sent_units(release: Release) -> tuple[Floats, Floats]:

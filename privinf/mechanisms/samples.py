@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released, Sensitivity
+from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport, PureLoss, Released
 from privinf.accounting.ledger import Ledger, check_ledger
 from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
@@ -24,8 +24,8 @@ from privinf.mechanisms.gaussian import (
     total_mu,
     warn_of_large_delta,
 )
+from privinf.mechanisms.laplace import LaplaceLine
 from privinf.mechanisms.passes import ColumnPasses
-from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.mechanisms.pushdown import SampleColumn, add_entries
 from privinf.mechanisms.pushdown.databases import unfit
 from privinf.mechanisms.rows import Rows, refuse_dropping
@@ -46,7 +46,7 @@ from privinf.schema.arrays import check_same_labels
 from privinf.schema.reading import Reader
 from privinf.typing import ColumnLike, Floats, Integers, Missing, NoiseChoice, SampleKind, SpendingWords
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, check_words, is_zero
-from privinf.wire import Assumptions, Labels, Mechanisms, NoiseLaws, Norms, readable
+from privinf.wire import Labels, Mechanisms, readable
 
 SEVERAL_ROWS = (
     "the schema allows up to {1} rows for each value of its unit {0!r}, and such rows are not independent: "
@@ -551,22 +551,16 @@ class Price:
                 trust="central",
             )
             return line.calibrated(source)
-        bare = self.weighted.sensitivity
-        scale, total = solve_peeling_scale(bare, 1.0 / self.loss.epsilon, float(entries), source)
-        noise_model = NoiseLaws.DISCRETE_LAPLACE if source.secure else NoiseLaws.LAPLACE
-        return scale, LedgerEntry(
-            mechanism=Mechanisms.LAPLACE,
+        pure = LaplaceLine(
             label=label,
+            sensitivity=self.weighted.sensitivity,
+            derivation=derivation,
+            dimension=entries,
+            epsilon=self.loss.epsilon,
             unit=unit,
-            relation="replace-one",
             trust="central",
-            sensitivity=Sensitivity(norm=Norms.L1, value=total, derivation=derivation),
-            noise={"law": noise_model, "scale": scale, "grid": grid_step(scale) if source.secure else 0.0},
-            loss=self.loss,
-            source=source.name,
-            secure=source.secure,
-            assumptions=(Assumptions.PUBLIC_N,),
         )
+        return pure.calibrated(source)
 
 
 def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoice, *, alone: bool) -> bool:

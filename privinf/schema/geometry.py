@@ -46,8 +46,17 @@ def box_diameter(widths: Floats, blocks: Blocks) -> float:
     `widths` are those of the columns outside the blocks. Two rows differ in at most two indicators of a
     block, in one if it has a single indicator.
     """
-    hot = sum(2 if len(block) > 1 else 1 for block in blocks)
-    return math.sqrt(float(widths @ widths) + hot)
+    return math.sqrt(float(widths @ widths) + _changed_indicators(blocks))
+
+
+def box_l1_diameter(widths: Floats, blocks: Blocks) -> float:
+    """Return the largest l1 distance between two rows of a box; `widths` as in `box_diameter`."""
+    return float(widths.sum()) + _changed_indicators(blocks)
+
+
+def _changed_indicators(blocks: Blocks) -> int:
+    """Return in how many indicators two rows differ at most."""
+    return sum(2 if len(block) > 1 else 1 for block in blocks)
 
 
 def box_norm(largest: Floats, blocks: Blocks) -> float:

@@ -83,6 +83,7 @@ KINDS_OF_FIT = (
     "IWPGLM multinomial",
     "IWPGLM counts",
     "IWPGLM exponential, radius",
+    "IWPGLM logistic, Laplace noise",
     "RMGMOLS signs",
     "RMGMOLS the paper's estimate",
     "RMGMOLS shrunk",

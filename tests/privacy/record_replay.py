@@ -1,10 +1,11 @@
 """Record what a fit releases on one table, force the same outputs on a neighbour, and compare what is public.
 
 Every place where noise meets data is watched: Gaussian noise of a lattice source, randomized response, the
-picks of peeling and their Laplace values. A recording keeps the noise-free input beside the output. On the
-neighbour the mechanism runs as ever, so that its warnings and errors are seen, and the recorded output takes
-the place of its own. What differs then is a function of rows that no noise has covered; and the distance of
-the two inputs, over the noise that was really drawn, is what the release costs on this pair, exactly.
+picks of peeling and their Laplace values, examples with Laplace noise. A recording keeps the noise-free input
+beside the output. On the neighbour the mechanism runs as ever, so that its warnings and errors are seen, and
+the recorded output takes the place of its own. What differs then is a function of rows that no noise has
+covered; and the distance of the two inputs, over the noise that was really drawn, is what the release costs
+on this pair, exactly.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from privinf.federation import InProcessFederation, Site, rounds
 from privinf.federation.secure import site as site_masking
 from privinf.federation.secure.keys import IdentityKey
 from privinf.mechanisms import selection as noisy_top_k
+from privinf.mechanisms.local import examples as local_examples
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.mechanisms.rows import EncodedRows, Rows
 from privinf.mechanisms.selection import Peeling
@@ -130,6 +132,8 @@ class Tape:
             patch.setattr(RandomizedResponse, "respond", self._around(RandomizedResponse.respond, "respond"))
             patch.setattr(noisy_top_k, "_peel", self._around(noisy_top_k._peel, "picks"))
             patch.setattr(Peeling, "_values", self._laplace_alone(Peeling._values))
+            rows = self._around(local_examples.perturb_laplace, "laplace_rows")
+            patch.setattr(local_examples, "perturb_laplace", rows)
             patch.setattr(site_masking, "source_of", self._source_of(site_masking.source_of))
             yield self
         if replay and self._next < len(self.releases):
@@ -240,6 +244,16 @@ class Tape:
             return (np.abs(np.ravel(first - second)) / scale).tolist()
 
         return self._meet(frozenset({"laplace"}), {"scale": scale}, chosen, output, worst)
+
+    def _laplace_rows(self, output: Any, draws: Any, values: Any, scale: float, source: Any) -> Any:
+        assert draws == [("laplace", scale)]
+        grid = grid_step(scale)
+        steps = np.rint(np.asarray(values, dtype=np.float64) / grid)
+
+        def worst(first: Any, second: Any) -> list[float]:
+            return (np.abs(np.ravel(first - second)) * (grid / scale)).tolist()
+
+        return self._meet(frozenset({"laplace"}), {"scale": scale, "grid": grid}, steps, output, worst)
 
     # ---- the tape itself
 

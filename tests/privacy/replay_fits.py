@@ -347,6 +347,19 @@ examples(
     binary_mechanism="gaussian",
 )
 examples("exponential, radius", "two", LABELS, loss="exponential", radius=0.7)
+PURE = {"delta": None}
+examples("logistic, Laplace noise", "two", LABELS, PURE, noise="laplace")
+examples("logistic, Laplace noise and radius", "two", LABELS, PURE, noise="laplace", radius=0.7)
+examples(
+    "squared, Laplace noise and binary columns",
+    "count",
+    COUNTS,
+    PURE,
+    formula="y ~ a + z",
+    loss="squared",
+    binary=["z"],
+    noise="laplace",
+)
 
 
 @case("LocalExamples, several rows a person")
@@ -356,6 +369,14 @@ def _examples_grouped(pair: str, world: int, ledger: Ledger) -> Any:
     frame["z"] = frame["z"].where(frame["person"] != frame.loc[WHERE, "person"], frame.loc[WHERE, "z"])
     mechanism = pi.LocalExamples(schema, "y ~ a + C(g) + z", binary=["z"])
     return mechanism.release(frame, epsilon_x=4.0, epsilon_y=2.0, delta=1e-3, ledger=ledger)
+
+
+@case("LocalExamples, Laplace noise, several rows a person")
+def _pure_examples_grouped(pair: str, world: int, ledger: Ledger) -> Any:
+    schema = pi.Schema({**BOUNDS, "y": (0.0, 9.0)}, unit="person", max_rows=2)
+    frame = whole_person(labelled("count", pair, world))
+    mechanism = pi.LocalExamples(schema, "y ~ a + b + C(g)", noise="laplace")
+    return mechanism.release(frame, epsilon_x=4.0, epsilon_y=2.0, ledger=ledger)
 
 
 # ---- parties with columns of the same people

@@ -712,9 +712,11 @@ def _examples(world: World) -> Any:
     words = world.options(
         0.15,
         radius=(1e-3, 0.7, 10.0),
-        label=("auto", "response", "gaussian", "clear"),
+        label=("auto", "response", "gaussian", "laplace", "clear"),
         binary_mechanism=("response", "gaussian"),
     )
+    if world.chance(0.3):
+        words["noise"] = "laplace"
     formula = world.pick(
         "formula", "y ~ a", "y ~ a + b", "y ~ a + C(g)", "y ~ 0 + a", "y ~ a + q", "y ~ a + c", "y ~ 1"
     )

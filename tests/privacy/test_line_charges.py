@@ -102,6 +102,11 @@ def releases(cap):
     secure, plain = (mechanism.release(data, **asked, rng=rng).entries[0] for rng in (None, 0))
     assert isinstance(secure.loss, GaussianLoss)
     yield "examples", secure, plain, 2 * cap
+    mechanism = pi.LocalExamples(public, "y ~ a + b", noise="laplace")
+    asked = {"epsilon_x": 1e-2, "epsilon_y": 1e-2}
+    secure, plain = (mechanism.release(data, **asked, rng=rng) for rng in (None, 0))
+    yield "pure examples", secure.entries[0], plain.entries[0], 2 * cap
+    yield "pure label", secure.entries[1], plain.entries[1], cap
     secure, plain = (noisy_scalar(0.5, 1.0, mu=1e-3, rng=r).entries[0] for r in (None, 0))
     yield "a scalar", secure, plain, 1
 
@@ -111,11 +116,13 @@ def complaints_of_grids():
     for cap in (1, CAP):
         for name, secure, plain, numbers in releases(cap):
             bare = plain.sensitivity.value
-            needed = bare + secure.noise["grid"] * math.sqrt(numbers)
+            pure = isinstance(secure.loss, PureLoss)
+            needed = bare + secure.noise["grid"] * (numbers if pure else math.sqrt(numbers))
             if secure.sensitivity.value < needed * TIGHT:
                 yield f"{name}, {cap} rows a person: {secure.sensitivity.value:.6g} for {needed:.6g}"
-            if secure.sensitivity.value < secure.loss.mu * secure.noise["scale"] * TIGHT:
-                yield f"{name}: the noise is too small"
+            spent = secure.loss.epsilon if pure else secure.loss.mu
+            if not math.isclose(spent * secure.noise["scale"], secure.sensitivity.value, rel_tol=1e-9):
+                yield f"{name}: the noise is not that of the sensitivity"
 
 
 def test_picks_and_values_cost_what_their_lines_say():
@@ -163,6 +170,21 @@ GRIDS = {
     ),
     "a person's examples": Mutant(
         "mechanisms.local.examples", "LocalExamples._features_line", "gaussian * rows_per_unit", "gaussian"
+    ),
+    "a person's examples with Laplace noise": Mutant(
+        "mechanisms.local.examples",
+        "LocalExamples._laplace_features_line",
+        "gaussian * rows_per_unit",
+        "gaussian",
+    ),
+    "a person's labels with Laplace noise": Mutant(
+        "mechanisms.local.examples",
+        "LocalExamples._laplace_label_line",
+        "dimension=rows_per_unit",
+        "dimension=1",
+    ),
+    "the Laplace line's own dimension": Mutant(
+        "mechanisms.laplace", "LaplaceLine.calibrated", "float(self.dimension)", "1.0"
     ),
     "all roundings": Mutant("noise.source", "grid_inflation", "math.sqrt(dimension)", "0.0"),
     "roundings of one number": Mutant("noise.source", "grid_inflation", "math.sqrt(dimension)", "1.0"),

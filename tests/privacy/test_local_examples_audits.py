@@ -58,8 +58,9 @@ def audit(scores, *, epsilon=None, exact=True, mu=None, delta=DELTA):
     )
 
 
-def mechanism_of(formula, **options):
-    return LocalExamples(SCHEMA, formula, binary=["z"] if "z" in formula else [], **options)
+def mechanism_of(formula, *, pure=False, **options):
+    noise = "laplace" if pure else "gaussian"
+    return LocalExamples(SCHEMA, formula, binary=["z"] if "z" in formula else [], noise=noise, **options)
 
 
 def released(mechanism, budget, noise, pair=PAIR, draws=None, **columns):
@@ -84,7 +85,10 @@ def log_ratio(release, pair, *, features=True, label=True):
         )
         normal = law["gaussian"]
         middle, gap = 0.5 * (low + high)[normal], (high - low)[normal]
-        if normal:
+        if law.get("distribution") == "laplace":
+            far, near = (np.abs(sent[:, normal] - ends[normal]).sum(axis=1) for ends in (low, high))
+            score += (far - near) / law["scale"]
+        elif normal:
             score += (sent[:, normal] - middle) @ gap / law["scale"] ** 2
         for item in law["responses"]:
             columns, weights = item["columns"], np.arange(1, item["levels"])
@@ -94,6 +98,12 @@ def log_ratio(release, pair, *, features=True, label=True):
     if label and law["label"]["kind"] == "response":
         truth = [law["label"]["levels"].index(one[design.response]) for one in pair]
         score += answers_ratio(release.arrays["labels"], *truth, law["label"])
+    elif label and law["label"]["kind"] == "laplace":
+        far, near = (
+            np.abs(release.arrays["labels"] - (one[design.response] - design.y_center) / design.y_scale)
+            for one in pair
+        )
+        score += (far - near) / law["label"]["scale"]
     elif label:
         shift = (pair[1][design.response] - pair[0][design.response]) / design.y_scale
         score += release.arrays["labels"] * shift / law["label"]["scale"] ** 2
@@ -220,9 +230,74 @@ def test_four_rows_of_a_person(monkeypatch):
     assert audit(person_scores(SEEDED), epsilon=LEVEL_X, exact=False).exceeded
 
 
+# ---- Laplace noise: pure epsilon
+
+PURE = {"epsilon_x": LEVEL_X, "epsilon_y": LEVEL_Y}
+PURELY = {"pure": True}
+
+
+@pytest.mark.parametrize("noise", NOISE, ids=["seeded", "secure"])
+@pytest.mark.parametrize("formula", ["y ~ x1 + x2", "y ~ x1 + x2 + z"])
+def test_features_with_laplace_noise_in_their_worst_pair(formula, noise):
+    scores = scores_of(formula, PURE, noise, what=FEATURES, **PURELY)
+    result = audit(scores, epsilon=LEVEL_X, delta=0.0)
+    assert result.passed, result
+
+
+@pytest.mark.parametrize("noise", NOISE, ids=["seeded", "secure"])
+def test_a_label_with_laplace_noise(noise):
+    scores = scores_of("t ~ x1", PURE, noise, what=LABEL, **PURELY)
+    result = audit(scores, epsilon=LEVEL_Y, delta=0.0)
+    assert result.passed, result
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("noise", NOISE, ids=["seeded", "secure"])
+@pytest.mark.parametrize("formula", ["y ~ x1 + x2 + z", "t ~ x1 + x2", "t ~ x1 + g"])
+def test_features_and_label_together_cost_one_pure_epsilon(formula, noise):
+    result = audit(scores_of(formula, {"epsilon": LEVEL_X}, noise, **PURELY), epsilon=LEVEL_X, delta=0.0)
+    assert result.passed, result
+
+
+def test_a_gaussian_label_beside_laplace_noise():
+    scores = scores_of("t ~ x1", WHOLE, SEEDED, label="gaussian", **PURELY)
+    result = audit(scores, epsilon=LEVEL_X)
+    assert result.passed, result
+
+
+def test_records_outside_their_bounds_are_clipped_before_laplace_noise(monkeypatch):
+    words = {"pair": FAR, **PURELY}
+    assert audit(
+        scores_of("y ~ x1 + x2", PURE, SEEDED, what=FEATURES, **words), epsilon=LEVEL_X, delta=0.0
+    ).passed
+    monkeypatch.setattr(rows, "scale_private", unclipped)
+    scores = [
+        outside_ratio(one) for one in released(mechanism_of("y ~ x1 + x2", **PURELY), PURE, SEEDED, FAR)
+    ]
+    assert audit(scores, epsilon=LEVEL_X, delta=0.0).exceeded
+
+
+def outside_ratio(release):
+    """Return the log-ratio of records at the places of FAR that nobody clipped."""
+    low, high = (release.design.matrix(pd.DataFrame([one]))[0, release.design.private] for one in FAR)
+    units = [np.array(value)[release.design.private] for value in release.noise_model["units"].values()]
+    low, high = ((ends - units[0]) / units[1] for ends in (low, high))
+    sent = release.arrays["features"]
+    return (np.abs(sent - low) - np.abs(sent - high)).sum(axis=1) / release.noise_model["scale"]
+
+
+def test_the_grid_of_secure_laplace_noise_holds_rows_and_noise():
+    release = released(mechanism_of("y ~ x1 + x2", **PURELY), PURE, SECURE, draws=2_000)[0]
+    grid = release.entries[0].noise["grid"]
+    steps = release.arrays["features"] / grid
+    assert grid > 0.0
+    assert (steps == np.rint(steps)).all()
+
+
 # ---- mutants
 
 perturb, respond, planned = SimulationNoise.perturb, RandomizedResponse.respond, local_examples.plan_budget
+laplace = SimulationNoise.laplace
 ALL = "y ~ x1 + x2 + z"
 
 
@@ -272,6 +347,36 @@ MUTANTS = {
         DELTA,
     ),
 }
+
+
+def half_scale(self, scale, size):
+    return laplace(self, scale / 2, size)
+
+
+def first_column_alone(self, scale, size):
+    noise = laplace(self, scale, size)
+    noise[:, 1:] = 0.0
+    return noise
+
+
+PURE_MUTANTS = {
+    "half the scale": (SimulationNoise, "laplace", half_scale),
+    "noise on the first column alone": (SimulationNoise, "laplace", first_column_alone),
+    "l2 instead of l1": (Design, "l1_diameter", property(lambda self: self.diameter)),
+    "epsilon of features and label exchanged": (local_examples, "plan_budget", exchanged),
+}
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("name", PURE_MUTANTS)
+def test_mutants_of_laplace_noise_are_caught(name):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(*PURE_MUTANTS[name])
+        releases = released(mechanism_of("y ~ x1 + x2", **PURELY), PURE, SEEDED)
+    exchanged_levels = name == "epsilon of features and label exchanged"
+    part, level = (LABEL, LEVEL_Y) if exchanged_levels else (FEATURES, LEVEL_X)
+    scores = [log_ratio(one, PAIR, **part) for one in releases]
+    assert audit(scores, epsilon=level, exact=False, delta=0.0).exceeded
 
 
 def mutant_scores(name):

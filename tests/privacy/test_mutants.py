@@ -647,6 +647,38 @@ MUTANTS = {
         Mutant("mechanisms.local.examples", "LocalExamples._label_line", "rows_per_unit**0.5 * ", "0.5 * "),
         of_fit("IWPGLM counts"),
     ),
+    "a person's Laplace examples uncharged": (
+        Mutant(
+            "mechanisms.local.examples",
+            "LocalExamples._laplace_features_line",
+            "rows_per_unit * design",
+            "design",
+        ),
+        of_fit("LocalExamples, Laplace noise, several rows a person"),
+    ),
+    "a person's Laplace labels uncharged": (
+        Mutant(
+            "mechanisms.local.examples",
+            "LocalExamples._laplace_label_line",
+            "rows_per_unit * self.design.y_diameter",
+            "self.design.y_diameter",
+        ),
+        of_fit("LocalExamples, Laplace noise, several rows a person"),
+    ),
+    "Laplace noise by the l2 diameter": (
+        Mutant(
+            "schema.geometry", "box_l1_diameter", "float(widths.sum())", "float((widths @ widths) ** 0.5)"
+        ),
+        of_fit("IWPGLM logistic, Laplace noise"),
+    ),
+    "Laplace noise by the radius alone": (
+        Mutant("schema.design", "Design.l1_diameter", "self.radius * math.sqrt(columns)", "self.radius"),
+        of_fit("IWPGLM logistic, Laplace noise and radius"),
+    ),
+    "the Laplace budget spent on features and responses both": (
+        Mutant("mechanisms.local.budget", "Parts.laplace", "share * self.gaussian / total", "share"),
+        of_fit("IWPGLM squared, Laplace noise and binary columns"),
+    ),
     "lies by twice the epsilon": (
         Mutant(
             "mechanisms.local.responses",

@@ -1,11 +1,11 @@
-r"""How the budget of released examples is split over Gaussian columns, responded features and the label.
+r"""How the budget of released examples is split over noisy columns, responded features and the label.
 
-Randomized responses cost pure epsilons :math:`e_j`; what is left of (epsilon, delta) goes to the Gaussian
-columns. Left is meant exactly: the largest mu with
+Randomized responses and Laplace noise cost pure epsilons :math:`e_j`, which add up. What is left of
+(epsilon, delta) goes to the Gaussian columns. Left is meant exactly: the largest mu with
 
 .. math:: \sum_l p_l \, \delta_{\mu}(\epsilon - l) \le \delta,
 
-where the sum is over the joint loss of the responses (each :math:`\pm e_j`), not the mu of
+where the sum is over the joint loss of the pure parts (each :math:`\pm e_j`), not the mu of
 :math:`(\epsilon - \sum e_j, \delta)`, which would throw a part of the budget away.
 """
 
@@ -34,7 +34,7 @@ from privinf.errors import ArgumentError
 from privinf.mechanisms.local.channels import FeaturePlan, Label
 from privinf.mechanisms.local.responses import RandomizedResponse
 from privinf.release_kinds import AnswerNoiseModel, ExamplesNoiseModel, LabelNoiseModel
-from privinf.typing import Calibration, LabelKind
+from privinf.typing import Calibration, ExampleNoise, LabelKind
 from privinf.validation import check_choice, check_delta, check_fraction, check_positive, is_zero
 
 # Of an epsilon named as a whole, the features get two parts and the label one.
@@ -48,21 +48,41 @@ class Parts:
     Attributes
     ----------
     gaussian : int
-        Number of private columns under Gaussian noise.
+        Number of private columns with added noise.
     responded : tuple of float
-        Relative share of each feature under randomized response, where a Gaussian column has share 1; the
-        dummies of a factor are one feature.
-    label : {"response", "gaussian", "clear"}
+        Relative share of each feature under randomized response, where a column with added noise has share
+        1; the dummies of a factor are one feature.
+    label : {"response", "gaussian", "laplace", "clear"}
+    noise : {"gaussian", "laplace"}
+        Distribution of the added noise.
     """
 
     gaussian: int
     responded: tuple[float, ...]
     label: LabelKind
+    noise: ExampleNoise = "gaussian"
 
     @property
     def features(self) -> bool:
         """Whether any feature is protected."""
         return self.gaussian > 0 or len(self.responded) > 0
+
+    @property
+    def gaussian_noise(self) -> bool:
+        """Whether any column of the features has Gaussian noise."""
+        return self.gaussian > 0 and self.noise == "gaussian"
+
+    @property
+    def pure_label(self) -> bool:
+        """Whether the label costs a pure epsilon."""
+        return self.label in {"response", "laplace"}
+
+    def laplace(self, level: float, share: Fraction) -> float | None:
+        """Return the epsilon of all Laplace columns together out of `share` of `level`; None without any."""
+        if self.gaussian == 0 or self.noise == "gaussian":
+            return None
+        total = self.gaussian + sum(map(exact, self.responded))
+        return float_down(exact(level) * share * self.gaussian / total)
 
     def answers(self, level: float, share: Fraction) -> list[float]:
         """Return the epsilon of each responded feature out of `share` of `level`, rounded down."""
@@ -76,23 +96,31 @@ class ExampleBudget:
 
     Attributes
     ----------
-    features_mu : float or None
-        All Gaussian columns together; None without any.
+    features_mu, features_epsilon : float or None
+        All columns with added noise together: mu of Gaussian noise, pure epsilon of Laplace noise.
     responses : tuple of float
         Epsilon of each responded feature, pure.
     label_epsilon, label_mu : float or None
-        The label: pure under randomized response, mu under Gaussian noise, neither in clear.
+        The label: pure under randomized response and Laplace noise, mu under Gaussian noise, neither in
+        clear.
     """
 
     features_mu: float | None
     responses: tuple[float, ...]
     label_epsilon: float | None
     label_mu: float | None
+    features_epsilon: float | None = None
 
     @property
     def noise_free(self) -> bool:
         """Whether there is no noise at all (epsilon = inf)."""
-        spent = (self.features_mu, *self.responses, self.label_epsilon, self.label_mu)
+        spent = (
+            self.features_mu,
+            self.features_epsilon,
+            *self.responses,
+            self.label_epsilon,
+            self.label_mu,
+        )
         return any(part is not None and math.isinf(part) for part in spent)
 
 
@@ -114,7 +142,7 @@ def plan_budget(
         The named levels do not fit the protected parts, only one side is infinite, or delta is missing.
     """
     check_choice(calibration, Calibration, "calibration")
-    if calibration == "classic" and not parts.gaussian and parts.label != "gaussian":
+    if calibration == "classic" and not parts.gaussian_noise and parts.label != "gaussian":
         raise ArgumentError(
             "calibration='classic' applies only to Gaussian noise, but this release adds no "
             "Gaussian noise: leave calibration= out"
@@ -239,10 +267,11 @@ def _checked_levels(parts: Parts, epsilon_x: Any, epsilon_y: Any) -> dict[str, f
 
 def _unlimited(parts: Parts) -> ExampleBudget:
     return ExampleBudget(
-        features_mu=math.inf if parts.gaussian else None,
+        features_mu=math.inf if parts.gaussian_noise else None,
         responses=(math.inf,) * len(parts.responded),
-        label_epsilon=math.inf if parts.label == "response" else None,
+        label_epsilon=math.inf if parts.pure_label else None,
         label_mu=math.inf if parts.label == "gaussian" else None,
+        features_epsilon=math.inf if parts.gaussian and parts.noise == "laplace" else None,
     )
 
 
@@ -250,12 +279,13 @@ def _separate(
     parts: Parts, levels: dict[str, float], delta: float | None, calibration: Calibration
 ) -> ExampleBudget:
     pure = parts.answers(levels["x"], Fraction(1)) if parts.responded else []
-    features_mu = remaining_mu(levels["x"], delta, pure, calibration) if parts.gaussian else None
+    features_mu = remaining_mu(levels["x"], delta, pure, calibration) if parts.gaussian_noise else None
+    features_epsilon = parts.laplace(levels["x"], Fraction(1)) if parts.features else None
     label_mu = None
     if parts.label == "gaussian":
         label_mu = calibrate_mu(epsilon=levels["y"], delta=delta, calibration=calibration)
-    label_epsilon = levels["y"] if parts.label == "response" else None
-    return ExampleBudget(features_mu, tuple(pure), label_epsilon, label_mu)
+    label_epsilon = levels["y"] if parts.pure_label else None
+    return ExampleBudget(features_mu, tuple(pure), label_epsilon, label_mu, features_epsilon)
 
 
 def _joint(
@@ -267,17 +297,20 @@ def _joint(
 ) -> ExampleBudget:
     x, y = weights
     answers = parts.answers(epsilon, x)
-    label_epsilon = float_down(exact(epsilon) * y) if parts.label == "response" else None
-    pure = answers if label_epsilon is None else [*answers, label_epsilon]
+    features_epsilon = parts.laplace(epsilon, x)
+    label_epsilon = float_down(exact(epsilon) * y) if parts.pure_label else None
+    pure = [*answers, *(part for part in (features_epsilon, label_epsilon) if part is not None)]
     # At equal shares of epsilon a mu is nearly proportional to its share, so mu^2 goes by their squares.
-    squares = {"features": float(x) ** 2 if parts.gaussian else 0.0}
+    squares = {"features": float(x) ** 2 if parts.gaussian_noise else 0.0}
     squares["label"] = float(y) ** 2 if parts.label == "gaussian" else 0.0
     protected = {name: weight for name, weight in squares.items() if weight > 0.0}
     mus: dict[str, float] = {}
     if protected:
         mu = remaining_mu(epsilon, delta, pure, calibration)
         mus = dict(zip(protected, split_mu(mu, list(protected.values())), strict=True))
-    return ExampleBudget(mus.get("features"), tuple(answers), label_epsilon, mus.get("label"))
+    return ExampleBudget(
+        mus.get("features"), tuple(answers), label_epsilon, mus.get("label"), features_epsilon
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +323,8 @@ class ExamplesPlan:
     label_response: RandomizedResponse | None
     entries: tuple[LedgerEntry, ...]
     noise_free: bool
+    variance: float | None = None  # of Laplace noise on the features, as drawn
+    label_variance: float | None = None  # of Laplace noise on the label
 
     def noise_model(self, features: FeaturePlan, response: Label, delta: float | None) -> ExamplesNoiseModel:
         """Return the noise model of the release."""
@@ -309,9 +344,11 @@ class ExamplesPlan:
             label["levels"] = list(response.levels)
         if (answer := self.label_response) is not None:
             label |= {"keep": answer.keep, "other": answer.other, "epsilon": answer.epsilon}
-        if response.kind == "gaussian":
+        if response.kind in {"gaussian", "laplace"}:
             label["scale"] = self.label_scale
-        return {
+        if self.label_variance is not None:
+            label["variance"] = self.label_variance
+        model: ExamplesNoiseModel = {
             "scale": self.scale,
             "gaussian": features.private_positions(np.flatnonzero(features.gaussian)),
             "responses": responses,
@@ -320,3 +357,6 @@ class ExamplesPlan:
             "delta": delta,
             "noise_free": self.noise_free,
         }
+        if self.variance is not None:
+            model |= {"distribution": "laplace", "variance": self.variance}
+        return model

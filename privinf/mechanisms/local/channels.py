@@ -17,7 +17,16 @@ from privinf.schema.formulas import refuse_response
 from privinf.schema.reading import Reader
 from privinf.schema.table import check_schema
 from privinf.schema.terms import Column, Indicator, Piece, Plain
-from privinf.typing import BinaryMechanism, Flags, Floats, Integers, LabelChoice, LabelKind, Missing
+from privinf.typing import (
+    BinaryMechanism,
+    ExampleNoise,
+    Flags,
+    Floats,
+    Integers,
+    LabelChoice,
+    LabelKind,
+    Missing,
+)
 from privinf.validation import check_choice, check_positive, shown_name
 
 ZERO_ONE: tuple[Level, ...] = (0, 1)  # levels of a label whose bounds are these, or that is not declared
@@ -61,14 +70,14 @@ class FeaturePlan:
 
     @property
     def gaussian(self) -> Flags:
-        """Which design columns get Gaussian noise, shape (p,)."""
+        """Which design columns get added noise, shape (p,)."""
         mask = self.design.private.copy()
         mask[[column for feature in self.responded for column in feature.columns]] = False
         return mask
 
     @property
     def gaussian_design(self) -> Design:
-        """The design that protects the Gaussian columns alone: its diameter is their sensitivity.
+        """The design that protects the columns with added noise alone: its diameter is their sensitivity.
 
         The other private columns count as public here, so that they are read but not scaled or projected;
         they never leave the holder in this form.
@@ -193,7 +202,7 @@ class Label:
     Attributes
     ----------
     name : str
-    kind : {"response", "gaussian", "clear"}
+    kind : {"response", "gaussian", "laplace", "clear"}
     levels : tuple, or None for a numeric response
         Labels travel as positions in this list.
     either : bool
@@ -259,7 +268,7 @@ def label_design(
     if not isinstance(formula, str):
         raise ArgumentError("a Schema needs a formula, for example LocalExamples(schema, 'y ~ x1 + x2')")
     name, right = _factor_response(schema, formula)
-    if name is None or label == "gaussian":
+    if name is None or label in ("gaussian", "laplace"):
         mode: Any = "public" if label in ("response", "clear") else "protected"
         return Design.from_formula(formula, schema, response=mode, radius=radius)
     stand_in = "response"
@@ -271,8 +280,12 @@ def label_design(
     return design
 
 
-def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | None) -> tuple[Label, Design]:
+def resolve_label(
+    design: Design, label: LabelChoice, levels: Sequence[Level] | None, noise: ExampleNoise = "gaussian"
+) -> tuple[Label, Design]:
     """Return how the response is sent, and the design with which it is released.
+
+    `noise` is the distribution of the noise that ``label="auto"`` adds to a number.
 
     A response sent as a code, or in clear, has no units of its own: the design's response then has center 0
     and scale 1, and only the noise model of the release states how it was sent.
@@ -282,21 +295,21 @@ def resolve_label(design: Design, label: LabelChoice, levels: Sequence[Level] | 
     SchemaError
         The levels are not declared, or there are fewer than two.
     SensitivityError
-        A Gaussian label has no bounds.
+        A label with added noise has no bounds.
     """
     check_choice(label, LabelChoice, "label")
     name = design.response
     declared = _declared_levels(design, levels)
-    kind: LabelKind = _automatic(design, declared) if label == "auto" else label
-    if kind == "gaussian":
+    kind: LabelKind = _automatic(design, declared, noise) if label == "auto" else label
+    if kind in ("gaussian", "laplace"):
         if levels is not None:
             raise ArgumentError(
-                "levels= applies to labels that are sent as codes, but this label is sent with Gaussian "
-                "noise: leave levels= out"
+                "levels= applies to labels that are sent as codes, but this label is sent with "
+                f"{kind.capitalize()} noise: leave levels= out"
             )
         if design.response_public:
             raise SensitivityError(
-                f"label='gaussian' needs public bounds for {name!r}: pass y_bounds=, or declare the "
+                f"label={kind!r} needs public bounds for {name!r}: pass y_bounds=, or declare the "
                 "column in the schema"
             )
         return Label(name, kind), design
@@ -333,7 +346,7 @@ def _declared_levels(design: Design, levels: Sequence[Level] | None) -> tuple[Le
     return declared.levels if isinstance(declared, Factor) else None
 
 
-def _automatic(design: Design, levels: tuple[Level, ...] | None) -> LabelKind:
+def _automatic(design: Design, levels: tuple[Level, ...] | None, noise: ExampleNoise) -> LabelKind:
     """Return the channel that the declarations require."""
     name = design.response
     schema = design.schema
@@ -341,7 +354,7 @@ def _automatic(design: Design, levels: tuple[Level, ...] | None) -> LabelKind:
         return "clear"
     if levels is not None:
         return "response"
-    return "clear" if design.response_public else "gaussian"
+    return "clear" if design.response_public else noise
 
 
 def _two_levels(design: Design) -> tuple[tuple[Level, ...], bool]:

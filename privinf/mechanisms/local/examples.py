@@ -14,6 +14,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name
+from privinf.mechanisms.laplace import LaplaceLine, laplace_variance, perturb_laplace
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
@@ -39,6 +40,7 @@ from privinf.typing import (
     AnyPath,
     BinaryMechanism,
     Calibration,
+    ExampleNoise,
     Floats,
     Imputation,
     Integers,
@@ -63,11 +65,11 @@ class LocalExamples:
         the formula may be a factor.
     formula : str, optional
         Model formula, such as ``"y ~ a + b"``.
-    label : {"auto", "response", "gaussian", "clear"}
-        How the label is sent: by (k-ary) randomized response on its levels, with Gaussian noise inside its
-        public bounds, or unprotected. "auto" sends a factor (or `levels`) by randomized response, and a
-        number with bounds with Gaussian noise. "auto" also sends a response unprotected if it is declared
-        public or has no bounds.
+    label : {"auto", "response", "gaussian", "laplace", "clear"}
+        How the label is sent: by (k-ary) randomized response on its levels, with Gaussian or Laplace noise
+        inside its public bounds, or unprotected. "auto" sends a factor (or `levels`) by randomized response,
+        and a number with bounds with the noise that `noise` names. "auto" also sends a response unprotected
+        if it is declared public or has no bounds.
     levels : sequence, optional
         Levels of the label where no schema declares them (arrays). Without `levels`, ``label="response"``
         takes labels 0 and 1, or -1 and +1, and y > 0 is the second level.
@@ -76,11 +78,14 @@ class LocalExamples:
     binary_mechanism : {"response", "gaussian"}
         "response" (default) sends binary columns and factors by randomized response. "gaussian" adds Gaussian
         noise to binary columns and factors as to numeric columns, as in the paper, which is less accurate.
+    noise : {"gaussian", "laplace"}
+        Distribution of the noise of numeric columns. "laplace" makes the guarantee pure: (epsilon, 0). Its
+        scale is the l1 diameter of the columns over their epsilon, so that it grows with their number.
     response_shares : mapping of str to float
         Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor has
-        the name of its column. A Gaussian column, and a feature that is not named, has share 1.
+        the name of its column. A column with added noise, and a feature that is not named, has share 1.
     radius : float, optional
-        Project the scaled Gaussian columns of a row onto the ball of this radius. If `schema` is a `Design`,
+        Project the scaled numeric columns of a row onto the ball of this radius. If `schema` is a `Design`,
         leave `radius` out: the radius of the design applies.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
@@ -98,10 +103,11 @@ class LocalExamples:
     -----
     **Privacy.** The model is local: each record adds its own noise, once, and later models cost nothing more.
     Neighbors differ by the replacement of one record. Gaussian columns are released together; they are
-    exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Each feature
+    exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Laplace columns
+    are released together as well; they are pure epsilon-DP with epsilon = l1 diameter / scale. Each feature
     that is sent by randomized response is pure epsilon-DP, and so is a label that is sent in this way. For a
-    unit with at most `max_rows` rows the diameter is multiplied by sqrt(max_rows), and the epsilon of each
-    randomized response is divided by max_rows.
+    unit with at most `max_rows` rows the diameter is multiplied by sqrt(max_rows), the l1 diameter by
+    max_rows, and the epsilon of each randomized response is divided by max_rows.
 
     There are three differences from the paper. First, the sensitivity is the diameter of the set of bounded
     rows. Second, the total cost follows from exact composition, and not from the sum eps_x + eps_y. Third,
@@ -137,24 +143,36 @@ class LocalExamples:
         levels: Sequence[Level] | None = None,
         binary: Iterable[str] = (),
         binary_mechanism: BinaryMechanism = "response",
+        noise: ExampleNoise = "gaussian",
         response_shares: Mapping[str, float] | None = None,
         radius: float | None = None,
         missing: Imputation = "raise",
         data_bounds: bool = False,
     ) -> None:
         check_choice(binary_mechanism, BinaryMechanism, "binary_mechanism")
+        check_choice(noise, ExampleNoise, "noise")
+        if noise == "laplace" and binary_mechanism == "gaussian":
+            raise ArgumentError(
+                "binary_mechanism='gaussian' adds Gaussian noise, which noise='laplace' excludes: leave "
+                "binary_mechanism= out to send binary columns and factors by randomized response"
+            )
         design = label_design(schema, formula, label, radius)
-        self.label, self.design = resolve_label(design, label, levels)
+        self.label, self.design = resolve_label(design, label, levels, noise)
         self.features = plan_features(self.design, binary, binary_mechanism)
         self.missing: Missing = check_choice(missing, Missing, "missing")
         refuse_dropping(self.missing, EACH_ROW)
         self.data_bounds = check_flag(data_bounds, "data_bounds")
         weights = self.features.shares(response_shares or {})
-        self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind)
+        self.parts = Parts(int(self.features.gaussian.sum()), weights, self.label.kind, noise)
         if radius is not None and not self.parts.gaussian:
             raise ArgumentError(
-                "radius= is the bound for columns with Gaussian noise, but there are no such columns: leave "
+                "radius= is the bound for columns with added noise, but there are no such columns: leave "
                 "radius= out"
+            )
+        if noise == "laplace" and not self.parts.gaussian and self.label.kind != "laplace":
+            raise ArgumentError(
+                "noise='laplace' applies to numeric private columns, but there are no such columns: leave "
+                "noise= out"
             )
         if not self.parts.features and self.label.kind == "clear":
             raise SensitivityError(
@@ -192,16 +210,18 @@ class LocalExamples:
             noise is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets a pure epsilon of epsilon_x / (number of Gaussian columns +
-            number of such features); for other shares pass `response_shares`. The Gaussian columns get all
-            budget that the exact account leaves. Without Gaussian columns the guarantee is (epsilon_x, 0).
-            Leave `epsilon_x` out if all features are sent unprotected.
+            sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
+            of such features), and Laplace columns together get one such share for each; for other shares pass
+            `response_shares`. Gaussian columns get all budget that the exact account leaves. Without Gaussian
+            columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
+            unprotected.
         epsilon_y : float, optional
-            Budget of the label: a pure epsilon for randomized response, (epsilon_y, delta) for a label with
-            Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
+            Budget of the label: a pure epsilon for randomized response and Laplace noise, (epsilon_y, delta)
+            for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Randomized responses get their
-            shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is left.
+            How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
+            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is
+            left.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -226,8 +246,9 @@ class LocalExamples:
             order: noisy scaled numbers, and 0/1 indicators of the levels as sent. ``labels`` (n,) has level
             codes as sent, noisy scaled numbers, or the unprotected response. ``public`` (n, q) has the public
             columns, and ``groups`` (n,) is included where a unit has several rows. The noise model has
-            ``scale`` and ``gaussian`` (sd and positions of the Gaussian columns), ``responses``, ``label``
-            and ``units``. The ``units`` are the center and scale of the design columns as they were sent.
+            ``scale`` and ``gaussian`` (scale and positions of the columns with added noise), ``responses``,
+            ``label`` and ``units``, and of Laplace noise ``distribution`` and ``variance``. The ``units`` are
+            the center and scale of the design columns as they were sent.
 
         Raises
         ------
@@ -291,8 +312,13 @@ class LocalExamples:
         entries = []
         responses = []
         scale = label_scale = 0.0
+        variance = label_variance = None
         if budget.features_mu is not None:
             scale, entry = self._features_line(budget.features_mu).calibrated(noise)
+            entries.append(entry)
+        if budget.features_epsilon is not None:
+            scale, entry = self._laplace_features_line(budget.features_epsilon).calibrated(noise)
+            variance = laplace_variance(scale, noise)
             entries.append(entry)
         for feature, epsilon in zip(self.features.responded, budget.responses, strict=True):
             response, entry = self._answer(
@@ -302,7 +328,11 @@ class LocalExamples:
             entries.append(entry)
         label_response = None
         name = Labels.LABEL.format(name=self.label.name)
-        if budget.label_epsilon is not None:
+        if budget.label_epsilon is not None and self.label.kind == "laplace":
+            label_scale, entry = self._laplace_label_line(budget.label_epsilon, name).calibrated(noise)
+            label_variance = laplace_variance(label_scale, noise)
+            entries.append(entry)
+        elif budget.label_epsilon is not None:
             assert self.label.levels is not None
             label_response, entry = self._answer(len(self.label.levels), budget.label_epsilon, name, noise)
             entries.append(entry)
@@ -316,6 +346,8 @@ class LocalExamples:
             label_response=label_response,
             entries=tuple(entries),
             noise_free=budget.noise_free,
+            variance=variance,
+            label_variance=label_variance,
         )
 
     def _features_line(self, mu: float) -> Line:
@@ -346,6 +378,34 @@ class LocalExamples:
         assumptions = self._assumptions()
         return Line(
             mechanism=Mechanisms.GAUSSIAN, unit=unit, trust="local", assumptions=assumptions, **fields
+        )
+
+    def _laplace_features_line(self, epsilon: float) -> LaplaceLine:
+        design = self.features.gaussian_design
+        rows_per_unit = max_rows(self.design)
+        return self._laplace_line(
+            label=Labels.FEATURES,
+            sensitivity=rows_per_unit * design.l1_diameter,
+            derivation=Derivations.FEATURE_SET.format(names=", ".join(design.private_names)),
+            dimension=self.parts.gaussian * rows_per_unit,
+            epsilon=epsilon,
+            largest=design.norm,
+        )
+
+    def _laplace_label_line(self, epsilon: float, name: str) -> LaplaceLine:
+        rows_per_unit = max_rows(self.design)
+        return self._laplace_line(
+            label=name,
+            sensitivity=rows_per_unit * self.design.y_diameter,
+            derivation=Derivations.RANGE_OF_LABEL,
+            dimension=rows_per_unit,
+            epsilon=epsilon,
+            largest=self.design.y_norm,
+        )
+
+    def _laplace_line(self, **fields: Any) -> LaplaceLine:
+        return LaplaceLine(
+            unit=unit_name(self.design), trust="local", assumptions=self._assumptions(), **fields
         )
 
     def _answer(
@@ -393,7 +453,9 @@ class LocalExamples:
         """Return the arrays of the release: the only place where noise is drawn, by the sources in turn."""
         gaussian = self.features.gaussian
         private = self.design.private
-        noisy = encoded.private if plan.scale == 0.0 else next(sources).perturb(encoded.private, plan.scale)
+        noisy = encoded.private
+        if plan.scale > 0.0:
+            noisy = self._added(noisy, plan.scale, next(sources), laplace=plan.variance is not None)
         features = noisy
         if plan.responses or plan.scale == 0.0:  # the rows read are not the released ones
             features = np.empty_like(noisy, shape=(len(encoded.response), int(private.sum())))
@@ -409,21 +471,31 @@ class LocalExamples:
             **encoded.beside,
         }
 
+    @staticmethod
+    def _added(values: Floats, scale: float, source: NoiseSource, *, laplace: bool) -> Floats:
+        """Return values with added noise."""
+        return perturb_laplace(values, scale, source) if laplace else source.perturb(values, scale)
+
     def _draws(self, plan: ExamplesPlan) -> list[Draw]:
         """Return how noise is drawn for each array in turn, as `_send` does."""
         columns = self.parts.gaussian
         draws: list[Draw] = []
         if plan.scale > 0.0:
-            draws.append(lambda source, rows: source.perturb(np.zeros((rows, columns)), 1.0))
+            laplace = plan.variance is not None
+            draws.append(
+                lambda source, rows: self._added(np.zeros((rows, columns)), 1.0, source, laplace=laplace)
+            )
         for response in (*plan.responses, *filter(None, [plan.label_response])):
             draws += response.draws
         if plan.label_scale > 0.0:
-            draws.append(lambda source, rows: source.perturb(np.zeros(rows), 1.0))
+            laplace_label = plan.label_variance is not None
+            draws.append(lambda source, rows: self._added(np.zeros(rows), 1.0, source, laplace=laplace_label))
         return draws
 
     def _sent_labels(self, labels: Floats, plan: ExamplesPlan, sources: Iterator[NoiseSource]) -> Any:
         if plan.label_response is not None:
             return plan.label_response.respond(labels.astype(np.int64), next(sources), next(sources))
         if plan.label_scale > 0.0:
-            return next(sources).perturb(labels[:, None], plan.label_scale)[:, 0]
+            laplace = plan.label_variance is not None
+            return self._added(labels[:, None], plan.label_scale, next(sources), laplace=laplace)[:, 0]
         return labels if self.label.levels is None else labels.astype(np.int64)
