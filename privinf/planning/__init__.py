@@ -12,6 +12,7 @@ from scipy.stats import norm
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
+from privinf.planning.modulated import ModulationOptions, directions_frame
 from privinf.planning.people import (
     FIRST_PEOPLE,
     LARGEST_STUDY,
@@ -25,7 +26,7 @@ from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, most_fits, simul
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.progress import progress_bar
 from privinf.schema import Schema
-from privinf.typing import FitFamily, Floats, PartyColumns, TrustModel
+from privinf.typing import FitFamily, Floats, PartyColumns, SensitivityRule, TrustModel
 from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:
@@ -313,6 +314,56 @@ class Study:
             rows += [(change, aim.width(case)) for change, case in variants(aim.case)]
         frame = pd.DataFrame(rows, columns=["change", "width"])
         return frame.assign(does=frame.width <= 1.0001 * aim.target)
+
+    def directions(
+        self,
+        *,
+        contraction: float = 0.5,
+        amplitude: float = 0.1,
+        frequency: float = 1.0,
+        sensitivity: SensitivityRule = "exact",
+    ) -> pd.DataFrame:
+        """Return the widths of `ModulatedOLS` by the number of modulation directions: m vectors or one?
+
+        Parameters
+        ----------
+        contraction : float in [0, 1)
+            Contraction of a record toward the center, alpha of the paper.
+        amplitude : float >= 0
+            Size of the cosine modulation (lambda of the paper), in scaled units.
+        frequency : float >= 0
+            Frequency of the cosine modulation, omega of the paper.
+        sensitivity : {"exact", "lipschitz"}
+            Sensitivity that determines the noise, as `ModulatedOLS` has it.
+
+        Returns
+        -------
+        DataFrame
+            One row for each number of directions, from 1 to the number of private columns (at most 12 rows).
+            ``noise_sd`` is the standard deviation of the Gaussian noise of a message, in scaled units.
+            ``times_one`` is the width over that of one direction (geometric mean over the coefficients). The
+            other columns are the widths by coefficient.
+
+        Raises
+        ------
+        NotAvailableError
+            The study does not plan ``trust="local"`` with a numeric response, or its budget is infinite.
+
+        Notes
+        -----
+        The covariance is ``A^-1 (meat + noise) A^-1 / n``. A is the second moment of the columns, meat that of
+        the scores without noise, and the noise part is the one of `ModulatedOLS`, fourth cumulants of the
+        modulation included. The moments are those of 50,000 simulated people; variances are averaged over
+        24 random sets of directions. With the exact sensitivity the noise of a message has the same trace for
+        every number of directions, and only terms of fourth order in the amplitude differ. With the Lipschitz
+        sensitivity of the paper, more directions need less noise.
+
+        **Privacy.** Reads no rows.
+        """
+        options = ModulationOptions(
+            contraction=contraction, amplitude=amplitude, frequency=frequency, sensitivity=sensitivity
+        )
+        return directions_frame(self.case, options)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the predicted widths by estimator, with the width without privacy as a line.
