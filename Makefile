@@ -193,6 +193,7 @@ verify-federation: $(VENV)/.installed  ## secure sums, regressions over sites, s
 	$(BIN)/python benchmarks/verify_moments_federated.py $(FRESH)
 	$(BIN)/python benchmarks/verify_federated.py $(FRESH)
 	$(BIN)/python benchmarks/lasso_secure.py $(FRESH)
+	$(BIN)/python benchmarks/lasso_secure_logistic.py
 	$(BIN)/python benchmarks/verify_dome.py $(FRESH)
 	$(BIN)/python benchmarks/hostile_frames.py
 	$(BIN)/python benchmarks/identity_attacks.py

@@ -32,6 +32,7 @@ from privinf.errors import NotAvailableError
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.solution import sandwich
 from privinf.iwp.equation import ExampleScores
+from privinf.iwp.results import IWPGLMResults
 from privinf.iwp.root import solve_root
 from privinf.iwp.solving import example_system
 from studies.simulation import binomial_limits
@@ -74,7 +75,7 @@ def fitted(
     return found
 
 
-def errors_of(result: pi.IWPGLMResults) -> np.ndarray:
+def errors_of(result: IWPGLMResults) -> np.ndarray:
     """Return the standard errors, nan where there are none."""
     try:
         return np.asarray(result.bse)
@@ -82,7 +83,7 @@ def errors_of(result: pi.IWPGLMResults) -> np.ndarray:
         return np.full(len(result.params), np.nan)
 
 
-def flagged(result: pi.IWPGLMResults) -> bool:
+def flagged(result: IWPGLMResults) -> bool:
     """Return whether the summary flags Wald intervals."""
     return bool(result.identification.weak)
 
@@ -132,9 +133,20 @@ def run(fits: int, part: tuple[int, int]) -> None:
 
 HEAD = """# Laplace noise on examples, logistic regression
 
-Made by `python benchmarks/laplace_examples.py`; {fits} fits a cell, of four and more columns {fewer}. Columns are uniform in
+Made by `python benchmarks/laplace_examples.py`; at most {fits} fits a cell, of four and more columns {fewer}. Columns are uniform in
 [-1, 1], with these bounds. The features have epsilon 4 or 8, the label a randomized response at epsilon 4. Laplace noise makes the
 guarantee pure; Gaussian noise has delta 1e-6.
+
+What the page shows:
+
+- With one to three columns at epsilon 4 and 8, Laplace noise is smaller than Gaussian noise: its standard deviation is 2.8 d / epsilon
+  for d columns, that of Gaussian noise grows as the root of d. The exact correction covers wherever it is not flagged.
+- At equal epsilon most Gaussian fits of these sizes are flagged. Where they are not, their standard errors are about three times those of
+  the Laplace fit.
+- The conditional score takes Laplace noise for Gaussian noise and is biased: it serves as a start only.
+
+Where it ends: three columns at epsilon 4 are flagged in nearly all fits of 10,000 and 40,000 records. Four columns need epsilon 8 and
+100,000 records or more, and six columns millions.
 
 - **Noise sd**: standard deviation of the noise of a column.
 - **Bias / se**: mean error over the mean standard error, of the coefficient where it is largest.

@@ -79,6 +79,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "verify_moments_federated": ("--replications 2", ""),
     "verify_federated": ("--replications 2", ""),
     "lasso_secure": ("--scale 0.004", ""),
+    "lasso_secure_logistic": ("2", "COMPARED = 1"),
     "verify_dome": ("--scale 0.01", ""),
     "hostile_frames": ("--count 1000 --replies 200", ""),
     "identity_attacks": ("--count 20 --totals 10", ""),

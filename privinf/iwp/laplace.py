@@ -176,7 +176,7 @@ class LaplaceEngine:
         """Return the sums of a block's scores (p,) and of their derivatives (p, p), optionally weighted."""
         block = ExampleBlock.at(self.data, self.combinations, theta, rows)
         scores = self._scores(theta, rows, block)
-        weights = 1.0 if multipliers is None else multipliers[:, None]
+        weights: Floats | float = 1.0 if multipliers is None else multipliers[:, None]
         total = np.asarray((scores * weights).sum(axis=0), dtype=np.float64)
         return total, -self._second_moment(theta, block, [(weights, self.mean.slope)])
 

@@ -25,6 +25,7 @@ from privinf.lasso.running import (
     fit_heterogeneous,
     fit_jointly,
     fit_logistic,
+    fit_logistic_securely,
     fit_securely,
 )
 from privinf.progress import progress_bar
@@ -88,8 +89,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     family : {"gaussian", "binomial"}
         "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
         `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A binomial
-        fit always has an intercept, which is fitted and not debiased, and its `trust` is "central" or
-        "server".
+        fit always has an intercept, which is fitted and not debiased.
     x_scale : float or array_like, shape (p,), optional
         Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of the
         half-width of the bounds. The fit releases the scales of the selected columns and of the targets.
@@ -137,7 +137,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
     selected (`privinf.lasso.selection`). Each record's vector of products is shrunk to a length of C = R
     sigma sqrt(p), so the l2 sensitivity is 2C. The cost is a higher detection limit: the noise of the
     selection grows as sqrt(p), `LassoResults.picks_from` reports this limit, and results warn if a signal may
-    be missed.
+    be missed. A logistic fit selects from clipped products instead of shrunk vectors, because their clip
+    depends on x alone.
 
     With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one vector, the score of
     the targets. In the inner product of the curvature-weighted Gram matrix, the directions of this score are
@@ -233,8 +234,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
             `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
-            binomial fit always has an intercept, which is fitted and not debiased, and its `trust` is
-            "central" or "server".
+            binomial fit always has an intercept, which is fitted and not debiased.
         sites : str, optional
             Name of the column of the table that holds the site of every row. Default: one curator.
         x_scale : float or array_like, shape (p,), optional
@@ -309,8 +309,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         family : {"gaussian", "binomial"}
             "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
             `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
-            binomial fit always has an intercept, which is fitted and not debiased, and its `trust` is
-            "central" or "server".
+            binomial fit always has an intercept, which is fitted and not debiased.
         x_scale : float or array_like, shape (p,), optional
             Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
             the half-width of the bounds. The fit releases the scales of the selected columns and of the
@@ -589,7 +588,12 @@ class DebiasedLasso(Model[LassoModelOptions]):
             return fit_by_paper(self._rows, self.ledger, options, options.heterogeneous, options.rng)
         if kind == "heterogeneous":
             return fit_heterogeneous(self._rows, self.ledger, options, options.rng)
-        fits = {"secure": fit_securely, "binomial": fit_logistic, "joint": fit_jointly}
+        fits = {
+            "secure": fit_securely,
+            "binomial": fit_logistic,
+            "secure-binomial": fit_logistic_securely,
+            "joint": fit_jointly,
+        }
         return fits[kind](self._rows, self.ledger, options, options.rng)
 
     def __repr__(self) -> str:

@@ -535,10 +535,13 @@ class LogisticSearch(OmittedSearch[LogisticFit]):
         B of the products in multiples of the response's sd.
     selection_scales : list of float
         Scales of the noise of previous selections.
+    vectors : VectorServer, optional
+        Of secure sums: the detection limit of its selection replaces that of peeling.
     """
 
     clip: float
     selection_scales: list[float] = field(default_factory=list)
+    vectors: VectorServer | None = None
 
     @property
     def logistic(self) -> LogisticSums:
@@ -592,6 +595,9 @@ class LogisticSearch(OmittedSearch[LogisticFit]):
         n = self.logistic.n
         peeled = detection_limit(n * fit.spread.curvature, outside, self.selection_scales[0], *moments)
         quantiles = critical_value(outside) + upper_quantile(1.0 - DETECTION_PROBABILITY)
+        selection = None if self.vectors is None else sharpest(self.vectors.releases, Labels.SUSPECT)
+        if selection is not None:  # a covariance of c is an effect of c / curvature
+            peeled = selection.found_from * math.sqrt(n / fit.spread.curvature)
         return max(peeled, quantiles * self._relative_error(fit))
 
     def _relative_error(self, fit: LogisticFit) -> float:

@@ -48,7 +48,7 @@ CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
-FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial"]
+FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial", "secure-binomial"]
 OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {
         "max_sparsity",
@@ -76,6 +76,7 @@ OPTIONS: Mapping[FitKind, set[str]] = {
         "target",
     },
     "binomial": {"max_sparsity", "iterations", "clip"},
+    "secure-binomial": {"max_sparsity", "iterations", "clip", "max_colluding"},
 }
 # Options that every kind of fit has.
 OF_EVERY_FIT = {
@@ -98,7 +99,10 @@ WORDS: Mapping[FitKind, str] = {
     "paper": "variant='paper'",
     "secure": "trust='secure-sum'",
     "binomial": "family='binomial'",
+    "secure-binomial": "family='binomial' and trust='secure-sum'",
 }
+# Kinds of fit on secure sums, all of whose noise is Gaussian.
+SECURE: frozenset[FitKind] = frozenset({"secure", "secure-binomial"})
 # The option of each kind that a logistic fit does not have.
 NOT_LOGISTIC: Mapping[FitKind, str] = {
     "joint": "",
@@ -178,8 +182,10 @@ class LassoOptions:
         paper = check_choice(self.variant, Variant, "variant") == "paper"
         kind: FitKind = "paper" if paper else "heterogeneous" if self.heterogeneous else "joint"
         if family == "binomial":
-            check_logistic("targets='all'" if self.all_targets else NOT_LOGISTIC[kind], trust)
-            kind = "binomial"
+            check_logistic("targets='all'" if self.all_targets else NOT_LOGISTIC[kind])
+            kind = "binomial" if trust != "secure-sum" else "secure-binomial"
+            if trust == "secure-sum":
+                self._check_named_targets()
         elif trust == "secure-sum":
             kind = self._secure(kind)
         check_level(kind, epsilon=self.epsilon, mu=self.mu, rho=self.rho)
@@ -187,7 +193,7 @@ class LassoOptions:
             alone = "targets='all'" if self.all_targets else WORDS[kind]
             if self.all_targets or kind in ("heterogeneous", "paper"):
                 raise NotAvailableError(NO_MEAN.format(alone))
-        if kind in {"joint", "binomial"} and self.accounting == "per-interval":
+        if kind in {"joint", "binomial", "secure-binomial"} and self.accounting == "per-interval":
             raise NotAvailableError(
                 "accounting='per-interval' is available only with heterogeneous=True or "
                 "variant='paper': in other fits, all intervals come from the same release"
@@ -210,15 +216,19 @@ class LassoOptions:
                 "without noise. trust='secure-sum' is available with variant='default' and "
                 "heterogeneous=False"
             )
+        self._check_named_targets()
+        return "secure"
+
+    def _check_named_targets(self) -> None:
+        """Refuse targets that depend on the data (ArgumentError)."""
         if isinstance(self.targets, str):
             raise ArgumentError(
                 f"targets={shown(self.targets)} is not available with trust='secure-sum': pass a list "
                 "of columns that was chosen before the data are seen"
             )
-        return "secure"
 
 
-def check_level(kind: str, *, epsilon: float | None, mu: float | None, rho: float | None) -> None:
+def check_level(kind: FitKind, *, epsilon: float | None, mu: float | None, rho: float | None) -> None:
     """Refuse no level, two, and one that means nothing for this kind of fit."""
     levels = {"epsilon": epsilon, "mu": mu, "rho": rho}
     names = [name for name, level in levels.items() if level is not None]
@@ -228,22 +238,16 @@ def check_level(kind: str, *, epsilon: float | None, mu: float | None, rho: floa
         raise ArgumentError(f"pass exactly one of epsilon=, mu= and rho=, not {' and '.join(names)}")
     if kind == "paper" and epsilon is None:
         raise ArgumentError(PAPER_LEVEL)
-    if kind != "secure" and mu is not None:
+    if kind not in SECURE and mu is not None:
         raise ArgumentError(NOT_GAUSSIAN)
 
 
-def check_logistic(refused: str, trust: Trust) -> None:
-    """Raise NotAvailableError where a logistic fit cannot have `refused`, or lacks trust."""
+def check_logistic(refused: str) -> None:
+    """Raise NotAvailableError where a logistic fit cannot have `refused`."""
     if refused:
         raise NotAvailableError(
             f"family='binomial' cannot be used with {refused}: pass variant='default', "
             "heterogeneous=False, and targets='selected' or a list of columns"
-        )
-    if trust == "secure-sum":
-        raise NotAvailableError(
-            "family='binomial' needs trust='central' or trust='server', because columns are selected from "
-            "sums without noise, which a trusted curator or server must hold. For few columns, pi.Logit(..., "
-            "trust='secure-sum') needs no trusted server"
         )
 
 

@@ -48,10 +48,11 @@ from privinf.lasso.plan import (
 from privinf.lasso.results import NONE_SELECTED, LassoResults
 from privinf.lasso.results.building import FittedTargets, linear_results, logistic_results, rate_results
 from privinf.lasso.rows import LassoRows, check_price, secure_server, server_of
-from privinf.lasso.selection import VectorServer, detectable_correlation, vector_server
+from privinf.lasso.selection import VectorServer, detectable_correlation, sharpest, vector_server
 from privinf.lasso.sums import HiddenByNoise, LogisticSums, SparseSums
 from privinf.registry import studied
 from privinf.typing import RngLike, ScoreTarget
+from privinf.wire import Labels
 
 PAPER_OPTIONS = {
     "step",
@@ -234,32 +235,59 @@ def fit_logistic(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: Rn
         Not even a response of rate one half would leave an estimate; nothing was spent.
     """
     plan = plan_of(rows, replace(options, shares=None))
-    server = server_of(rows, ledger, rng)
+    price = ConcentratedLoss(plan.rho)
+    return _joint_logistic(rows, options, plan, price, server_of(rows, ledger, rng))
+
+
+def fit_logistic_securely(
+    rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike
+) -> LassoResults:
+    """Return the fit of a logistic model by secure sums; errors are those of `fit_logistic`."""
+    plan = plan_of(rows, replace(options, shares=None), gaussian=True)
+    price = GaussianLoss(math.sqrt(2.0 * plan.rho))
+    server = secure_server(rows, ledger, rng, options.max_colluding)
+    return _joint_logistic(rows, options, plan, price, server, vector_server(server, rows, plan.clip))
+
+
+def _joint_logistic(
+    rows: LassoRows,
+    options: LassoOptions,
+    plan: LassoPlan,
+    price: ConcentratedLoss | GaussianLoss,
+    server: TrustedServer | SecureServer,
+    vectors: VectorServer | None = None,
+) -> LassoResults:
+    """Return the fit of a logistic model at a price; `vectors` releases sums of secure fits."""
+    ledger = server.ledger
     shares = LogisticShares.from_mapping(options.shares)
     blocks = PEELS if options.iterations is None else options.iterations
     selections = min(plan.sparsity + SPARE, len(rows.names) - (rows.constant is not None))
     columns = selections + len(plan.targets or ())
     check_room(server.nobs, columns, shares.sparse_fit(plan.rho), min(blocks, selections))
-    price = ConcentratedLoss(plan.rho)
     ledger.check(price)
     check_price(server, len(rows.names), plan.rho)
     before = len(ledger.entries)
-    sums = LogisticSums(SparseSums(server=server, units=rows.units(), n=server.nobs))
+    sums = LogisticSums(SparseSums(server=vectors or server, units=rows.units(), n=server.nobs))
     fitted: FittedTargets[LogisticFit, DebiasedLogistic] | TooRareResponse
     with server.reserving([price]):
-        plan = _counted(sums.sparse, rows, plan)
+        plan = _counted(sums.sparse, rows, plan, vectors)
         try:
-            fitted = _logistic_fit(sums, rows, plan, shares, blocks)
+            fitted = _logistic_fit(sums, rows, plan, shares, blocks, vectors)
         except TooRareResponse as rare:
             fitted = rare
     report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
     if isinstance(fitted, TooRareResponse):
         return rate_results(rows, plan, sums, fitted, report)
-    return logistic_results(rows, plan, sums, fitted, report)
+    return logistic_results(rows, plan, sums, fitted, report, vectors)
 
 
 def _logistic_fit(
-    sums: LogisticSums, rows: LassoRows, plan: LassoPlan, shares: LogisticShares, blocks: int
+    sums: LogisticSums,
+    rows: LassoRows,
+    plan: LassoPlan,
+    shares: LogisticShares,
+    blocks: int,
+    vectors: VectorServer | None = None,
 ) -> FittedTargets[LogisticFit, DebiasedLogistic]:
     """Return the sparse fit, its debiased targets, and the test of what the fit first had missed.
 
@@ -287,6 +315,7 @@ def _logistic_fit(
         keep=plan.automatic,
         excluded=excluded,
         clip=plan.clip,
+        vectors=vectors,
     )
     fit, candidates = screen_omitted(search, fit)
     if candidates is not None and candidates.further:
@@ -306,6 +335,9 @@ def _logistic_fit(
     if candidates is not None:
         price = prices.neighbors / len(targets)
         correlation = detectable_correlation(sums.n, len(rows.names), count, price, 1.0)
+        neighbors = None if vectors is None else sharpest(vectors.releases, Labels.NEIGHBOURS)
+        if neighbors is not None:
+            correlation = min(neighbors.found_from, 1.0)
         missed = missed_column_test(
             candidates,
             rows,

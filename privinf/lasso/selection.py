@@ -18,6 +18,16 @@ of which R is the minimizer. Peeling has p = 1 in it, but pays for every selecti
 price of doing without a trusted server is a noise that grows as sqrt p, and it is paid in the selections
 alone. Columns of targets are correlated with all others likewise, m p products at a time.
 
+**Logistic fits.** A record adds clip(x_j, B / q) e, as for peeling: the clip is a function of x alone, so
+that a column without effect has the mean zero however rare the response is. Shrinking by the length of x e
+would not leave that. Every entry is in [-B, B], so the l2 sensitivity of the vector is 2 B sqrt p. At a rate
+m with s^2 = m (1 - m), columns are clipped at c = B / max(m, 1 - m); with B1(c) = P(|x| < c) and B2(c) =
+E clip(x, c)^2 of normal columns an entry divided by its slope has the variance
+
+    [s^2 B2(c) / n + 4 B^2 p / (2 rho n^2)] / B1(c)^2                 (variance of a logistic entry)
+
+of which c is the minimizer on the same grid.
+
 **Detection limit.** Of p entries that are noise the largest is about sqrt(2 log p) sds from 0. A covariance
 is detected, except with probability 5% each for larger noise elsewhere and for its own noise, from ``(z(.05 /
 2p) + z(0.05)) sd`` on.
@@ -51,6 +61,7 @@ from privinf.typing import Flags, Floats, Integers
 from privinf.wire import Statistics
 
 VECTORS = {
+    Statistics.LOGISTIC_PRODUCTS: Statistics.LOGISTIC_PRODUCTS,
     Statistics.CLIPPED_PRODUCTS: Statistics.PRODUCT_VECTOR,
     Statistics.COLUMN_PRODUCTS: Statistics.COLUMN_PRODUCT_VECTOR,
 }
@@ -94,9 +105,10 @@ class SelectionRelease:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Positions of the largest released entries, shape (k,) or (rows, k)."""
+    """Positions of the largest released entries, shape (k,) or (rows, k); there is no noise but theirs."""
 
     support: Integers
+    scale: float = 0.0
 
 
 def vector_radius(entries: int, rows: int, n: int, rho: float) -> float:
@@ -136,6 +148,44 @@ def entry_sd(radius: float, rows: int, n: int, noise_sd: float) -> float:
     """
     slope, square = norm_moments(radius * math.sqrt(rows), rows)
     return math.sqrt(square / n + noise_sd**2) / slope
+
+
+def logistic_radius(columns: int, n: int, rho: float, sd: float, largest: float) -> float:
+    """Return where columns are clipped in a logistic selection: c, which minimizes the variance of an entry.
+
+    Parameters
+    ----------
+    columns : int
+        Numbers in the vector.
+    n : int
+        Records.
+    rho : float
+        Price, zCDP; infinite for no noise.
+    sd : float
+        Sd of the response.
+    largest : float
+        The larger one of its rate and one minus its rate.
+
+    Notes
+    -----
+    **Privacy.** A function of public numbers.
+
+    Examples
+    --------
+    >>> round(logistic_radius(100, 20_000, 0.01, 0.5, 0.5), 2)
+    0.1
+    """
+    if math.isinf(rho):
+        return math.inf
+    noise = 2.0 * largest * math.sqrt(columns / (2.0 * rho)) / n
+    sizes = [logistic_entry_sd(float(c), n, sd, noise * float(c)) for c in RADII]
+    return float(RADII[int(np.argmin(sizes))])
+
+
+def logistic_entry_sd(clip: float, n: int, sd: float, noise_sd: float) -> float:
+    """Return the sd of an entry's mean divided by its slope: an error of the covariance of x_j and e."""
+    slope, square = residual_moments(clip)
+    return math.sqrt(sd**2 * square / n + noise_sd**2) / slope
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,6 +256,8 @@ class VectorServer:
                 f"statistic {op!r} requires a trusted server or curator, which selects columns from sums "
                 "without noise: pass trust='server' or trust='central'"
             )
+        if op == Statistics.LOGISTIC_PRODUCTS:
+            return self._largest_logistic(args, k, label=label, rho=rho, candidates=candidates, sites=sites)
         rows, residual = (len(candidates), False) if "targets" in args else (1, True)
         entries = rows * len(self.low)
         price = rows * rho
@@ -228,6 +280,36 @@ class VectorServer:
         sizes = np.where(candidates, np.abs(noisy.values), -np.inf)
         return Selection(np.argsort(-sizes, axis=-1, kind="stable")[..., :k])
 
+    def _largest_logistic(
+        self, args: Mapping[str, Any], k: int, *, label: str, rho: float, candidates: Flags, sites: Sites
+    ) -> Selection:
+        """Release the clipped products of a logistic fit, and return the positions of the k largest.
+
+        The engine's bound is `clip` sds of the response, from which the rate follows.
+        """
+        columns = len(self.low)
+        sd = float(args["bound"]) / self.clip
+        largest = (1.0 + math.sqrt(max(1.0 - 4.0 * sd**2, 0.0))) / 2.0
+        radius = logistic_radius(columns, self.n, rho, sd, largest)
+        bound = float(args["bound"]) if math.isinf(radius) else radius * largest
+        noisy = self.server.vector_sum(
+            Statistics.LOGISTIC_PRODUCTS, {**args, "bound": bound}, label=label, rho=rho, sites=sites
+        )
+        clip = bound / largest
+        of_noise = noisy.scale / self.n
+        self.releases.append(
+            SelectionRelease(
+                label=label,
+                entries=columns,
+                radius=radius,
+                sd=logistic_entry_sd(clip, self.n, sd, of_noise),
+                sampling_sd=logistic_entry_sd(clip, self.n, sd, 0.0),
+                found_from=logistic_entry_sd(clip, self.n, sd, of_noise) * detectable_sds(columns),
+            )
+        )
+        sizes = np.where(candidates, np.abs(noisy.values), -np.inf)
+        return Selection(np.argsort(-sizes, kind="stable")[:k])
+
     def _clips(self, args: Mapping[str, Any], norm: float, entries: int, residual: bool) -> dict[str, float]:
         """Return the clips of a vector: of its norm alone, or without noise those of peeling alone."""
         if math.isfinite(norm):
@@ -240,11 +322,27 @@ class VectorServer:
         bounded = dict(args)
         if bounded.get("residual_clip", 0.0) >= UNCLIPPED:
             bounded["residual_clip"] = ROOM * self._residual_sensitivity(args)
-        if bounded.get("clip", 0.0) >= UNCLIPPED:
+        if "score_bound" in bounded:
+            self._bound_curved(bounded)
+        elif bounded.get("clip", 0.0) >= UNCLIPPED:
             max_abs = self._sensitivity(args)[np.asarray(args["columns"])]
             forms = max_abs @ np.abs(args["transform"]) if "transform" in args else max_abs
             bounded["clip"] = ROOM * float(np.linalg.norm(forms))
         return bounded
+
+    def _bound_curved(self, args: dict[str, Any]) -> None:
+        """Put the bounds of a logistic sum at the longest v = T'(1, x) where there were none."""
+        max_abs = self._sensitivity(args)[np.asarray(args["columns"])]
+        longest = np.abs(args["offset"]) + max_abs @ np.abs(args["transform"])
+        length = ROOM * float(np.linalg.norm(longest))
+        for name, bound in (
+            ("score_bound", length),
+            ("high", length),
+            ("curvature_bound", length**2 / 4.0),
+            ("clip", length**2 / 4.0),
+        ):
+            if args.get(name, 0.0) >= UNCLIPPED:
+                args[name] = bound
 
     def _sensitivity(self, args: Mapping[str, Any]) -> Floats:
         sizes = np.maximum(np.abs(self.low - args["center"]), np.abs(self.high - args["center"]))

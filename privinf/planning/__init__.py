@@ -323,7 +323,7 @@ class Study:
         frequency: float = 1.0,
         sensitivity: SensitivityRule = "exact",
     ) -> pd.DataFrame:
-        """Return the widths of `ModulatedOLS` by the number of modulation directions: m vectors or one?
+        """Return the widths of `ModulatedOLS` by the number of modulation directions.
 
         Parameters
         ----------
@@ -351,8 +351,8 @@ class Study:
 
         Notes
         -----
-        The covariance is ``A^-1 (meat + noise) A^-1 / n``. A is the second moment of the columns, meat that of
-        the scores without noise, and the noise part is the one of `ModulatedOLS`, fourth cumulants of the
+        The covariance is ``A^-1 (meat + noise) A^-1 / n``. A is the second moment of the columns, meat that
+        of the scores without noise, and the noise part is the one of `ModulatedOLS`, fourth cumulants of the
         modulation included. The moments are those of 50,000 simulated people; variances are averaged over
         24 random sets of directions. With the exact sensitivity the noise of a message has the same trace for
         every number of directions, and only terms of fourth order in the amplitude differ. With the Lipschitz

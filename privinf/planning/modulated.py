@@ -1,4 +1,4 @@
-"""How many modulation directions: standard errors of ModulatedOLS from its variance formulas, before any row."""
+"""How many modulation directions: widths of ModulatedOLS from its variance formulas, before any row."""
 
 from __future__ import annotations
 
@@ -146,13 +146,15 @@ class CleanMoments:
         return cls(
             design=design,
             gram=gram,
-            params=params,
+            params=np.asarray(params, dtype=np.float64),
             residual_variance=float(r @ r) / len(r),
             meat=(X * (r**2)[:, None]).T @ X / len(X),
             places=[design.names.index(name) for name in case.which],
         )
 
-    def variances(self, noise: Floats, directions: Floats, cumulants: Floats, response_noise: float) -> Floats:
+    def variances(
+        self, noise: Floats, directions: Floats, cumulants: Floats, response_noise: float
+    ) -> Floats:
         r"""Return n times the variances of the planned coefficients, user units.
 
         Notes
@@ -171,7 +173,7 @@ class CleanMoments:
         units = (design.y_center, design.y_scale)
         transform, _ = to_user(design.center, design.scale, units, design.constant)
         carried = (transform @ bread)[self.places]
-        return np.einsum("ij,jk,ik->i", carried, total, carried)
+        return np.asarray(np.einsum("ij,jk,ik->i", carried, total, carried), dtype=np.float64)
 
 
 def mean_variances(

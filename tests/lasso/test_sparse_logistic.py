@@ -228,7 +228,7 @@ def test_what_is_not_offered_is_refused_before_anything_is_spent(words, error, s
     assert len(ledger) == 0
 
 
-def test_secure_sums_and_other_responses_are_refused():
+def test_other_responses_are_refused_and_secure_sums_without_named_targets():
     y, X = draw(0)
     with pytest.raises(ArgumentError, match="0 or 1"):
         pi.DebiasedLasso(y, X, x_bound=4.0, y_bounds=(0, 1), family="binomial")
@@ -240,8 +240,14 @@ def test_secure_sums_and_other_responses_are_refused():
     secure = pi.DebiasedLasso(
         y, X, x_bound=4.0, family="binomial", sites=np.arange(N) % 3, trust="secure-sum"
     )
-    with pytest.raises(NotAvailableError, match="needs trust='central' or trust='server'"):
-        secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2])
+    with pytest.raises(ArgumentError, match="targets='selected' is not available with trust='secure-sum'"):
+        secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3)
+    with pytest.raises(ArgumentError, match="requires max_sparsity="):
+        secure.fit(epsilon=1.0, delta=0.5 / N, targets=[2])
+    with pytest.raises(NotAvailableError, match="cannot be used with heterogeneous=True"):
+        secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2], heterogeneous=True)
+    with pytest.raises(ArgumentError, match="center= cannot be used in a fit with family='binomial' and"):
+        secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2], center="released")
 
 
 def test_a_linear_fit_has_no_odds_ratios():

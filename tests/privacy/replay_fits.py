@@ -834,6 +834,7 @@ lasso("secure sums", trust="secure-sum")
 lasso(
     "secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True
 )
+lasso("logistic, secure sums", trust="secure-sum", family="binomial", epsilon=200.0, rows=300)
 lasso("the paper's", variant="paper", targets="selected", epsilon=200.0)
 lasso(
     "the paper's, heterogeneous",
@@ -869,6 +870,14 @@ lasso(
 lasso("dropped rows, noise variance, eigenvalues", dropping="forth", noise_variance=True, bias_bound=True)
 lasso("dropped rows, secure sums", dropping="back", trust="secure-sum")
 lasso("dropped rows, logistic", dropping="forth", family="binomial", epsilon=200.0, rows=300)
+lasso(
+    "dropped rows, logistic, secure sums",
+    dropping="back",
+    trust="secure-sum",
+    family="binomial",
+    epsilon=200.0,
+    rows=300,
+)
 lasso(
     "dropped rows, logistic, no other complete", dropping="alone", family="binomial", epsilon=200.0, rows=300
 )

@@ -675,10 +675,6 @@ MUTANTS = {
         Mutant("schema.design", "Design.l1_diameter", "self.radius * math.sqrt(columns)", "self.radius"),
         of_fit("IWPGLM logistic, Laplace noise and radius"),
     ),
-    "the Laplace budget spent on features and responses both": (
-        Mutant("mechanisms.local.budget", "Parts.laplace", "share * self.gaussian / total", "share"),
-        of_fit("IWPGLM squared, Laplace noise and binary columns"),
-    ),
     "lies by twice the epsilon": (
         Mutant(
             "mechanisms.local.responses",
@@ -953,7 +949,7 @@ MUTANTS = {
     ),
     "half a box": (
         Mutant("mechanisms.statistics.summands", "Box.sensitivity", "l2=2.0 * norm", "l2=norm"),
-        of_sizes("clipped_products", "product_vector"),
+        of_sizes("clipped_products", "product_vector", "logistic_products"),
     ),
     "one record of a site charged": (
         Mutant(

@@ -350,8 +350,12 @@ def logistic_results(
     sums: LogisticSums,
     fitted: FittedTargets[LogisticFit, DebiasedLogistic],
     report: PrivacyReport,
+    vectors: VectorServer | None = None,
 ) -> LassoResults:
-    """Return the results of a logistic fit: with intervals, or without where the noise hides them."""
+    """Return the results of a logistic fit: with intervals, or without where the noise hides them.
+
+    `vectors` is of secure sums: results have the detection limits of its releases.
+    """
     fit = fitted.fit
     debiased = fitted.debiased
     units = sums.sparse.units
@@ -367,6 +371,9 @@ def logistic_results(
     if debiased is not None and math.isfinite(plan.rho):
         notes.append(Note(WEIGHTED_NOTE, "table"))
     notes += _missed_notes(fitted.missed, settings)
+    if vectors is not None:
+        notes += cost_notes(vectors.releases, len(rows.names))
+        settings["sight"] = {"looks": [asdict(release) for release in vectors.releases]}
     if fitted.hidden:
         settings["hidden"] = [rows.names[j] for j in fitted.hidden]
     described = FitReport(
