@@ -7,7 +7,7 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import GaussianLoss
-from privinf.errors import NotAvailableError
+from privinf.errors import ArgumentError
 from privinf.lasso.radii import residual_moments
 from privinf.lasso.selection import detectable_sds, logistic_entry_sd, logistic_radius
 
@@ -50,7 +50,7 @@ def test_all_noise_is_gaussian_and_costs_the_level():
     assert math.hypot(*(loss.mu for loss in losses)) == pytest.approx(0.6, rel=1e-3)
     labels = {entry.label for entry in fit.privacy.entries}
     assert {"selection", "the most suspicious column"} <= labels
-    with pytest.raises(NotAvailableError, match="mu= is not available with a trusted server"):
+    with pytest.raises(ArgumentError, match="mu= is not available with a trusted server"):
         model(trust="server").fit(mu=0.6, sparsity=3, targets=TARGETS, rng=1)
 
 
