@@ -184,7 +184,7 @@ class LaplaceEngine:
         """Return the sum of the inverse transform of ``(y - m)^2 x x'``."""
         block = ExampleBlock.at(self.data, self.combinations, theta, rows)
         y, square = self._label(rows)
-        terms = [
+        terms: list[tuple[Floats | float, Coefficients]] = [
             (square[:, None], (1.0,)),
             (-2.0 * y[:, None], self.mean.mean),
             (1.0, self.mean.squared_mean),
