@@ -145,8 +145,9 @@ What the page shows:
   the Laplace fit.
 - The conditional score takes Laplace noise for Gaussian noise and is biased: it serves as a start only.
 
-Where it ends: three columns at epsilon 4 are flagged in nearly all fits of 10,000 and 40,000 records. Four columns need epsilon 8 and
-100,000 records or more, and six columns millions.
+Where it ends: three columns at epsilon 4 are flagged in nearly all fits of 10,000 and 40,000 records, and the few fits that are not
+flagged cover less than 0.95. Four columns are not flagged at epsilon 8 with 100,000 records; at epsilon 4 all such fits are. With six
+columns at epsilon 8, no fit of 100,000 records has a stable root.
 
 - **Noise sd**: standard deviation of the noise of a column.
 - **Bias / se**: mean error over the mean standard error, of the coefficient where it is largest.
