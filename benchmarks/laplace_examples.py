@@ -133,14 +133,14 @@ def run(fits: int, part: tuple[int, int]) -> None:
 
 HEAD = """# Laplace noise on examples, logistic regression
 
-Made by `python benchmarks/laplace_examples.py`; at most {fits} fits a cell, of four and more columns {fewer}. Columns are uniform in
-[-1, 1], with these bounds. The features have epsilon 4 or 8, the label a randomized response at epsilon 4. Laplace noise makes the
+Made by `python benchmarks/laplace_examples.py`; {fits} fits a cell, fewer with four and six columns. Columns are uniform in [-1, 1],
+with these bounds. The features have epsilon 4 or 8, the label a randomized response at epsilon 4. Laplace noise makes the
 guarantee pure; Gaussian noise has delta 1e-6.
 
 What the page shows:
 
 - With one to three columns at epsilon 4 and 8, Laplace noise is smaller than Gaussian noise: its standard deviation is 2.8 d / epsilon
-  for d columns, that of Gaussian noise grows as the root of d. The exact correction covers wherever it is not flagged.
+  for d columns, that of Gaussian noise grows as the root of d. The exact correction covers in every cell that is hardly ever flagged.
 - At equal epsilon most Gaussian fits of these sizes are flagged. Where they are not, their standard errors are about three times those of
   the Laplace fit.
 - The conditional score takes Laplace noise for Gaussian noise and is biased: it serves as a start only.
@@ -197,7 +197,7 @@ def write_page() -> None:
                 f"| {flags.mean():.3g} |"
             )
     head = HEAD.format(
-        fits=int(fits.groupby(["columns", "epsilon", "n"])["fit"].nunique().max()), fewer=FEWER
+        fits=int(fits.groupby(["columns", "epsilon", "n"])["fit"].nunique().max()),
     )
     PAGE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
