@@ -236,6 +236,9 @@ lottery: $(VENV)/.installed          ## 300 regressions drawn by lot from tables
 	$(BIN)/python benchmarks/lottery.py --report
 	$(BIN)/python benchmarks/silent_cells.py --run benchmarks/results/silent_fits.csv
 	$(BIN)/python benchmarks/silent_cells.py --report benchmarks/results/silent_fits.csv
+	$(BIN)/python benchmarks/long_steps.py --run benchmarks/results/long_steps.jsonl
+	$(BIN)/python benchmarks/long_steps.py --lottery benchmarks/results/long_steps_lottery.jsonl --fits 24
+	$(BIN)/python benchmarks/long_steps.py --report benchmarks/results/long_steps.jsonl benchmarks/results/long_steps_lottery.jsonl
 
 bench: $(VENV)/.installed           ## ratios against statsmodels, numpy and polars -> benchmarks/results/bench.md
 	$(BIN)/python benchmarks/bench.py

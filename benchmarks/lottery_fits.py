@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -183,17 +183,22 @@ def fitted_parts() -> Iterator[list[dict[str, Any]]]:
     ]
     originals = [getattr(module, function) for module, function, _ in places]
     for (module, function, names), original in zip(places, originals, strict=True):
-
-        def collecting(*args: Any, original: Any = original, names: tuple[str, ...] = names) -> Any:
-            parts.append(dict(zip(names, args, strict=False)))
-            return original(*args)
-
-        setattr(module, function, collecting)
+        setattr(module, function, collecting(original, names, parts))
     try:
         yield parts
     finally:
         for (module, function, _), original in zip(places, originals, strict=True):
             setattr(module, function, original)
+
+
+def collecting(original: Any, names: tuple[str, ...], parts: list[dict[str, Any]]) -> Callable[..., Any]:
+    """Return a function that collects its first arguments by name and calls the original."""
+
+    def collected(*args: Any, **options: Any) -> Any:
+        parts.append(dict(zip(names, args, strict=False)))
+        return original(*args, **options)
+
+    return collected
 
 
 def gram_of(result: Any, facts: dict[str, Any]) -> np.ndarray:

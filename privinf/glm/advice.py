@@ -12,11 +12,13 @@ import numpy as np
 from privinf.glm.curved import OneStepRelease
 from privinf.glm.least_squares import OneStepFit, TailPull
 from privinf.glm.posterior_draws import (
-    LARGEST_PRIOR_INFLUENCE,
+    LARGEST_PRIOR_BIAS,
     PRIOR_CONSTANT,
     PRIOR_SLOPE,
     PosteriorDraws,
-    prior_influence,
+    column_moments,
+    has_two_values,
+    prior_bias,
 )
 from privinf.glm.queries import InitialEstimate
 from privinf.glm.rows import GlmRows
@@ -261,8 +263,8 @@ def curved_notes(
     if not draws.weak:
         return Note(DRAWN_NOTE), step_length, *doubts
     weak = must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE))
-    influence = prior_influence(step, draws.draws, rows.design.constant, rows.to_user)
-    decided = influence > LARGEST_PRIOR_INFLUENCE
+    bias = prior_bias(step, draws.draws, rows.design.constant, rows.to_user)
+    decided = bias > LARGEST_PRIOR_BIAS
     if _slopes(rows, decided).any():
         column, cause = _weakest(rows, step, decided)
         advice = WEAK.format(column.name, _advice(rows, column, cause))
@@ -274,13 +276,18 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
     """Return the warnings of a mean or a variance that may differ from the model's, each with coefficients.
 
     Outlying rows may move the constant, and coefficients of columns that reach far: their farther bound is
-    `FAR_COLUMN` standard deviations from the mean, by the noisy second moments. Where intervals are those of
-    a posterior (`weak`), noise may hide how a column varies, and any coefficient may move. () stands for the
+    `FAR_COLUMN` standard deviations from the mean, by the noisy second moments. A column with two values is
+    exempt: its coefficient makes the mean right in both groups of rows. Where intervals are those of a
+    posterior (`weak`), noise may hide how a column varies, and any coefficient may move. () stands for the
     fit as a whole.
     """
     warnings: list[tuple[str, tuple[str, ...]]] = []
     reach = column_reach(step.walk.second, rows.design.constant)
     shifts = step.far * np.where(reach > FAR_COLUMN, reach / FAR_COLUMN, float(weak))
+    if not weak:
+        declared = np.array([column.indicator for column in rows.design.columns])
+        two_valued = declared | has_two_values(*column_moments(step.walk.second, rows.design.constant))
+        shifts[two_valued] = 0.0
     if (shifts > FAR_OUT).any():
         moved = shifts > FAR_OUT
         if rows.design.constant is not None:

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from privinf.glm.curved import GLMNewtonPath, OneStepRelease
+from privinf.glm.curved import GLMNewtonPath, OneStepRelease, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy
 from privinf.glm.newton import OneStep
 from privinf.inference.one_step import OneStepScores, step_noise
 from privinf.schema import Design
-from privinf.typing import Floats
+from privinf.typing import Flags, Floats
 
 DRAWS = 4000  # of the coefficients' distance D
 FEWER_DRAWS = 1500  # the same where columns are many: each draw inverts a matrix
@@ -40,6 +40,10 @@ PRIOR_SLOPE = 5.0  # sd of the named prior on slopes, in units in which columns 
 # sds. It covers with probability 0.950 (k = 1), 0.944 (1.5) and 0.936 (2); k = 2 is a slope of 10 in scaled
 # units.
 LARGEST_PRIOR_INFLUENCE = 0.2
+# Bias by the prior (`prior_bias`), in posterior sds, above which a coefficient of logistic or count models is
+# called weakly identified: that of the prior influence 0.2 on a value 2 prior sds from the prior's mean.
+LARGEST_PRIOR_BIAS = 0.4
+PRIOR_BIAS_LEVEL = 0.9  # quantile of that bias over the draws
 FEWEST_KEPT = 200  # positive definite draws of the Hessian that suffice for a posterior; else all are made so
 # A last step that moves predictors further (root mean square) leaves a remainder that intervals do not
 # include.
@@ -48,6 +52,14 @@ WALKING_SHIFT = 0.6  # the same where the round before had not come to rest
 # Squared length of the last step in standard errors, a coefficient, that leaves such a remainder: the more
 # the step moves predictors (key: up to so much), the shorter it may be.
 LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
+# Part of the largest skewness of an indicator that intervals allow for: the curvature changes by less than
+# its own size, and a step is too long where the curvature is too small (benchmarks/results/long_steps.md).
+INDICATOR_SKEWNESS = 0.5
+LEAST_BIAS = 0.1  # standard errors of a coefficient: a smaller bias of the last step is ignored
+# A column has two values, the ends of its bounds, if its variance is more than this part of the largest one
+# that its mean allows: two values have all of it, up to noise, and uniform ones a third.
+TWO_VALUES = 0.7
+NEAREST_END = 0.02  # a mean this close to an end of [-1, 1] may be there by noise
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -131,6 +143,110 @@ def prior_influence(step: OneStepRelease, draws: Floats, constant: int | None, c
     moved = contrasts @ covariance
     spread = np.sum(moved * contrasts, axis=1)
     return np.asarray(np.sqrt(np.sum((moved / prior_sds(step, constant)) ** 2, axis=1) / spread))
+
+
+def prior_bias(step: OneStepRelease, draws: Floats, constant: int | None, contrasts: Floats) -> Floats:
+    r"""Return the bias of contrasts by the prior that 90% of the draws do not exceed, shape (k,).
+
+    Notes
+    -----
+    In posterior sds, for the coefficients beta of a draw,
+
+    .. math:: |k' C T^{-1} \beta| / \sqrt{k' C k},
+
+    C the covariance of the draws and T that of the prior, whose mean is zero, both in z. The mean of a normal
+    posterior has this bias if beta is the truth. It is `prior_influence` times beta's distance from the
+    prior's mean, in prior sds, where one coefficient has all of the influence.
+
+    In weak fits of the lottery at epsilon 2, coefficients with a prior influence above 0.2 and a bias of at
+    most 0.4 cover 0.99, and those with an influence below 0.2 and a larger bias 0.70
+    (`benchmarks/results/lottery.md`).
+    """
+    covariance = np.atleast_2d(np.cov(draws.T))
+    moved = contrasts @ covariance
+    sds = np.sqrt(np.sum(moved * contrasts, axis=1))
+    biases = np.abs(draws @ (moved / prior_sds(step, constant) ** 2).T)
+    return np.asarray(np.quantile(biases, PRIOR_BIAS_LEVEL, axis=0) / sds)
+
+
+def secant_bias(
+    step: OneStepRelease, constant: int | None, indicators: Flags, to_user: Floats, bse: Floats
+) -> Floats | None:
+    r"""Return the bias that the last step may have because the curvature changes along it, shape (p,).
+
+    Parameters
+    ----------
+    step : OneStepRelease
+    constant : int or None
+        Its place.
+    indicators : ndarray of bool, shape (p,)
+        Columns that are declared as indicators.
+    to_user : ndarray, shape (p, p)
+        From coefficients of z to the user's.
+    bse : ndarray, shape (p,)
+        Standard errors in the user's units.
+
+    Returns
+    -------
+    ndarray or None
+        In the user's units; 0 below `LEAST_BIAS` standard errors, and None if all are.
+
+    Notes
+    -----
+    The released Hessian is a secant towards the preliminary step D'. Where the step D ends elsewhere, the
+    secant to its end is another one. The curvature changes by about its own size where predictors move by 1,
+    so to first order the coefficient of a column x moves by
+
+    .. math:: \tfrac12 |D_j (D_j - D'_j)|\; E \tilde x^3 / E \tilde x^2,
+
+    x~ the column about its mean. Of a column with two values, most of whose rows have the nearer end of its
+    bounds, the ratio is at most the distance from the mean to the farther end, of which half is allowed; it
+    moves no predictor of rows at the nearer end. Other columns have one standard deviation, a skewness of 1.
+    The constant has the same of predictors at the mean of the columns, with ratio 1. No bias is larger than
+    the step.
+
+    Where this bias is large, intervals without it cover far too seldom (`benchmarks/results/long_steps.md`).
+    """
+    values, vectors = step.hessian.floored()
+    move = vectors @ ((vectors.T @ step.score.mean) / values)
+    back = step.place.transform.T
+    moved = back @ move
+    beyond_secant = moved - back @ preliminary_step(step.score, step.place)
+    mean, variance = column_moments(step.walk.second, constant)
+    two_valued = indicators | has_two_values(mean, variance)
+    far = 1.0 + np.abs(mean)
+    skewness = np.where(two_valued, INDICATOR_SKEWNESS * far, np.minimum(np.sqrt(variance), far))
+    sizes = np.abs(moved) * np.minimum(0.5 * np.abs(beyond_secant) * skewness, 1.0)
+    directions = np.eye(len(mean))
+    if constant is not None:
+        fixed = np.where(two_valued, np.sign(mean), mean)
+        fixed[constant] = -1.0
+        directions[constant] = -fixed
+        mean[constant] = 1.0
+        sizes[constant] = abs(float(mean @ moved)) * min(0.5 * abs(float(mean @ beyond_secant)), 1.0)
+    bias = np.abs(to_user @ directions) @ sizes
+    bias[bias < LEAST_BIAS * bse] = 0.0
+    return bias if bias.any() else None
+
+
+def column_moments(second: Floats, constant: int | None) -> tuple[Floats, Floats]:
+    """Return means and variances of the columns in [-1, 1] by noisy second moments; 0 of the constant.
+
+    Without a constant they are about zero.
+    """
+    p = len(second)
+    size = 1.0 if constant is None else float(second[constant, constant])
+    mean = np.zeros(p) if constant is None else np.clip(second[constant] / size, -1.0, 1.0)
+    variance = np.maximum(np.diag(second) / size - mean**2, 0.0)
+    if constant is not None:
+        mean[constant] = variance[constant] = 0.0
+    return mean, variance
+
+
+def has_two_values(mean: Floats, variance: Floats) -> Flags:
+    """Return which columns in [-1, 1] appear to be at the ends of their bounds in all rows, by moments."""
+    nearest = 1.0 - np.abs(mean)
+    return np.asarray((variance > TWO_VALUES * (1.0 - mean**2)) & (nearest > NEAREST_END))
 
 
 def _squared_length(move: Floats, covariance: Floats) -> float:

@@ -41,11 +41,11 @@ from privinf.glm.margins import (
 )
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.posterior_draws import (
-    LARGEST_PRIOR_INFLUENCE,
+    LARGEST_PRIOR_BIAS,
     curved_system,
     drawn,
     equation_of,
-    prior_influence,
+    prior_bias,
     recorded,
     restored,
 )
@@ -135,6 +135,7 @@ class GlmSettings(TypedDict):
     names: list[str]
     scarce: NotRequired[list[str]]
     misfits: NotRequired[list[str]]
+    secant_bias: NotRequired[list[float]]
     scores: NotRequired[dict[str, Any]]
     curved: NotRequired[dict[str, Any]]
     equation: NotRequired[dict[str, Any]]
@@ -169,6 +170,17 @@ class GLMInference(Inference):
         """Why the fit has no score tests: a fit without standard errors ended without their equation."""
         return self.estimate.weak_reason if self.estimate.cov is None else ""
 
+    @property
+    def bias_name(self) -> str:
+        """What a summary calls the bias: of clipping, of the last step, or of both."""
+        if "secant_bias" not in self.settings:
+            return super().bias_name
+        return (
+            "bias of the last step"
+            if self.settings["family"] == "binomial"
+            else "bias of clipping and the last step"
+        )
+
     @cached_property
     def scaled_draws(self) -> Floats | None:
         """Draws of the coefficients of z, shape (draws, p); None where intervals are normal."""
@@ -185,14 +197,13 @@ class GLMInference(Inference):
 
     @cached_property
     def weakness(self) -> pd.Series[float]:
-        """Prior influence on the weakly identified coefficients of a posterior; else as every result's."""
+        """Bias by the prior of weakly identified coefficients of a posterior; else as every result's."""
         if self.cov_type != "posterior" or self.scaled_draws is None:
             return super().weakness
         step = restored(self.settings["curved"])
         back = np.array(self.settings["to_user"])
-        influence = prior_influence(step, self.scaled_draws, self.constant, back)
-        series = pd.Series(influence, index_of(self.names), name="prior influence")
-        return series[influence > LARGEST_PRIOR_INFLUENCE]
+        bias = prior_bias(step, self.scaled_draws, self.constant, back)
+        return pd.Series(bias, index_of(self.names), name="prior bias")[bias > LARGEST_PRIOR_BIAS]
 
     @property
     def weak_intervals(self) -> list[tuple[type[Warning], str]]:

@@ -51,6 +51,7 @@ from privinf.glm.posterior_draws import (
     drawn_terms,
     noise_of_draws,
     recorded,
+    secant_bias,
 )
 from privinf.glm.queries import LeastSquaresOptions, LeastSquaresQueries
 from privinf.glm.results import (
@@ -563,6 +564,13 @@ def curved_results(
         estimate = replace(estimate, bias=outcome.hidden.bias(influence))
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
+    indicators = np.array([column.indicator for column in design.columns])
+    by_step = None
+    if not posterior.weak:
+        by_step = secant_bias(outcome, design.constant, indicators, back, estimate.bse)
+    if by_step is not None:
+        context["settings"]["secant_bias"] = by_step.tolist()
+        estimate = replace(estimate, bias=by_step if estimate.bias is None else estimate.bias + by_step)
     sampling = None if noise is None else back @ (total - noise) @ back.T
     if "margins" not in averages and not _has_averages(rows, estimate, description, extra_settings):
         context["notes"] = (*context["notes"], Note(MARGINS_NOTE, "header"))

@@ -131,9 +131,10 @@ class FittedResult(Cautious):
         """Weakly identified coefficients, by name, with their strengths; empty where there are none.
 
         A strength is the slope of the coefficient's score in standard deviations of the noise of this slope.
-        The posterior of a logistic or Poisson fit has the influence of the prior instead, 1 where the release
-        says nothing. It is nan, and all coefficients are listed, where only a joint check exists, or where
-        the fit has no standard errors, for example because it did not converge.
+        The posterior of a logistic or Poisson fit has the bias by its prior instead, in posterior standard
+        deviations, which 90% of its draws do not exceed. It is nan, and all coefficients are listed, where
+        only a joint check exists, or where the fit has no standard errors, for example because it did not
+        converge.
 
         The constant is listed, whatever its strength, if it contains the slope of a listed column.
         """

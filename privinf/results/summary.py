@@ -115,8 +115,8 @@ T_NOTE = (
     "(Satterthwaite)."
 )
 ALLOWED_BIAS = (
-    "P-values and intervals allow for a clipping bias of up to {:.2g} standard errors, which the release "
-    "cannot rule out."
+    "P-values and intervals allow for a {} of up to {:.2g} standard errors, which the release cannot rule "
+    "out."
 )
 FLOORED_NOTE = (
     "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
@@ -369,7 +369,8 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
     notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(estimate.df_resid) and not single else []
     if estimate.bias is not None and not single:
         bias = float(np.max(estimate.bias / estimate.bse))
-        notes.append(Note(ALLOWED_BIAS.format(bias), "table" if bias > NOTABLE_BIAS else "detail"))
+        text = ALLOWED_BIAS.format(result._inference.bias_name, bias)
+        notes.append(Note(text, "table" if bias > NOTABLE_BIAS else "detail"))
     letter = "t" if result.use_t and not single else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 

@@ -188,6 +188,11 @@ class Inference:
         return not self.estimate.weak_reason.startswith(NO_CONVERGENCE)
 
     @property
+    def bias_name(self) -> str:
+        """What a summary calls the bias that intervals and tests allow for."""
+        return "clipping bias"
+
+    @property
     def no_scores(self) -> str:
         """Why the fit itself has no score tests; empty where it has them, or they were not stored."""
         return ""

@@ -24,7 +24,16 @@ from privinf.glm.advice import column_reach, misfits
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, clip_of, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy, Shares
 from privinf.glm.margins import Average, hessian_average
-from privinf.glm.posterior_draws import drawn, restored, symmetric_noise
+from privinf.glm.posterior_draws import (
+    column_moments,
+    drawn,
+    has_two_values,
+    prior_bias,
+    prior_influence,
+    restored,
+    secant_bias,
+    symmetric_noise,
+)
 from privinf.inference.intervals import Precision
 from privinf.results.notes import MARGINS_NOTE
 
@@ -144,13 +153,16 @@ def test_outlying_rows_name_the_coefficients_of_long_tailed_columns():
 
 def test_misfits_grow_with_the_reach_of_a_column_and_name_the_constant_with_it():
     """Columns reach 8, 5 and 2 standard deviations; from 4 on, outlying rows move 0.3 in proportion."""
-    design = SimpleNamespace(constant=0, names=("const", "far", "middle", "near"))
+    columns = [SimpleNamespace(indicator=False)] * 4
+    design = SimpleNamespace(constant=0, names=("const", "far", "middle", "near"), columns=columns)
     rows = SimpleNamespace(family="poisson", design=design)
     walk = SimpleNamespace(second=np.diag([1.0, 8.0**-2, 5.0**-2, 2.0**-2]))
     step = SimpleNamespace(walk=walk, far=0.3, dispersion=1.0)
     ((text, names),) = misfits(rows, step, weak=False)
     assert names == ("const", "far")
     assert "intervals of const, far may miss the unweighted regression by 0.6 standard errors" in text
+    design.columns = [SimpleNamespace(indicator=True)] * 4
+    assert misfits(rows, step, weak=False) == ()
     assert misfits(rows, SimpleNamespace(walk=walk, far=0.2, dispersion=1.0), weak=True) == ()
     ((_, names),) = misfits(rows, SimpleNamespace(walk=walk, far=0.6, dispersion=1.0), weak=True)
     assert names == ("const", "far", "middle", "near")
@@ -281,6 +293,96 @@ def test_draws_are_those_of_the_release_and_come_back_from_a_file(tmp_path):
     assert found.converged
     other = drawn(restored(kept | {"score": (np.array(kept["score"]) + 1e-9).tolist()}), fit.nobs, 0)
     assert not np.allclose(found.draws, other.draws)
+
+
+def step_of(score, hessian, level, second):
+    """Return a final release in units that are not whitened."""
+    p = len(score)
+    return OneStepRelease(
+        place=ExpansionPoint(np.zeros(p), np.eye(p), level),
+        score=Noisy(np.array(score), 0.001),
+        hessian=Noisy(hessian * np.eye(p), 0.001),
+        meat=hessian * np.eye(p),
+        allowance=0.0,
+        walk=GLMNewtonPath(path=[], walking=False, second=np.array(second)),
+    )
+
+
+def test_the_bias_of_the_last_step_is_that_of_a_curvature_which_changes_along_it():
+    """The step D = S/H = (0, 0.5) is half of the preliminary one; 5% of the rows have the indicator."""
+    step = step_of([0.0, 0.05], 0.1, 0.05, [[1.0, -0.9], [-0.9, 1.0]])
+    to_user = np.array([[1.0, -1.0], [0.0, 2.0]])  # from the ends -1 and 1 to 0 and 1
+    none = np.zeros(2, dtype=bool)
+    bias = secant_bias(step, 0, none, to_user, np.full(2, 0.1))
+    level = 0.5 * 0.45 * 0.45
+    np.testing.assert_allclose(bias, [level, 2.0 * 0.5 * 0.5 * 0.5 * (0.5 * 1.9)])
+    np.testing.assert_allclose(secant_bias(step, 0, none, to_user, np.array([0.1, 3.0])), [level, 0.0])
+    assert secant_bias(step, 0, none, to_user, np.full(2, 3.0)) is None
+    number = step_of([0.0, 0.05], 0.1, 0.05, [[1.0, 0.0], [0.0, 0.25]])
+    np.testing.assert_allclose(
+        secant_bias(number, 0, none, np.eye(2), np.full(2, 0.1)), [0.0, 0.5 * 0.5 * 0.5 * 0.5]
+    )
+    declared = secant_bias(number, 0, ~none, np.eye(2), np.full(2, 0.1))
+    np.testing.assert_allclose(declared, [0.0, 0.5 * 0.5 * 0.5 * 0.5])  # half the distance to an end
+    np.testing.assert_allclose(
+        secant_bias(number, None, none, np.eye(2), np.full(2, 0.1)), [0.0, 0.5 * 0.5 * 0.5 * 0.5]
+    )
+
+
+def test_no_bias_of_the_last_step_is_larger_than_the_step():
+    step = step_of([0.0, 1.0], 0.1, 0.9, [[1.0, 0.0], [0.0, 1.0]])
+    bias = secant_bias(step, 0, np.zeros(2, dtype=bool), np.eye(2), np.full(2, 0.1))
+    np.testing.assert_allclose(bias, [0.0, 10.0])
+
+
+def test_a_column_has_two_values_if_its_variance_is_the_largest_that_its_mean_allows():
+    second = np.eye(4)
+    second[0, 1:] = second[1:, 0] = [-0.9, 0.0, -0.99]
+    second[1:, 1:] = np.diag([0.97, 1.0 / 3.0, 0.9999])
+    mean, variance = column_moments(second, 0)
+    np.testing.assert_allclose(mean, [0.0, -0.9, 0.0, -0.99])
+    np.testing.assert_allclose(variance, [0.0, 0.16, 1.0 / 3.0, 0.0198])
+    assert has_two_values(mean, variance).tolist() == [False, True, False, False]
+
+
+def test_the_bias_by_the_prior_is_its_influence_times_the_size_of_a_draw():
+    """One slope: the prior has sd 5 and the posterior sd 1 about 3, so a draw of 3 is pulled by 3/25."""
+    rng = np.random.default_rng(0)
+    step = step_of([0.0, 0.0], 0.1, 0.1, np.eye(2))
+    draws = np.column_stack([rng.normal(0.0, 0.01, 40_000), rng.normal(3.0, 1.0, 40_000)])
+    slope = np.array([[0.0, 1.0]])
+    np.testing.assert_allclose(prior_influence(step, draws, 0, slope), 0.2, rtol=0.02)
+    np.testing.assert_allclose(prior_bias(step, draws, 0, slope), (3.0 + 1.2816) / 25.0, rtol=0.02)
+    np.testing.assert_allclose(prior_bias(step, draws, 0, 7.0 * slope), (3.0 + 1.2816) / 25.0, rtol=0.02)
+    steep = prior_bias(step, draws * [1.0, 10.0], 0, slope)
+    assert steep > prior_influence(step, draws * [1.0, 10.0], 0, slope) > 1.0
+
+
+def rare_rows(seed, n=4_000):
+    rng = np.random.default_rng(seed)
+    x, f = rng.uniform(-1.0, 1.0, n), (rng.random(n) < 0.05).astype(float)
+    y = (rng.random(n) < expit(-2.5 + x + 0.8 * f)).astype(float)
+    return y, pi.add_constant(np.column_stack([x, f]))
+
+
+@pytest.mark.filterwarnings("error::privinf.errors.MisfitWarning")
+def test_intervals_allow_for_the_bias_of_a_last_step_along_a_rare_indicator(tmp_path):
+    fit = pi.Logit(*rare_rows(5), bounds=[(-1, 1), (0, 1)]).fit(epsilon=2.0, delta=1e-6, rng=5)
+    bias = fit.estimate.bias
+    assert bias is not None
+    assert (bias[:2] == 0.0).all()
+    assert bias[2] > fit.bse.iloc[2]
+    ends = fit.conf_int().to_numpy()
+    plain = np.quantile(fit._inference.posterior, [0.025, 0.975], axis=0).T
+    np.testing.assert_allclose(ends[:2], plain[:2])
+    longer = fit._inference.precision.half_length(0.05)[2] - norm.ppf(0.975) * fit.bse.iloc[2]
+    np.testing.assert_allclose(ends[2] - plain[2], [-longer, longer])
+    text = "allow for a bias of the last step of up to 1.2 standard errors"
+    assert text in " ".join(str(fit.summary(notes="all")).split())
+    fit.save(tmp_path / "fit.pi")
+    loaded = pi.load_results(tmp_path / "fit.pi")
+    np.testing.assert_array_equal(loaded.conf_int(), fit.conf_int())
+    assert text in " ".join(str(loaded.summary(notes="all")).split())
 
 
 def test_odds_and_rate_ratios():

@@ -368,7 +368,7 @@ def test_advice_names_a_weak_slope_and_not_the_constant(curved, hidden, named, m
     )
     gram, flags = np.diag([1.0, 0.1, 0.2]) + 0.01, np.array(hidden, dtype=bool)
     if curved:
-        monkeypatch.setattr(advice, "prior_influence", lambda *_: flags.astype(float))
+        monkeypatch.setattr(advice, "prior_bias", lambda *_: flags.astype(float))
         step = SimpleNamespace(
             walk=SimpleNamespace(second=gram),
             place=SimpleNamespace(transform=np.eye(3)),
