@@ -11,6 +11,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import flags
 import silent_cells
+import third_layer
 
 
 def stored_fits():
@@ -40,6 +41,21 @@ def test_a_page_of_silent_cells_needs_no_named_regression(tmp_path, monkeypatch)
     assert "None of these regressions is in the file." in page
     assert "| reach > 10, and moved > 0.75 or one sign > 2.5 | 1 | 0 | 1 | 1 | 1 | 0 of 1 |" in page
     assert "| OLS | not marked by the rule | 1 | 0 |" in page
+
+
+def test_a_third_layer_without_a_shift_is_an_alarm_by_chance(tmp_path, monkeypatch):
+    monkeypatch.setattr(third_layer, "PAGE", tmp_path / "page.md")
+    rows = stored_fits().assign(cell="a/b, epsilon 2", epsilon=2.0, C=2.0, top=20.0, unit=0.01, warned="-")
+    rows = rows.assign(
+        **dict.fromkeys(("hidden", "hidden 2", "hidden 4", "hidden 8", "signs", "leverage"), 0.0)
+    )
+    pd.concat([rows.assign(fit=rows["fit"] + 20 * k) for k in range(20)]).to_csv(tmp_path / "fits.csv")
+    third_layer.report(tmp_path / "fits.csv")
+    page = (tmp_path / "page.md").read_text()
+    (line,) = (one for one in page.splitlines() if "layer to 2 C: above 2 sds" in one)
+    assert float(line.split("|")[2]) == pytest.approx(0.0455, abs=0.04)
+    (line,) = (one for one in page.splitlines() if "sd of the layer to 2" in one and "lottery" in one)
+    assert "nan" not in line
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.WeakIdentificationWarning")
