@@ -223,16 +223,16 @@ def coverage_figure(found: pd.DataFrame) -> plt.Figure:
     fig, ax = plt.subplots(figsize=(9.5, 3.2))
     cells = [cell for cell in CELLS if cell in set(found["cell"])]
     colors = (BLUE, SKY, GREEN, ORANGE, RED)
+    markers = ("o", "s", "^", "D", "v")
     names = ("signal 1", "signal 8", "signal 15", "zero beside a signal", "zero far away")
     for place, cell in enumerate(cells):
         rows = found[found["cell"] == cell]
         low, high = binomial_limits(0.95, int(rows["fits"].iloc[0]))
         ax.fill_between([place - 0.4, place + 0.4], low, high, color=FAINT, alpha=0.4, lw=0)
-        for k, color in enumerate(colors):
+        for k, (color, marker) in enumerate(zip(colors, markers, strict=True)):
             value = rows.loc[rows["target"] == k, "coverage"]
-            ax.plot(
-                place + 0.13 * (k - 2), value, "o", ms=5, color=color, label=names[k] if place == 0 else None
-            )
+            label = names[k] if place == 0 else None
+            ax.plot(place + 0.13 * (k - 2), value, marker, ms=5, color=color, label=label)
     ax.axhline(0.95, color=INK, lw=0.8)
     counts = found.groupby("cell")["fits"].first()
     ax.set_xticks(

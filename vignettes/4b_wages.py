@@ -272,13 +272,13 @@ def wages_figure() -> plt.Figure:
     """Draw the intervals of the targets, and what the number of columns kept does to two of them."""
     fig, axes = plt.subplots(1, 3, figsize=(9.5, 4.0), width_ratios=[2.2, 1.0, 1.0])
     ax, height = axes[0], np.arange(len(TARGETS))[::-1]
-    for shift, label, color, values, half in (
-        (0.27, "least squares, HC0, no privacy", INK, OLS.params[TARGETS], NORMAL * OLS.bse[TARGETS]),
-        (0.09, "same method, no noise", GREEN, CLEAR.params, NORMAL * CLEAR.bse),
-        (-0.09, f"ε = {EPSILON:g}", BLUE, FIT.params, NORMAL * FIT.bse),
-        (-0.27, f"ε = {EPSILON:g}, simultaneous", RED, FIT.params, JOINT.critical_value * FIT.bse),
+    for shift, label, color, marker, values, half in (
+        (0.27, "least squares, HC0, no privacy", INK, "o", OLS.params[TARGETS], NORMAL * OLS.bse[TARGETS]),
+        (0.09, "same method, no noise", GREEN, "^", CLEAR.params, NORMAL * CLEAR.bse),
+        (-0.09, f"ε = {EPSILON:g}", BLUE, "s", FIT.params, NORMAL * FIT.bse),
+        (-0.27, f"ε = {EPSILON:g}, simultaneous", RED, "D", FIT.params, JOINT.critical_value * FIT.bse),
     ):
-        ax.errorbar(values, height + shift, xerr=half, fmt="o", ms=3, color=color, label=label, capsize=2)
+        ax.errorbar(values, height + shift, xerr=half, fmt=marker, ms=4, color=color, label=label, capsize=2)
     ax.axvline(0.0, color=FAINT)
     ax.set_yticks(height, [name.replace("_", " ") for name in TARGETS])
     ax.set(title="difference of log wages", xlabel=f"{KEPT} of {len(COLUMNS)} columns kept")

@@ -302,7 +302,7 @@ def comparison() -> None:
         (FIT.params - REFERENCE) / scale,
         where - 0.14,
         xerr=NORMAL * RATIO,
-        fmt="o",
+        fmt="s",
         color=BLUE,
         ms=4,
         label=f"ten states, secure sums, ε = {EPSILON:g}",
@@ -361,8 +361,9 @@ def alone_section() -> None:
     }
     base = float(CLEAR.bse[SHOWN])
     fig, ax = plt.subplots(figsize=(6.2, 3.3))
-    for (name, values), color in zip(curves.items(), (GREEN, ORANGE, BLUE), strict=True):
-        ax.plot(LADDER, np.array(values) / base, "o-", color=color, ms=4, label=name)
+    styles = ((GREEN, "^--"), (ORANGE, "s-."), (BLUE, "o-"))
+    for (name, values), (color, style) in zip(curves.items(), styles, strict=True):
+        ax.plot(LADDER, np.array(values) / base, style, color=color, ms=4, label=name)
         rows = len(TABLES[name[:2]]) if "alone" in name else len(POOLED)
         ax.axhline(math.sqrt(len(POOLED) / rows), color=color, lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="ε (δ = 1e-6)", ylabel="standard error / pooled, no privacy")
