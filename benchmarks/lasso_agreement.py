@@ -214,8 +214,7 @@ def report() -> None:
         "1/(2N); n is the mean number of rows of a site. First table: share of fits in which a test at 5% "
         "rejects equal coefficients although they are equal, among fits that are not marked as unreliable. The "
         "last two columns compare the correlation of the errors of two sites with the one that the covariance "
-        "states. The stated one counts errors that are fixed in a design, such as a slope that differs from the "
-        "average because of the shape of its column; these move the mean and not the correlation here."
+        "states."
     )
     seconds = float(stored["seconds"].sum())
     write_table(
