@@ -17,6 +17,7 @@ from privinf.errors import SensitivityError
 from privinf.mechanisms.peeling import solve_peeling_scale
 from privinf.noise import NoiseSource, grid_step
 from privinf.noise.lattice import LARGEST_STEP
+from privinf.schema import Design, geometry
 from privinf.typing import Floats, TrustModel
 from privinf.wire import Assumptions, Mechanisms, NoiseLaws, NoiseSources, Norms, readable
 
@@ -85,6 +86,14 @@ class LaplaceLine:
             secure=secure,
             assumptions=self.assumptions,
         )
+
+
+def l1_diameter(design: Design) -> float:
+    """Return the largest l1 distance between two scaled private rows inside the bounds and the ball."""
+    numeric = geometry.outside(design.private, design.blocks)
+    box = geometry.box_l1_diameter(((design.high - design.low) / design.scale)[numeric], design.blocks)
+    columns = float(design.private.sum())
+    return box if design.radius is None else min(box, 2.0 * design.radius * math.sqrt(columns))
 
 
 def perturb_laplace(values: Floats, scale: float, source: NoiseSource) -> Floats:

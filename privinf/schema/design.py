@@ -339,14 +339,6 @@ class Design:
         return min(self.box_diameter, ball)
 
     @property
-    def l1_diameter(self) -> float:
-        """Largest l1 distance between two scaled private rows inside the bounds and the ball."""
-        numeric = geometry.outside(self.private, self.blocks)
-        box = geometry.box_l1_diameter(((self.high - self.low) / self.scale)[numeric], self.blocks)
-        columns = float(self.private.sum())
-        return box if self.radius is None else min(box, 2.0 * self.radius * math.sqrt(columns))
-
-    @property
     def norm(self) -> float:
         """Largest norm of a scaled private row."""
         numeric = geometry.outside(self.private, self.blocks)

@@ -362,7 +362,7 @@ def first_column_alone(self, scale, size):
 PURE_MUTANTS = {
     "half the scale": (SimulationNoise, "laplace", half_scale),
     "noise on the first column alone": (SimulationNoise, "laplace", first_column_alone),
-    "l2 instead of l1": (Design, "l1_diameter", property(lambda self: self.diameter)),
+    "l2 instead of l1": (local_examples, "l1_diameter", lambda design: design.diameter),
     "epsilon of features and label exchanged": (local_examples, "plan_budget", exchanged),
 }
 

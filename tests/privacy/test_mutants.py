@@ -651,8 +651,8 @@ MUTANTS = {
         Mutant(
             "mechanisms.local.examples",
             "LocalExamples._laplace_features_line",
-            "rows_per_unit * design",
-            "design",
+            "rows_per_unit * l1",
+            "l1",
         ),
         of_fit("LocalExamples, Laplace noise, several rows a person"),
     ),
@@ -672,7 +672,7 @@ MUTANTS = {
         of_fit("IWPGLM logistic, Laplace noise"),
     ),
     "Laplace noise by the radius alone": (
-        Mutant("schema.design", "Design.l1_diameter", "self.radius * math.sqrt(columns)", "self.radius"),
+        Mutant("mechanisms.laplace", "l1_diameter", "design.radius * math.sqrt(columns)", "design.radius"),
         of_fit("IWPGLM logistic, Laplace noise and radius"),
     ),
     "lies by twice the epsilon": (

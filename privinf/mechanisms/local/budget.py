@@ -90,7 +90,7 @@ class Parts:
         return [float_down(exact(level) * share * exact(weight) / total) for weight in self.responded]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleBudget:
     """Budget of each part of a release on one unit.
 
@@ -285,7 +285,13 @@ def _separate(
     if parts.label == "gaussian":
         label_mu = calibrate_mu(epsilon=levels["y"], delta=delta, calibration=calibration)
     label_epsilon = levels["y"] if parts.pure_label else None
-    return ExampleBudget(features_mu, tuple(pure), label_epsilon, label_mu, features_epsilon)
+    return ExampleBudget(
+        features_mu=features_mu,
+        responses=tuple(pure),
+        label_epsilon=label_epsilon,
+        label_mu=label_mu,
+        features_epsilon=features_epsilon,
+    )
 
 
 def _joint(
@@ -309,7 +315,11 @@ def _joint(
         mu = remaining_mu(epsilon, delta, pure, calibration)
         mus = dict(zip(protected, split_mu(mu, list(protected.values())), strict=True))
     return ExampleBudget(
-        mus.get("features"), tuple(answers), label_epsilon, mus.get("label"), features_epsilon
+        features_mu=mus.get("features"),
+        responses=tuple(answers),
+        label_epsilon=label_epsilon,
+        label_mu=mus.get("label"),
+        features_epsilon=features_epsilon,
     )
 
 

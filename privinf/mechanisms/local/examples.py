@@ -14,7 +14,7 @@ from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, SensitivityError
 from privinf.mechanisms.gaussian import Line, assumed, max_rows, unit_name
-from privinf.mechanisms.laplace import LaplaceLine, laplace_variance, perturb_laplace
+from privinf.mechanisms.laplace import LaplaceLine, l1_diameter, laplace_variance, perturb_laplace
 from privinf.mechanisms.local.budget import ExampleBudget, ExamplesPlan, Parts, plan_budget
 from privinf.mechanisms.local.channels import indicators_of, label_design, plan_features, resolve_label
 from privinf.mechanisms.local.responses import RandomizedResponse
@@ -385,7 +385,7 @@ class LocalExamples:
         rows_per_unit = max_rows(self.design)
         return self._laplace_line(
             label=Labels.FEATURES,
-            sensitivity=rows_per_unit * design.l1_diameter,
+            sensitivity=rows_per_unit * l1_diameter(design),
             derivation=Derivations.FEATURE_SET.format(names=", ".join(design.private_names)),
             dimension=self.parts.gaussian * rows_per_unit,
             epsilon=epsilon,
