@@ -2,8 +2,8 @@
 
     python benchmarks/negative_binomial.py --fits 500       (-> benchmarks/results/negative_binomial.md)
 
-`--only WORD` runs the cells whose names contain it, and prints their lines; `--page` writes the page from the lines in
-the folder `--lines`, which several processes may share.
+`--store FOLDER` keeps single fits, so that a run goes on where it was interrupted; `--part 0/2` and `--part 1/2` run
+half of the cells each. `--page` writes the page from the stored fits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
+import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,9 @@ What fails, at epsilon 1:
 | cell | n | epsilon | fits with intervals | worst coefficient | all coefficients | width | alpha: coverage | half-length | 99% limits |
 |---|---|---|---|---|---|---|---|---|---|
 """
+
+
+PARTS = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,71 +167,119 @@ def usual_width(cell: Cell) -> np.ndarray:
     return np.median(errors, axis=0)
 
 
-def row_of(cell: Cell, fits: int) -> str:
-    """Return the table's row of a cell."""
-    truth = cell.truth
-    covered, widths, lengths, of_alpha = [], [], [], []
-    for number in range(fits):
-        rng = np.random.default_rng([number, *cell.name.encode()])
-        result = cell.model(rng)[0].fit(epsilon=cell.epsilon, delta=1e-6, rng=number)
-        if result.estimate.cov is None:
-            continue
-        low, high = result.conf_int().to_numpy().T
-        hit = ((low <= truth) & (truth <= high)).astype(float)
-        hit[[name in result.weakly_identified for name in result.names]] = np.nan
-        covered.append(hit)
-        widths.append(high - low)
-        low, high = result.alpha_conf_int()
-        lengths.append((high - low) / 2.0)
-        of_alpha.append(cell.alpha is not None and low <= cell.alpha <= high)
-    hits = np.array(covered)
-    ratio = np.nanmedian(widths, axis=0)[1:] / (2.0 * 1.959964 * usual_width(cell)[1:])
+def one_fit(cell: Cell, truth: np.ndarray, number: int) -> dict:
+    """Return what the page needs of one fit, as JSON takes it; without intervals, its number alone."""
+    rng = np.random.default_rng([number, *cell.name.encode()])
+    result = cell.model(rng)[0].fit(epsilon=cell.epsilon, delta=1e-6, rng=number)
+    estimate = result.estimate
+    if estimate.cov is None:
+        return {"number": number}
+    low, high = result.conf_int().to_numpy().T
+    hit = ((low <= truth) & (truth <= high)).astype(float)
+    hit[[name in result.weakly_identified for name in result.names]] = np.nan
+    terms = {} if estimate.terms is None else {**estimate.terms.sampling, **estimate.terms.noise}
+    sds = {name: np.sqrt(np.maximum(np.diag(term), 0.0)).tolist() for name, term in terms.items()}
+    if estimate.bias is not None:
+        sds["bias"] = estimate.bias.tolist()
+    return {
+        "number": number,
+        "params": result.params.tolist(),
+        "hit": hit.tolist(),
+        "width": (high - low).tolist(),
+        "alpha": list(result.alpha_conf_int()),
+        "terms": sds,
+    }
+
+
+def fits_of(cell: Cell, fits: int, file: Path | None) -> list[dict]:
+    """Return the first fits of a cell; those in the file are not made again, and new ones are added to it."""
+    stored = []
+    if file is not None and file.exists():
+        stored = [json.loads(line) for line in file.read_text().splitlines()]
+    truth = cell.truth if len(stored) < fits else None
+    for number in range(len(stored), fits):
+        stored.append(one_fit(cell, truth, number))
+        if file is not None:
+            with file.open("a") as lines:
+                lines.write(json.dumps(stored[-1]) + "\n")
+    return stored[:fits]
+
+
+def row_of(cell: Cell, fits: list[dict], usual: np.ndarray) -> str:
+    """Return the table's row of a cell, whose widths without privacy are `usual`."""
+    made = [fit for fit in fits if "hit" in fit]
+    hits = np.array([fit["hit"] for fit in made])
+    ratio = np.nanmedian([fit["width"] for fit in made], axis=0) / (2.0 * 1.959964 * usual)
+    of_alpha = np.array([fit["alpha"] for fit in made])
     counts = np.sum(~np.isnan(hits), axis=0)
     worst = np.nanmean(hits, axis=0)
-    limits = binom.ppf(0.005 / len(truth), counts.min(), 0.95) / counts.min()
+    limits = binom.ppf(0.005 / hits.shape[1], counts.min(), 0.95) / counts.min()
     alone = binom.interval(0.99, len(hits), 0.95)
-    alpha = np.mean(of_alpha)
+    alpha = np.nan
+    if cell.alpha is not None:
+        alpha = np.mean((of_alpha[:, 0] <= cell.alpha) & (cell.alpha <= of_alpha[:, 1]))
     facts = (
         cell.name,
         f"{cell.n:,}",
         f"{cell.epsilon:g}",
-        f"{len(hits)} of {fits}",
+        f"{len(hits)} of {len(fits)}",
         f"{worst.min():.3f}" + " **below**" * bool(worst.min() < limits),
         f"{np.nanmean(hits):.3f}",
-        f"{np.median(ratio):.2f}",
+        f"{np.median(ratio[1:]):.2f}",
+        f"{ratio[0]:.2f}",
         "" if cell.alpha is None else f"{alpha:.3f}" + " **below**" * bool(alpha < alone[0] / len(hits)),
-        f"{np.median(lengths):.3f}",
+        f"{np.median(of_alpha[:, 1] - of_alpha[:, 0]) / 2.0:.3f}",
         f"{alone[0] / len(hits):.3f} to {alone[1] / len(hits):.3f}",
     )
+    return f"| {' | '.join(facts)} |\n"
+
+
+def parts_of(cell: Cell, fits: list[dict], usual: np.ndarray) -> str:
+    """Return the row of the table of parts: median over fits, then over slopes; and of the constant."""
+    made = [fit for fit in fits if "hit" in fit and "bias" in fit["terms"]]
+    facts = [cell.name]
+    for chosen in (slice(1, None), slice(0, 1)):
+        for part in ("sampling", "score noise", "Hessian noise", "bias"):
+            sizes = np.median([fit["terms"][part] for fit in made], axis=0) / usual
+            facts.append(f"{np.median(sizes[chosen]):.2f}")
+        widths = np.median([fit["width"] for fit in made], axis=0) / (2.0 * 1.959964 * usual)
+        facts.append(f"{np.median(widths[chosen]):.2f}")
     return f"| {' | '.join(facts)} |\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=500)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="word that the names of the cells to run contain")
     parser.add_argument("--n", type=int, help="rows of the cells to run")
     parser.add_argument("--epsilon", type=float, help="budget of the cells to run")
-    parser.add_argument("--lines", type=Path, help="folder of lines, one file for each cell")
-    parser.add_argument("--page", action="store_true", help="write the page from the lines alone")
+    parser.add_argument("--store", type=Path, help="folder of single fits, one file for each cell")
+    parser.add_argument("--part", default="0/1", help="I/K runs every K-th cell, from the I-th on")
+    parser.add_argument("--page", action="store_true", help="write the page from the stored fits alone")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    lines = []
-    for cell in cells():
-        file = None if options.lines is None else options.lines / f"{cell.name}, {cell.n}, {cell.epsilon:g}"
-        if options.page:
-            lines += [file.read_text()] if file.exists() else []
-            continue
+    first, step = map(int, options.part.split("/"))
+    if options.store is not None:
+        options.store.mkdir(exist_ok=True, parents=True)
+    rows = []
+    parts = []
+    for place, cell in enumerate(cells()):
+        file = None if options.store is None else options.store / f"{cell.name}, {cell.n}, {cell.epsilon:g}"
         chosen = options.n in (None, cell.n) and options.epsilon in (None, cell.epsilon)
-        if options.only not in cell.name or not chosen or (file and file.exists()):
+        if options.only not in cell.name or not chosen or place % step != first:
             continue
-        lines.append(row_of(cell, options.fits))
-        print(lines[-1], end="", flush=True)
-        if file is not None:
-            options.lines.mkdir(exist_ok=True, parents=True)
-            file.write_text(lines[-1])
-    if options.page or not (options.only or options.n or options.epsilon):
-        PAGE.write_text(HEAD.format(fits=options.fits) + "".join(lines))
+        if options.page:
+            fits = fits_of(cell, len(file.read_text().splitlines()), file)[: options.fits]
+        else:
+            fits = fits_of(cell, options.fits, file)
+        usual = usual_width(cell)
+        rows.append(row_of(cell, fits, usual))
+        print(rows[-1], end="", flush=True)
+        if cell.n == 20_000 and cell.epsilon == 1.0 and cell.alpha is not None and cell.name[-1].isdigit():
+            parts.append(parts_of(cell, fits, usual))
+    if options.page or not (options.only or options.n or options.epsilon or step > 1):
+        page = HEAD.format(fits=options.fits) + "".join(rows) + PARTS + "".join(parts)
+        PAGE.write_text(page)
 
 
 if __name__ == "__main__":

@@ -49,12 +49,11 @@ from privinf.typing import Floats
 from privinf.wire import Labels
 
 ROUND_COUNTS = 0.015  # share of mu^2 for the counts of a round
-ROUND_STEP = 0.07  # share of mu^2 for the score and Hessian of a round, half each
 FINAL_COUNTS = 0.03  # share of mu^2 for the counts of the final release
 FINAL_MEAT = 0.04  # share of mu^2 for the meat of the final release
 LAYERS_COUNTS = 0.1  # share of mu^2 for counts of scores in a Poisson model's final release
-MIXED_COUNTS = 0.06  # the same of negative binomial counts, whose tail is exponential
-MIXED_MEAT = 0.04  # share for the meat of negative binomial counts
+MIXED_COUNTS = 0.05  # the same of negative binomial counts, whose tail is exponential
+MIXED_MEAT = 0.025  # share for the meat of negative binomial counts
 LAYERS_MEAT = 0.06  # share of mu^2 for the meat of a Poisson model's final release
 LONGEST_MOVE = 2.0  # of linear predictors in a round, root mean square
 SHORT_MOVE = 0.5  # a round that moves predictors of a logistic model less is the last one
@@ -83,6 +82,8 @@ LOWEST_SCORE = 0.7  # lowest threshold of scores, in units of their usual size
 MOST_SCORE_THRESHOLDS = 120  # of counts of scores
 LARGEST_MEAN = 4.0  # means above this many times the largest response are not looked for
 ONE_SIGN = 0.25  # least share of what lies beyond the clip that is taken to be of one sign
+# The same of negative binomial counts, in directions in which the rows of the tail cancel.
+ONE_SIGN_ACROSS = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -97,6 +98,9 @@ class TailBias:
         Its noise, its size by the counts, and lambda.
     curvature : float
         What the Hessian's clip takes from the last step: its excess times the step's length.
+    along : ndarray of shape (p,), or None
+        Direction of the mean of v, of length 1, for negative binomial counts: their clipped scores all have
+        the sign of v, and by the model their mean has this direction.
     """
 
     upper: Floats
@@ -104,20 +108,25 @@ class TailBias:
     between: float
     ratio: float
     curvature: float = 0.0
+    along: Floats | None = None
 
     def bias(self, influence: Floats) -> Floats:
         """Return the bias to allow for in ``influence @ score``.
 
         As in least squares by a second look, but no less than `ONE_SIGN` of all that lies beyond the clip:
         counts are skewed, and their largest scores are more of one sign than the layer below. Of what the
-        Hessian's clip may take, half.
+        Hessian's clip may take, half. Where the direction of the tail is known, `ONE_SIGN` applies along it,
+        which moves the constant alone, and `ONE_SIGN_ACROSS` to every direction.
         """
         size = np.linalg.norm(influence, axis=1)
         allowed = ALLOWED * size_between_thresholds(
             influence @ self.upper, self.upper_sd * size, self.between * size
         )
+        least = ONE_SIGN * size
+        if self.along is not None:
+            least = np.maximum(ONE_SIGN * np.abs(influence @ self.along), ONE_SIGN_ACROSS * size)
         return np.asarray(
-            self.ratio * np.maximum(allowed, ONE_SIGN * self.between * size) + 0.5 * self.curvature * size
+            self.ratio * np.maximum(allowed, least * self.between) + 0.5 * self.curvature * size
         )
 
 
@@ -215,7 +224,8 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
     exact = math.isinf(sums.mu)
     for number in range(1, (NEWTON_ROUNDS if exact else shares.rounds) + 1):
         before = place
-        place, moved, hessian = one_round(sums, place, Labels.SCORE_AND_HESSIAN_OF_ROUND.format(round=number))
+        label = Labels.SCORE_AND_HESSIAN_OF_ROUND.format(round=number)
+        place, moved, hessian = one_round(sums, place, shares.of_round(number), label)
         path.append(place.theta)
         if exact and (number > OVERSHOOTING or moved <= TOLERANCE):
             inverse = np.linalg.inv(before.transform)
@@ -342,15 +352,17 @@ def _power(values: Floats, vectors: Floats, exponent: float) -> Floats:
 # ---- rounds
 
 
-def one_round(sums: CurvedSums, at: ExpansionPoint, label: str) -> tuple[ExpansionPoint, float, Noisy]:
+def one_round(
+    sums: CurvedSums, at: ExpansionPoint, share: float, label: str
+) -> tuple[ExpansionPoint, float, Noisy]:
     """Make one round from `at`; return where it ends, how far predictors moved, and the Hessian.
 
+    Score and Hessian cost this `share` of mu^2, half each.
     Where the noise alone moves a Poisson model's predictors further than the step, that counts: a step that
     was shrunk away has not shown that none is needed.
     """
-    share = ROUND_STEP / 2.0
-    bounds = choose_bounds(sums, at, ROUND_COUNTS, share, share)
-    score, hessian = sums.step(at, bounds.score, bounds.curvature, ROUND_STEP, label)
+    bounds = choose_bounds(sums, at, ROUND_COUNTS, share / 2.0, share / 2.0)
+    score, hessian = sums.step(at, bounds.score, bounds.curvature, share, label)
     move = newton_move(score, hessian)
     theta = at.theta + at.transform.T @ move.step
     moved = max(move.moved, move.noise) if sums.family == "poisson" else move.moved
@@ -457,7 +469,7 @@ def final_layers(
     for_score = share * shares.score
     for_hessian = share * (1.0 - shares.score)
     large, excess = curvature_bound(sums, at, FINAL_COUNTS / 2.0, for_hessian)
-    clip = two_threshold_clip(tail, sums.p, sums.price(for_score))
+    clip = two_threshold_clip(tail, sums.p, sums.price(for_score), shares.excess_weight)
     low, high = clip.shares()
     lower = sums.score(at, for_score * low, high=clip.low)
     upper = sums.score(at, for_score * high, low=clip.low, high=clip.high)
@@ -470,7 +482,12 @@ def final_layers(
     sampling = sampling_meat(hessian, None, sums.weight_unit) if size is None else shrunk(size.mean, size.sd)
     lost = excess / sums.n * float(np.linalg.norm(step))
     hidden = TailBias(
-        upper=upper.mean, upper_sd=upper.sd, between=clip.between / sums.n, ratio=clip.ratio, curvature=lost
+        upper=upper.mean,
+        upper_sd=upper.sd,
+        between=clip.between / sums.n,
+        ratio=clip.ratio,
+        curvature=lost,
+        along=None if sums.alpha is None else _mean_direction(sums, at, hessian),
     )
     spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)
     return OneStepRelease(
@@ -488,10 +505,24 @@ def final_layers(
 
 def _largest_weight(sums: CurvedSums, at: ExpansionPoint) -> float:
     """Return the largest 1/|v|^2 of a record: |u|^2 with u'v the constant; 0 without a constant."""
+    constant = _constant_form(sums, at)
+    return 0.0 if constant is None else float(constant @ constant)
+
+
+def _constant_form(sums: CurvedSums, at: ExpansionPoint) -> Floats | None:
+    """Return u with u'v the constant; None without a constant."""
     if sums.constant is None:
-        return 0.0
-    constant = np.linalg.solve(at.transform.T, np.eye(sums.p)[sums.constant])
-    return float(constant @ constant)
+        return None
+    return np.asarray(np.linalg.solve(at.transform.T, np.eye(sums.p)[sums.constant]))
+
+
+def _mean_direction(sums: CurvedSums, at: ExpansionPoint, hessian: Noisy) -> Floats | None:
+    """Return the direction of the weighted mean of v, which is H u with u'v the constant."""
+    constant = _constant_form(sums, at)
+    if constant is None:
+        return None
+    mean = hessian.mean @ constant
+    return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-300))
 
 
 def preliminary_step(score: Noisy, at: ExpansionPoint) -> Floats:

@@ -14,6 +14,7 @@ from privinf.completeness import CompleteRows
 from privinf.errors import NotPositiveDefiniteError
 from privinf.federation import NoisyGram
 from privinf.glm.sums import SINGULAR_SUMS, GlmServer, Traffic
+from privinf.inference.tails import EXCESS_WEIGHT
 from privinf.mechanisms.statistics.summands import counts_above
 from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
@@ -25,6 +26,7 @@ LEAST_SIZE = 3.5  # r = n mu / p^1.5 below which no final Hessian could stand ab
 SMALL = 25.0  # r below which there is one round; and no fit of more than FEW_COLUMNS columns
 MIDDLE = 60.0  # r below which there are two rounds
 LARGE = 400.0  # r from which on a Hessian is clear of its noise with little budget
+ROUND_STEP = 0.07  # share of mu^2 for the score and Hessian of a round, half each
 FEW_COLUMNS = 20  # for which a posterior is drawn where a fit is weak
 
 
@@ -46,6 +48,10 @@ class Shares:
         Of `GLMNewtonPath`.
     second_move : float
         A second round that moves predictors no more is the last one.
+    first_round, later_rounds : float
+        Of mu^2 for the score and Hessian of the first round, and of each round after it, half each.
+    excess_weight : float
+        Weight of the excess beyond the final clip of counts, relative to the noise.
     """
 
     rounds: int = FULL_ROUNDS
@@ -55,6 +61,13 @@ class Shares:
     steepest: float = 2.5
     margin: float = 1.0
     second_move: float = 0.0
+    first_round: float = ROUND_STEP
+    later_rounds: float = ROUND_STEP
+    excess_weight: float = EXCESS_WEIGHT
+
+    def of_round(self, number: int) -> float:
+        """Return the share of mu^2 for the score and Hessian of a round, numbered from 1."""
+        return self.first_round if number == 1 else self.later_rounds
 
     @property
     def is_small(self) -> bool:
@@ -70,8 +83,14 @@ class Shares:
 
     @classmethod
     def for_mixed_counts(cls, size: float) -> Shares:
-        """Return the shares of negative binomial counts: long scores need more, where Hessians are clear."""
-        return cls(start=0.05, score=0.8, second_move=0.5) if size >= LARGE else cls.from_size(size)
+        """Return the shares of negative binomial counts: long scores need more, where Hessians are clear.
+
+        Where noise is small, clips are far above the residuals of counts of 0, and the tail beyond them is
+        extrapolated well. Elsewhere it is not, and more noise costs less than what the clip takes.
+        """
+        if size < LARGE:
+            return replace(cls.from_size(size), excess_weight=1.0)
+        return cls(start=0.05, score=0.93, second_move=0.5, later_rounds=0.04, excess_weight=0.25)
 
 
 def enough(n: int, mu: float, p: int) -> bool:

@@ -37,6 +37,7 @@ APART = 8.0  # the second point of the power law has this many times the first o
 LARGEST_SHARE = 0.7  # or this share of all rows, if that is less
 TAIL_SHARE = 0.6  # what lies beyond the clip is taken as this times lambda times the signed layer below it
 ALLOWED = 0.7  # this times lambda times the upper part may be wrong of that
+EXCESS_WEIGHT = 0.5  # weight of the excess beyond the clip relative to the noise, where the clip is chosen
 LOWER_THRESHOLD_RATIO = 1.0 / 3.0  # where the lower part ends, relative to the clip
 LARGEST_RATIO = 3.0  # of the excess beyond the clip to that in the upper part, lambda
 TRIED_CLIPS = 400  # clips that are tried
@@ -316,8 +317,10 @@ def size_between_thresholds(signed: Floats, sd: Floats, limit: Floats) -> Floats
     return np.asarray(np.minimum(np.abs(signed) + sd, limit))
 
 
-def two_threshold_clip(tail: Tail, dimension: int, mu: float) -> Clip:
-    """Return the clip of a vector sum of terms of these norms, C minimizing p (2C/mu)^2 + (X(C)/2)^2.
+def two_threshold_clip(
+    tail: Tail, dimension: int, mu: float, excess_weight: float = EXCESS_WEIGHT
+) -> Clip:
+    """Return the clip of a vector sum of terms of these norms, C minimizing p (2C/mu)^2 + (b X(C))^2.
 
     Parameters
     ----------
@@ -326,8 +329,10 @@ def two_threshold_clip(tail: Tail, dimension: int, mu: float) -> Clip:
         p.
     mu : float
         Price of the sum.
+    excess_weight : float
+        b, the weight of what the clip takes.
     """
-    clip = best_clip(tail, lambda c: dimension * (2.0 * c / mu) ** 2 + (0.5 * tail.excess(c)) ** 2)
+    clip = best_clip(tail, lambda c: dimension * (2.0 * c / mu) ** 2 + (excess_weight * tail.excess(c)) ** 2)
     low = LOWER_THRESHOLD_RATIO * clip
     excess_at_clip, excess_at_low = (float(part) for part in tail.excess(np.array([clip, low])))
     between = max(excess_at_low - excess_at_clip, 0.0)

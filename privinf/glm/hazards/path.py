@@ -27,7 +27,7 @@ from privinf.glm.curved import (
     LOWEST_QUANTILE,
     ROOM,
     ROUND_COUNTS,
-    ROUND_STEP,
+
     SCORE_SIZES,
     SHORT_MOVE,
     GLMNewtonPath,
@@ -39,7 +39,7 @@ from privinf.glm.curved import (
     sampling_meat,
     shrinkage,
 )
-from privinf.glm.curved_sums import VISIBLE_SDS, ExpansionPoint, Noisy
+from privinf.glm.curved_sums import ROUND_STEP, VISIBLE_SDS, ExpansionPoint, Noisy
 from privinf.glm.hazards.baseline import Baseline, events_of
 from privinf.glm.hazards.sums import HazardPoint, HazardQueries
 from privinf.glm.sums import SINGULAR_SUMS
