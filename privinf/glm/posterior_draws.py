@@ -89,8 +89,28 @@ class PosteriorDraws:
     sampling: Floats
 
 
+# The draws of the last final release and what they were made from: a fit, its summary and its intervals need
+# the same ones.
+_LAST_DRAWS: list[tuple[tuple[object, ...], PosteriorDraws]] = []
+
+
 def drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws:
-    """Return the draws that a final release of `n` rows leaves, made from a seed of its own bytes."""
+    """Return the draws that a final release of `n` rows leaves, made from a seed of its own bytes.
+
+    The last draws are kept, read-only, for the next call with the same release.
+    """
+    key = (*_parts_of(step), n, constant)
+    for last, draws in list(_LAST_DRAWS):
+        if last == key:
+            return draws
+    draws = _drawn(step, n, constant)
+    draws.draws.flags.writeable = False
+    _LAST_DRAWS[:] = [(key, draws)]
+    return draws
+
+
+def _drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws:
+    """Return the draws of `drawn`, made now."""
     hessian = step.hessian
     score = step.score
     back = step.place.transform.T
@@ -259,8 +279,10 @@ def _squared_length(move: Floats, covariance: Floats) -> float:
 
 def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> Floats:
     """Return noise of symmetric matrices, isotropic in the Frobenius norm, `sd` on the diagonal."""
-    upper = np.triu(rng.standard_normal((count, p, p)) * (sd / math.sqrt(2.0)), 1)
-    noise = upper + np.swapaxes(upper, 1, 2)
+    noise = rng.standard_normal((count, p, p))
+    noise *= sd / math.sqrt(2.0)
+    rows, columns = np.triu_indices(p, 1)
+    noise[:, columns, rows] = noise[:, rows, columns]
     noise[:, np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p))
     return np.asarray(noise)
 
@@ -298,10 +320,21 @@ def noise_of_draws(posterior: PosteriorDraws, total: Floats) -> Floats | None:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
+def _parts_of(step: OneStepRelease) -> tuple[object, ...]:
+    """Return everything that draws are made from."""
+    walk = step.walk
+    arrays = (*_seed_parts(step), walk.second)
+    numbers = (step.score.sd, step.hessian.sd, step.allowance, walk.margin, walk.walking, walk.is_small)
+    return (*(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays), *numbers)
+
+
+def _seed_parts(step: OneStepRelease) -> tuple[Floats, ...]:
+    return step.place.theta, step.place.transform, step.score.mean, step.hessian.mean, step.meat
+
+
 def _seed(step: OneStepRelease) -> int:
     """Return a seed from the release: anybody who has it makes the same draws."""
-    parts = (step.place.theta, step.place.transform, step.score.mean, step.hessian.mean, step.meat)
-    text = b"".join(np.ascontiguousarray(part, dtype="<f8").tobytes() for part in parts)
+    text = b"".join(np.ascontiguousarray(part, dtype="<f8").tobytes() for part in _seed_parts(step))
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 

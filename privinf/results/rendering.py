@@ -253,6 +253,8 @@ def _inert(row: Row) -> Row:
 
 
 def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -222,6 +222,11 @@ def _columns(
     schema: Schema, terms: list[Any], sources: dict[str, Source]
 ) -> tuple[tuple[Column, ...], tuple[int, ...]]:
     """Return the design columns in patsy's order, and for each the run of patsy's coding it belongs to."""
+    if all(len(term.factors) <= 1 for term in terms) and all(map(_is_number, sources.values())):
+        # Patsy has nothing to code: a constant, then numbers one by one.
+        pieces = [sources[term.factors[0].code] if term.factors else () for term in terms]
+        plain = tuple(Column(term.name(), piece) for term, piece in zip(terms, pieces, strict=True))
+        return plain, tuple(range(len(plain)))
     info = _design_info(schema, terms, sources)
     names = iter(info.column_names)
     columns: list[Column] = []
@@ -232,6 +237,11 @@ def _columns(
             columns.append(Column(next(names), pieces))
             groups.append(group)
     return tuple(columns), tuple(groups)
+
+
+def _is_number(source: Source) -> bool:
+    """Return whether a factor is one number."""
+    return isinstance(source, tuple) and len(source) == 1
 
 
 def _design_info(schema: Schema, terms: list[Any], sources: dict[str, Source]) -> Any:

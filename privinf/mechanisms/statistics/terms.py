@@ -59,6 +59,8 @@ from privinf.typing import Flags, Floats, Integers
 T = TypeVar("T")
 S = TypeVar("S", bound=Summand)
 
+NARROW = 16  # columns up to which blocks of rows are cut as if a statistic used all of them
+
 # ---- rows
 
 
@@ -317,17 +319,37 @@ class TermSums:
     **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
     """
 
-    __slots__ = ("_kinds", "_reader", "args", "parts", "terms", "width")
+    __slots__ = ("_kinds", "_parts", "_public", "_reader", "args", "terms", "width")
 
     def __init__(self, terms: Terms, block: SiteBlock, args: Args) -> None:
-        public = made_up(block.low, block.high, block.response_low, block.response_high)
         self.terms = terms
         self.args = args
-        self._reader = RowReader(public, args, exact=True)
-        with np.errstate(all="ignore"):
-            self._kinds = list(terms(self._reader))
-        self.parts: list[Any] = [kind.empty() for kind in self._kinds]
-        self.width = min(len(block.low), max(self._reader.width, sum(kind.width for kind in self._kinds)))
+        self._public = block.low, block.high, block.response_low, block.response_high
+        self._kinds: list[Term] | None = None
+        self._parts: list[Any] = []
+        self._reader = RowReader(block, args, exact=True)
+        self.width = len(block.low)
+        if self.width > NARROW:
+            widths = sum(kind.width for kind in self.kinds)
+            self.width = min(self.width, max(self._reader.width, widths))
+
+    @property
+    def kinds(self) -> list[Term]:
+        """Terms whose sizes are those of all rows: of the first rows, before that of simulated ones."""
+        if self._kinds is None:
+            self._reader.take(made_up(*self._public), {})
+            with np.errstate(all="ignore"):
+                self._begin(list(self.terms(self._reader)))
+        return cast("list[Term]", self._kinds)
+
+    @property
+    def parts(self) -> list[Any]:
+        """Accumulators, one for each term."""
+        return self._parts if self.kinds else []
+
+    def _begin(self, kinds: list[Term]) -> None:
+        self._kinds = kinds
+        self._parts = [kind.empty() for kind in kinds]
 
     @property
     def rows(self) -> int:
@@ -341,7 +363,10 @@ class TermSums:
     def add(self, part: SiteBlock, shared: dict[Any, Any]) -> None:
         """Add few rows, of which other sums have made this."""
         self._reader.take(part, shared)
-        for sums, term in zip(self.parts, self.terms(self._reader), strict=True):
+        terms = list(self.terms(self._reader))
+        if self._kinds is None:
+            self._begin(terms)
+        for sums, term in zip(self._parts, terms, strict=True):
             sums.update(*(group.T for group in term.integers(self._reader.room)))
 
     def merge(self, other: TermSums) -> None:
@@ -351,12 +376,12 @@ class TermSums:
 
     def floats(self) -> Floats:
         """Return the sum, each entry the double nearest to the exact one."""
-        pairs = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
+        pairs = [kind.entries(sums) for kind, sums in zip(self.kinds, self.parts, strict=True)]
         return np.concatenate([total.floats(units) for total, units in pairs])
 
     def steps(self, grid: float) -> Integers:
         """Return the sum in steps of a grid, a power of two, each entry rounded once."""
-        pairs = [kind.entries(sums) for kind, sums in zip(self._kinds, self.parts, strict=True)]
+        pairs = [kind.entries(sums) for kind, sums in zip(self.kinds, self.parts, strict=True)]
         return np.concatenate([total.steps(units, grid) for total, units in pairs])
 
 
