@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
 
 import former_score_sets
 import mixing_speed
+import small_fits
 import table_sums
 from old_sampler import OldNoise
 from studies_of_speed import study_of_moments
@@ -418,6 +419,7 @@ def fit_ratio(n: int = 1_000_000, d: int = 10) -> float:
 def main() -> None:
     """Measure everything and write the table."""
     rows = [
+        *small_fits.small_rows(),
         ("secure noise, values a second on one core", f"{lattice_rate():.3g}", "", ">= 2e6"),
         *noise_rows(),
         *score_rows(),

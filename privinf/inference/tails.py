@@ -317,9 +317,7 @@ def size_between_thresholds(signed: Floats, sd: Floats, limit: Floats) -> Floats
     return np.asarray(np.minimum(np.abs(signed) + sd, limit))
 
 
-def two_threshold_clip(
-    tail: Tail, dimension: int, mu: float, excess_weight: float = EXCESS_WEIGHT
-) -> Clip:
+def two_threshold_clip(tail: Tail, dimension: int, mu: float, excess_weight: float = EXCESS_WEIGHT) -> Clip:
     """Return the clip of a vector sum of terms of these norms, C minimizing p (2C/mu)^2 + (b X(C))^2.
 
     Parameters

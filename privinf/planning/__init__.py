@@ -178,10 +178,10 @@ class Study:
         """
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         with progress_bar(progress, "people needed", unit="fit"):
-            return self._people_for(goal)
+            return self._people_for(self._aim(goal))
 
-    def _people_for(self, goal: Goal) -> int:
-        people = Aim.from_goal(self.case, self._names, goal).people()
+    def _people_for(self, aim: Aim) -> int:
+        people = aim.people()
         if people is None:
             raise NotAvailableError(
                 f"even {LARGEST_STUDY:,} people are not enough at this budget; Study.changes() shows "
@@ -235,10 +235,9 @@ class Study:
         """
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         with progress_bar(progress, "budget needed", unit="fit"):
-            return self._budget_for(goal)
+            return self._budget_for(self._aim(goal))
 
-    def _budget_for(self, goal: Goal) -> float:
-        aim = Aim.from_goal(self.case, self._names, goal)
+    def _budget_for(self, aim: Aim) -> float:
         narrowest = max(self.floor[self.case.which.index(name)] for name in aim.case.which)
         if narrowest > aim.target:
             raise NotAvailableError(
@@ -299,16 +298,16 @@ class Study:
         import pandas as pd
 
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
-        aim = Aim.from_goal(self.case, self._names, goal)
+        aim = self._aim(goal)
         with progress_bar(progress, "changes of the plan", unit="fit"):
-            rows = [("as planned", aim.width(aim.case))]
-            solvers: tuple[tuple[str, Callable[[Goal], float]], ...] = (
+            rows = [("as planned", aim.width_in(self._cell(aim.estimator)))]
+            solvers: tuple[tuple[str, Callable[[Aim], float]], ...] = (
                 ("n = {:,}", self._people_for),
                 (self.case.word + " = {:.3g}", self._budget_for),
             )
             for text, solve in solvers:
                 try:
-                    rows.append((text.format(solve(goal)), aim.target))
+                    rows.append((text.format(solve(aim)), aim.target))
                 except NotAvailableError as error:
                     rows.append((str(error).split(";")[0], np.nan))
             rows += [(change, aim.width(case)) for change, case in variants(aim.case)]
@@ -446,6 +445,14 @@ class Study:
         """Estimators, the best one first."""
         return sorted((cell.name for cell in self.cells), key=lambda name: name != self.best)
 
+    def _cell(self, estimator: str) -> Cell:
+        return next(cell for cell in self.cells if cell.name == estimator)
+
+    def _aim(self, goal: Goal) -> Aim:
+        """Return the checked goal, with the fits of the plan."""
+        aim = Aim.from_goal(self.case, self._names, goal)
+        return aim.knowing(self._cell(aim.estimator))
+
     @property
     def _unit(self) -> float:
         return float(2.0 * norm.isf(self.case.alpha / 2.0))
@@ -538,7 +545,8 @@ def plan_study(
     residuals after a noisy clip, the number of mixed rows, and the columns that the noise hides. Widths are
     therefore simulated. The estimator is fitted to simulated rows (`privinf.planning.people.Population`) with
     simulated noise 16 to 48 times (up to 96 times with at most 20,000 people). The simulation stops early if
-    the relative standard error of each median width is at most 2.5%. The median widths are reported. Weak
+    the relative standard error of each median width is at most 2.5%. An estimator whose intervals are wider
+    than another one's by two standard errors also has no more fits. The median widths are reported. Weak
     fits have no width; where they are the majority, no width is predicted. Sums over sites have the same
     noise as sums of one curator, and are simulated in the same way. Only secure sums of `DebiasedLasso` are
     simulated as secure sums.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.stats import norm
 
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
@@ -24,7 +23,7 @@ from privinf.modulation.model import ModulatedOLS
 from privinf.moments.model import MomentOLS
 from privinf.planning.people import LARGEST_STUDY, Case
 from privinf.progress import step
-from privinf.schema import Design
+from privinf.schema import Design, Schema
 from privinf.schema.declared import Numeric
 from privinf.typing import FitFamily, Floats, TrustModel
 from privinf.validation import check_choice, check_fraction, check_number, check_positive
@@ -32,9 +31,20 @@ from privinf.validation import check_choice, check_fraction, check_number, check
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_KEPT = 2_000_000  # rows of simulated tables that a study keeps for its next case
 FEWEST = 16  # fits of a prediction, at least
 MOST_FITS = 48  # fits of a prediction, at most
 SETTLED = 0.025  # relative standard error of a prediction at which its fits end
+# Standard errors of the difference by which an estimator must have wider intervals than another one for its
+# simulation to end: the comparison then needs no more of its fits.
+CLEAR = 2.0
+QUICK = 8  # fits of a prediction that only shows how widths change with people or budget
+CLOSE = 0.5  # logarithm of a width relative to the target up to which such changes correct a prediction
+STRAIGHT = 0.1  # the same up to which one correction is enough
+MOST_CORRECTIONS = 3  # corrections before a search by full predictions alone
+NEAR_TARGET = 0.005  # logarithm of a width relative to the target at which a search ends
+ROUGHLY = 0.05  # the same of a search whose end is corrected
+LARGEST_EXCESS = 4.0  # logarithm of a width relative to the target, at most, and of fits that are weak
 SMALL = 20_000  # tables of so few rows cost little, their noise varies most: they have twice MOST_FITS
 USABLE = 0.5  # share of fits with an interval to rely on, below which a study is not usable
 EDGE = 0.9  # share of fits with an interval to rely on, below which it is at the edge
@@ -231,24 +241,64 @@ def most_fits(case: Case) -> int:
     return MOST_FITS if case.n > SMALL else 2 * MOST_FITS
 
 
-def simulated(case: Case, names: Sequence[str]) -> tuple[Cell, ...]:
+class Tables:
+    """Simulated rows of one study, which all cases of as many people share, up to `MOST_KEPT` rows.
+
+    Widths of fits to them are kept too, by case, estimator and number of the table.
+    """
+
+    def __init__(self) -> None:
+        self._frames: dict[tuple[int, int], pd.DataFrame] = {}
+        self._rows = 0
+        self._schemas: dict[int, Schema] = {}
+        self.widths: dict[tuple[object, ...], Floats] = {}
+
+    def key(self, case: Case, name: str, number: int) -> tuple[object, ...]:
+        """Return the key of a fit among `widths`."""
+        self._schemas[id(case.schema)] = case.schema  # kept, so that no other schema has its id
+        spending = tuple(sorted(case.spending.items()))
+        return name, number, case.n, spending, case.formula, id(case.schema), case.which
+
+    def rows(self, case: Case, number: int, rng: np.random.Generator) -> pd.DataFrame:
+        """Return the table of this number, drawn by `rng` if it is new."""
+        key = case.n, number
+        if key not in self._frames:
+            frame = case.people.rows(case.n, rng)
+            if self._rows + case.n > MOST_KEPT:
+                return frame
+            self._frames[key] = frame
+            self._rows += case.n
+        return self._frames[key]
+
+
+def simulated(
+    case: Case, names: Sequence[str], tables: Tables | None = None, *, quick: bool = False
+) -> tuple[Cell, ...]:
     """Return results of each estimator on simulated rows and noise, over `FEWEST` fits or more.
 
-    Each fit is a step of the progress bar.
+    Each fit is a step of the progress bar. Fits of the same number have the same rows and noise in all cases,
+    as far as their sizes agree. A `quick` prediction has `QUICK` fits.
     """
+    tables = tables or Tables()
     none = np.full(len(case.which), np.nan)
     fits: dict[str, list[Floats]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
-    for seed in np.random.SeedSequence(case.seed).spawn(most_fits(case)):
+    seeds = np.random.SeedSequence(case.seed).spawn(QUICK if quick else most_fits(case))
+    for number, seed in enumerate(seeds):
         rng = np.random.default_rng(seed)
-        frame = case.people.rows(case.n, rng)
-        noise = dict(zip(names, rng.spawn(len(names)), strict=True))
+        frame = tables.rows(case, number, rng)
+        noise = dict(zip(ESTIMATORS, rng.spawn(len(ESTIMATORS)), strict=True))
         for name in active:
             step()
+            key = tables.key(case, name, number)
+            if key in tables.widths:
+                fits[name].append(tables.widths[key])
+                continue
             try:
-                fits[name].append(_widths(case, ESTIMATORS[name].fit(case, frame, noise[name])))
+                tables.widths[key] = _widths(case, ESTIMATORS[name].fit(case, frame, noise[name]))
+                fits[name].append(tables.widths[key])
             except NotAvailableError as error:
                 fits[name].append(none)
                 if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
@@ -257,6 +307,9 @@ def simulated(case: Case, names: Sequence[str]) -> tuple[Cell, ...]:
             except PrivinfError as error:
                 cannot[name] = str(error)
         active = [name for name in active if name not in cannot and not _settled(fits[name])]
+        if number + 1 >= FEWEST and len(names) > 1:
+            wider = _clearly_wider({name: fits[name] for name in names if name not in cannot})
+            active = [name for name in active if name not in wider]
         if not active:
             break
     return tuple(_cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")) for name in names)
@@ -313,6 +366,25 @@ def _settled(fits: list[Floats]) -> bool:
     return bool((_identified(widths) < USABLE).all()) or _error(widths) <= SETTLED
 
 
+def _clearly_wider(fits: Mapping[str, list[Floats]]) -> set[str]:
+    """Return the estimators whose intervals are wider than another one's by `CLEAR` standard errors.
+
+    Widths are compared by their mean logarithm over coefficients; both estimators must identify all of them.
+    """
+    levels: dict[str, tuple[float, float]] = {}
+    for name, widths_of_fits in fits.items():
+        widths = np.array(widths_of_fits)
+        rows = np.log(widths[np.isfinite(widths).all(axis=1)]).mean(axis=1)
+        if len(rows) >= max(2, USABLE * len(widths)):
+            error = 1.2533 * float(np.std(rows, ddof=1)) / math.sqrt(len(rows))
+            levels[name] = float(np.median(rows)), error
+    return {
+        name
+        for name, (level, error) in levels.items()
+        if any(level - other > CLEAR * math.hypot(error, its_error) for other, its_error in levels.values())
+    }
+
+
 def _cell(name: str, case: Case, fits: list[Floats], cannot: str | None, reason: str) -> Cell:
     none = np.full(len(case.which), np.nan)
     widths = np.array(fits) if cannot is None else none[None][:0]
@@ -362,17 +434,20 @@ class Goal:
     estimator: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Aim:
     """A width, or a power, that one estimator should attain for the coefficients of a case.
 
-    A power is sought as the `target` width of intervals that, all of one width, had it.
+    A power is sought as the `target` width of intervals that, all of one width, had it. `tables` are rows
+    that its cases share, and a `quick` aim predicts by few fits.
     """
 
     estimator: str
     target: float
     case: Case
     effect: float | None = None
+    quick: bool = False
+    tables: Tables = field(default_factory=Tables)
 
     @classmethod
     def from_goal(cls, case: Case, names: Sequence[str], goal: Goal) -> Aim:
@@ -394,50 +469,68 @@ class Aim:
             if coefficient is None
             else (str(check_choice(coefficient, case.which, "coefficient")),)
         )
-        target = check_positive(width, "width or effect")
-        return cls(chosen, target, replace(case, which=planned), None if effect is None else size)
+        return cls(
+            estimator=chosen,
+            target=check_positive(width, "width or effect"),
+            case=replace(case, which=planned),
+            effect=None if effect is None else size,
+        )
+
+    def knowing(self, cell: Cell) -> Aim:
+        """Return the same aim, which does not repeat the fits of a simulation of its case."""
+        places = [cell.names.index(name) for name in self.case.which]
+        for number, widths in enumerate(cell.fit_widths):
+            if np.isfinite(widths).all():
+                self.tables.widths[self.tables.key(self.case, self.estimator, number)] = widths[places]
+        return self
 
     def width(self, case: Case) -> float:
         """Return the largest predicted width, or that of intervals of this power; nan where fits are weak."""
-        cell = simulated(case, [self.estimator])[0]
-        if self.effect is None:
-            return float(np.max(cell.widths))
-        places = range(len(case.which))
-        powers = cell.power(np.full(len(case.which), self.effect), case.alpha, places)
-        return _width_of(self.effect, float(np.min(powers)), case.alpha)
+        return self.width_in(simulated(case, [self.estimator], self.tables, quick=self.quick)[0])
 
-    def crossing(
+    def width_in(self, cell: Cell) -> float:
+        """Return the width of `width` from the results of a simulation."""
+        places = [cell.names.index(name) for name in self.case.which]
+        if self.effect is None:
+            return float(np.max(cell.widths[places]))
+        powers = cell.power(np.full(len(places), self.effect), self.case.alpha, places)
+        return _width_of(self.effect, float(np.min(powers)), self.case.alpha)
+
+    def sought(
         self, moved: Callable[[Case, float], Case], start: float, smallest: float, largest: float
     ) -> float | None:
         """Return the n or the level at which the predicted width is the target; None beyond `largest`.
 
-        On a logarithmic scale, where widths fall about linearly: steps until the target is passed, then
-        Brent's method on the same seeds to a hundredth.
+        Few fits show where the width is about the target. A prediction there corrects the target of these
+        same fits, which share rows and noise, and they show how far to go on.
         """
+        few = WidthCurve(replace(self, quick=True), moved, smallest, largest)
+        full = WidthCurve(self, moved, smallest, largest)
+        near = few.crossing(self.target, start, ROUGHLY)
+        for _ in range(MOST_CORRECTIONS):
+            if near is None:
+                break
+            away = _excess(full.width(near), self.target)
+            if abs(away) <= SETTLED / 2.0:
+                return near
+            shown = few.width(near)
+            if abs(away) > CLOSE or not shown > 0.0:  # few fits have misled, or all detect the effect
+                break
+            near = few.crossing(shown * math.exp(-away), near)
+            if near is not None and abs(away) <= STRAIGHT:
+                return near
+        return full.crossing(self.target, start if near is None else near)
 
-        def excess(t: float) -> float:
-            width = self.width(moved(self.case, math.exp(t)))
-            # A power of 1 in all simulated fits is that of intervals without width.
-            return 4.0 if math.isnan(width) else min(math.log(max(width / self.target, math.exp(-4.0))), 4.0)
-
-        low, high = math.log(smallest), math.log(largest)
-        current = min(max(math.log(start), low), high)
-        value = excess(current)
-        while value != 0.0:
-            following_point = min(max(current + math.copysign(max(abs(value), 0.25), value), low), high)
-            if following_point == current:
-                return math.exp(current) if value <= 0.0 else None
-            following = excess(following_point)
-            if (following > 0.0) != (value > 0.0):
-                return math.exp(brentq(excess, current, following_point, xtol=0.01, rtol=0.01))
-            current = following_point
-            value = following
-        return math.exp(current)
+    def crossing(
+        self, moved: Callable[[Case, float], Case], start: float, smallest: float, largest: float
+    ) -> float | None:
+        """Return what `sought` does, by predictions of this aim alone."""
+        return WidthCurve(self, moved, smallest, largest).crossing(self.target, start)
 
     def people(self) -> int | None:
         """Return the n that does."""
         fewest = max(20, 4 * len(self.case.people.design.names))
-        people = self.crossing(lambda case, n: replace(case, n=round(n)), self.case.n, fewest, LARGEST_STUDY)
+        people = self.sought(lambda case, n: replace(case, n=round(n)), self.case.n, fewest, LARGEST_STUDY)
         return None if people is None else round(people)
 
     def level(self) -> float | None:
@@ -445,9 +538,84 @@ class Aim:
         word = self.case.word
         spending = self.case.spending
         start = min(max(float(spending[word]), 0.01), 500.0)
-        return self.crossing(
-            lambda case, t: replace(case, spending={**spending, word: t}), start, 0.01, 500.0
-        )
+        return self.sought(lambda case, t: replace(case, spending={**spending, word: t}), start, 0.01, 500.0)
+
+
+class WidthCurve:
+    """Predicted widths by n or level, each predicted once."""
+
+    def __init__(
+        self, aim: Aim, moved: Callable[[Case, float], Case], smallest: float, largest: float
+    ) -> None:
+        self._aim = aim
+        self._moved = moved
+        self._ends = math.log(smallest), math.log(largest)
+        self._widths: dict[float, float] = {}
+
+    def width(self, place: float) -> float:
+        """Return the width at an n or a level."""
+        return self._width(math.log(place))
+
+    def _width(self, t: float) -> float:
+        if t not in self._widths:
+            self._widths[t] = self._aim.width(self._moved(self._aim.case, math.exp(t)))
+        return self._widths[t]
+
+    def crossing(self, target: float, start: float, tolerance: float = NEAR_TARGET) -> float | None:
+        """Return the n or the level at which the width is the target; None beyond the largest one.
+
+        On a logarithmic scale, where widths fall about linearly: steps until the target is passed, then
+        chords on the same seeds, to a hundredth or to the tolerance of the logarithm of the width.
+        """
+        low, high = self._ends
+        current = min(max(math.log(start), low), high)
+        value = _excess(self._width(current), target)
+        length = abs(value)
+        while abs(value) > tolerance:
+            length = min(max(length, 0.25), 4.0)
+            following_point = min(max(current + math.copysign(length, value), low), high)
+            if following_point == current:
+                return math.exp(current) if value <= 0.0 else None
+            between = [
+                t for t in self._widths if min(current, following_point) < t < max(current, following_point)
+            ]
+            if between:  # a width that is known is nearer
+                following_point = min(between, key=lambda t: abs(t - current))
+            following = _excess(self._width(following_point), target)
+            if (following > 0.0) != (value > 0.0):
+                ends = (current, value), (following_point, following)
+                return math.exp(self._root(target, *ends, tolerance))
+            fallen = (abs(value) - abs(following)) / abs(following_point - current)
+            length = 1.1 * abs(following) / fallen if fallen > 0.0 else abs(following)
+            current = following_point
+            value = following
+        return math.exp(current)
+
+    def _root(
+        self, target: float, one: tuple[float, float], other: tuple[float, float], tolerance: float
+    ) -> float:
+        """Return where the width is the target between two places: Illinois method, halves where fits are weak."""
+        (a, at_a), (b, at_b) = one, other
+        while abs(b - a) > 0.01 and at_a != at_b:
+            weak = max(at_a, at_b) == LARGEST_EXCESS
+            middle = (a + b) / 2.0 if weak else b - at_b * (b - a) / (at_b - at_a)
+            value = _excess(self._width(middle), target)
+            if abs(value) <= tolerance:
+                return middle
+            if (value > 0.0) == (at_b > 0.0):
+                at_a /= 2.0  # the other end would stay for ever
+            else:
+                a, at_a = b, at_b
+            b, at_b = middle, value
+        return a if abs(at_a) < abs(at_b) else b
+
+
+def _excess(width: float, target: float) -> float:
+    """Return the logarithm of a width relative to the target, at most 4, as for a width that is nan."""
+    # A power of 1 in all simulated fits is that of intervals without width.
+    if math.isnan(width):
+        return LARGEST_EXCESS
+    return min(math.log(max(width / target, math.exp(-LARGEST_EXCESS))), LARGEST_EXCESS)
 
 
 def _width_of(effect: float, power: float, alpha: float) -> float:

@@ -27,7 +27,6 @@ from privinf.glm.curved import (
     LOWEST_QUANTILE,
     ROOM,
     ROUND_COUNTS,
-
     SCORE_SIZES,
     SHORT_MOVE,
     GLMNewtonPath,
