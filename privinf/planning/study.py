@@ -594,7 +594,7 @@ class WidthCurve:
     def _root(
         self, target: float, one: tuple[float, float], other: tuple[float, float], tolerance: float
     ) -> float:
-        """Return where the width is the target between two places: Illinois method, halves where fits are weak."""
+        """Return where the width is the target between two places: Illinois method, or halves."""
         (a, at_a), (b, at_b) = one, other
         while abs(b - a) > 0.01 and at_a != at_b:
             weak = max(at_a, at_b) == LARGEST_EXCESS
