@@ -300,7 +300,7 @@ class Study:
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         aim = self._aim(goal)
         with progress_bar(progress, "changes of the plan", unit="fit"):
-            rows = [("as planned", aim.width_in(self._cell(aim.estimator)))]
+            rows = [("as planned", aim.width(aim.case))]
             solvers: tuple[tuple[str, Callable[[Aim], float]], ...] = (
                 ("n = {:,}", self._people_for),
                 (self.case.word + " = {:.3g}", self._budget_for),
@@ -445,13 +445,10 @@ class Study:
         """Estimators, the best one first."""
         return sorted((cell.name for cell in self.cells), key=lambda name: name != self.best)
 
-    def _cell(self, estimator: str) -> Cell:
-        return next(cell for cell in self.cells if cell.name == estimator)
-
     def _aim(self, goal: Goal) -> Aim:
         """Return the checked goal, with the fits of the plan."""
         aim = Aim.from_goal(self.case, self._names, goal)
-        return aim.knowing(self._cell(aim.estimator))
+        return aim.knowing(next(cell for cell in self.cells if cell.name == aim.estimator))
 
     @property
     def _unit(self) -> float:
