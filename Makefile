@@ -140,7 +140,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/hazard_tables.py 60
 	$(BIN)/python benchmarks/hazard_layers.py 60
 	$(BIN)/python benchmarks/margins.py --fits 100
-	$(BIN)/python benchmarks/negative_binomial.py --fits 200
+	$(BIN)/python benchmarks/negative_binomial.py --fits 500
 	$(BIN)/python benchmarks/score_tests.py
 	$(BIN)/python benchmarks/find_bounds.py
 	$(BIN)/python benchmarks/bought_fits.py
