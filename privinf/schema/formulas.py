@@ -222,10 +222,7 @@ def _columns(
     schema: Schema, terms: list[Any], sources: dict[str, Source]
 ) -> tuple[tuple[Column, ...], tuple[int, ...]]:
     """Return the design columns in patsy's order, and for each the run of patsy's coding it belongs to."""
-    if all(len(term.factors) <= 1 for term in terms) and all(map(_is_number, sources.values())):
-        # Patsy has nothing to code: a constant, then numbers one by one.
-        pieces = [sources[term.factors[0].code] if term.factors else () for term in terms]
-        plain = tuple(Column(term.name(), piece) for term, piece in zip(terms, pieces, strict=True))
+    if (plain := _plain_columns(terms, sources)) is not None:
         return plain, tuple(range(len(plain)))
     info = _design_info(schema, terms, sources)
     names = iter(info.column_names)
@@ -239,9 +236,18 @@ def _columns(
     return tuple(columns), tuple(groups)
 
 
-def _is_number(source: Source) -> bool:
-    """Return whether a factor is one number."""
-    return isinstance(source, tuple) and len(source) == 1
+def _plain_columns(terms: list[Any], sources: dict[str, Source]) -> tuple[Column, ...] | None:
+    """Return the columns of a constant and of single numbers, of which patsy codes none; else None."""
+    columns = []
+    for term in terms:
+        pieces: tuple[Piece, ...] = ()
+        if term.factors:
+            source = sources[term.factors[0].code]
+            if len(term.factors) > 1 or not isinstance(source, tuple) or len(source) != 1:
+                return None
+            pieces = source
+        columns.append(Column(term.name(), pieces))
+    return tuple(columns)
 
 
 def _design_info(schema: Schema, terms: list[Any], sources: dict[str, Source]) -> Any:
