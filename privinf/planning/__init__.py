@@ -447,8 +447,7 @@ class Study:
 
     def _aim(self, goal: Goal) -> Aim:
         """Return the checked goal, with the fits of the plan."""
-        aim = Aim.from_goal(self.case, self._names, goal)
-        return aim.knowing(next(cell for cell in self.cells if cell.name == aim.estimator))
+        return Aim.from_goal(self.case, self._names, goal).knowing(self.cells)
 
     @property
     def _unit(self) -> float:

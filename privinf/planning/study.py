@@ -272,12 +272,13 @@ class Tables:
 
 
 def simulated(
-    case: Case, names: Sequence[str], tables: Tables | None = None, *, quick: bool = False
+    case: Case, names: Sequence[str], tables: Tables | None = None, *, first: int = 0, quick: bool = False
 ) -> tuple[Cell, ...]:
     """Return results of each estimator on simulated rows and noise, over `FEWEST` fits or more.
 
     Each fit is a step of the progress bar. Fits of the same number have the same rows and noise in all cases,
-    as far as their sizes agree. A `quick` prediction has `QUICK` fits.
+    as far as their sizes agree; `first` is the place of the first estimator in the plan, by which its noise
+    is drawn. A `quick` prediction has `QUICK` fits.
     """
     tables = tables or Tables()
     none = np.full(len(case.which), np.nan)
@@ -289,7 +290,7 @@ def simulated(
     for number, seed in enumerate(seeds):
         rng = np.random.default_rng(seed)
         frame = None
-        noise = dict(zip(ESTIMATORS, rng.spawn(len(ESTIMATORS)), strict=True))
+        noise = dict(zip(names, rng.spawn(first + len(names))[first:], strict=True))
         for name in active:
             step()
             key = tables.key(case, name, number)
@@ -439,14 +440,15 @@ class Goal:
 class Aim:
     """A width, or a power, that one estimator should attain for the coefficients of a case.
 
-    A power is sought as the `target` width of intervals that, all of one width, had it. `tables` are rows
-    that its cases share, and a `quick` aim predicts by few fits.
+    A power is sought as the `target` width of intervals that, all of one width, had it. The estimator has
+    this `place` in the plan, `tables` are rows that its cases share, and a `quick` aim predicts by few fits.
     """
 
     estimator: str
     target: float
     case: Case
     effect: float | None = None
+    place: int = 0
     quick: bool = False
     tables: Tables = field(default_factory=Tables)
 
@@ -477,23 +479,24 @@ class Aim:
             effect=None if effect is None else size,
         )
 
-    def knowing(self, cell: Cell) -> Aim:
-        """Return the same aim, which does not repeat the fits of a simulation of its case.
+    def knowing(self, cells: Sequence[Cell]) -> Aim:
+        """Return the same aim, which does not repeat the fits of the plan's simulation.
 
         `DebiasedLasso` divides its budget among the coefficients that are planned for, so that its fits are
         those of the same ones only.
         """
-        if self.estimator == "DebiasedLasso" and cell.names != self.case.which:
-            return self
-        places = [cell.names.index(name) for name in self.case.which]
-        for number, widths in enumerate(cell.fit_widths):
-            if np.isfinite(widths).all():
-                self.tables.widths[self.tables.key(self.case, self.estimator, number)] = widths[places]
-        return self
+        place, cell = next((k, cell) for k, cell in enumerate(cells) if cell.name == self.estimator)
+        if self.estimator != "DebiasedLasso" or cell.names == self.case.which:
+            places = [cell.names.index(name) for name in self.case.which]
+            for number, widths in enumerate(cell.fit_widths):
+                if np.isfinite(widths).all():
+                    self.tables.widths[self.tables.key(self.case, self.estimator, number)] = widths[places]
+        return replace(self, place=place)
 
     def width(self, case: Case) -> float:
         """Return the largest predicted width, or that of intervals of this power; nan where fits are weak."""
-        return self.width_in(simulated(case, [self.estimator], self.tables, quick=self.quick)[0])
+        cells = simulated(case, [self.estimator], self.tables, first=self.place, quick=self.quick)
+        return self.width_in(cells[0])
 
     def width_in(self, cell: Cell) -> float:
         """Return the width of `width` from the results of a simulation."""
