@@ -285,6 +285,8 @@ def main() -> None:
         chosen = options.n in (None, cell.n) and options.epsilon in (None, cell.epsilon)
         if options.only not in cell.name or not chosen or place % step != first:
             continue
+        if options.page and not (file and file.exists()):
+            continue
         if options.page:
             fits = fits_of(cell, len(file.read_text().splitlines()), file)[: options.fits]
         else:
