@@ -23,10 +23,11 @@ from privinf.errors import (
     SchemaError,
     StorageError,
 )
+from privinf.mechanisms.arrow import ArrowSource, StreamSource, frames_of
 from privinf.mechanisms.files import ParquetSource
 from privinf.mechanisms.sources import Source, Types, no_rows, require_columns
 from privinf.mechanisms.statistics.loops import filled, rooms
-from privinf.mechanisms.tables import ArrowSource, StreamSource, frames_of, source_of
+from privinf.mechanisms.tables import source_of
 from privinf.progress import DELAY, bars_are_hidden
 from privinf.schema.reading import kind_of
 from privinf.secret_files import check_folder

@@ -101,7 +101,7 @@ class Rows:
             The rows are a stream that can be read only once.
         """
         if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
-            from privinf.mechanisms.tables import read_once
+            from privinf.mechanisms.arrow import read_once
 
             raise read_once(self.features.name, by_places)
 

@@ -273,7 +273,7 @@ def _check_column(name: str, argument: object, data: object) -> None:
 
 def is_table(argument: object) -> bool:
     """Return whether an argument is a table by its type: a mapping, or a frame with columns."""
-    return isinstance(argument, Mapping) or hasattr(argument, "columns")
+    return isinstance(argument, Mapping) or hasattr(type(argument), "columns")
 
 
 def refuse_table(argument: object, name: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 import pandas as pd
 
 from privinf.errors import NotAvailableError
+from privinf.mechanisms.arrow import drawn, frames_of, guarded_read, string_names
 from privinf.mechanisms.sources import Source, SpreadSource, Types
-from privinf.mechanisms.tables import drawn, frames_of, guarded_read, string_names
 
 R = TypeVar("R")
 SPARK_FRAME = "the Spark DataFrame"
@@ -102,7 +102,7 @@ class SparkSource(SpreadSource):
         NotAvailableError
             The executors have another version of privinf.
         """
-        from privinf import __version__
+        from privinf.version import __version__
 
         task = _task(pickle.dumps(work), list(columns), __version__)
         chosen = self._chosen(columns)
