@@ -104,6 +104,40 @@ class StreamSource(Source):
         return None
 
 
+class ArrowPart(Source):
+    """The Arrow batches of one part of a table, which are read once."""
+
+    __slots__ = ("_batches", "_rows", "columns", "name")
+
+    ordered = False
+    repeatable = False
+    whole = False
+
+    def __init__(self, name: str, batches: Iterator[Any], columns: Sequence[str]) -> None:
+        self.name: str = name
+        self._batches = batches
+        self._rows = 0
+        self.columns: Sequence[str] = columns
+
+    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
+        """Yield blocks of rows."""
+        return frames_of(self.name, self.batches(columns), list(columns))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the Arrow batches."""
+        for batch in self._batches:
+            self._rows += batch.num_rows
+            yield batch
+
+    def count(self) -> int:
+        """Return the number of rows that were read."""
+        return self._rows
+
+    def state(self) -> object:
+        """Return None: it does not change."""
+        return None
+
+
 def read_once(name: str, by_places: str = "") -> NotAvailableError:
     """Return the error of a stream that is read again, possibly by code that uses the places of rows."""
     return NotAvailableError(ONCE.format(name) + (ORDERED.format(by_places) if by_places else ""))

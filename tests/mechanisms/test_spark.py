@@ -189,7 +189,7 @@ def test_sums_go_through_encrypted_messages_alone(master, options, accepted):
 
 
 def test_executors_with_another_version_are_refused(spark, path, monkeypatch):
-    monkeypatch.setattr(pi, "__version__", "0.0.1")
+    monkeypatch.setattr("privinf.version.__version__", "0.0.1")
     with pytest.raises(NotAvailableError, match=r"this process has 0\.0\.1: install the same version"):
         pi.OLS.from_formula("y ~ x", spark.read.parquet(str(path)), schema=SCHEMA).fit(mu=1.0)
 

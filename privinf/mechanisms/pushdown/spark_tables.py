@@ -146,60 +146,28 @@ def _packer() -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def _task(work: bytes, columns: list[str], version: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return a function that does pickled work on the rows of a partition, or returns its version."""
-    result, other = RESULT, VERSION
+    result = RESULT
+    other = VERSION
+    name = f"a partition of {SPARK_FRAME}"
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pickle
 
         import pyarrow
 
-        import privinf
+        from privinf.version import __version__
 
-        if privinf.__version__ != version:
-            message = other + privinf.__version__.encode()
+        if __version__ != version:
+            message = other + __version__.encode()
         else:
             from functools import partial
 
-            from privinf.mechanisms.pushdown.spark_tables import ArrowPart
+            from privinf.mechanisms.arrow import ArrowPart
 
-            message = result + pickle.dumps(pickle.loads(work)(partial(ArrowPart, batches, columns)))
+            message = result + pickle.dumps(pickle.loads(work)(partial(ArrowPart, name, batches, columns)))
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([message], pyarrow.binary())], ["result"])
 
     return run
-
-
-class ArrowPart(Source):
-    """The Arrow batches of one partition, which are read once."""
-
-    __slots__ = ("_batches", "_rows", "columns")
-
-    name = f"a partition of {SPARK_FRAME}"
-    ordered = False
-    repeatable = False
-    whole = False
-
-    def __init__(self, batches: Iterator[Any], columns: Sequence[str]) -> None:
-        self._batches = batches
-        self._rows = 0
-        self.columns: Sequence[str] = columns
-
-    def read(self, columns: Sequence[str], types: Types) -> Iterator[pd.DataFrame]:
-        """Yield blocks of rows."""
-        return frames_of(self.name, self.batches(columns), list(columns))
-
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the Arrow batches."""
-        for batch in self._batches:
-            self._rows += batch.num_rows
-            yield batch
-
-    def count(self) -> int:
-        """Return the number of rows that were read."""
-        return self._rows
-
-    def state(self) -> object:
-        """Return None: it does not change."""
-        return None
 
 
 # ---- what Spark must be
