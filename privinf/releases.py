@@ -406,7 +406,7 @@ class Release(Released):
         Raises
         ------
         AlignmentError
-            The release is of another kind.
+            The release is not of the required kind.
         """
         if self.kind != kind:
             remedy = ": use release.regress(formula)" if (self.kind, "regress") in TASKS else ""

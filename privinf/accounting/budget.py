@@ -156,7 +156,7 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """The largest mu of one Gaussian release within the budget; NotAvailableError under a pure limit."""
+        """The largest mu of one Gaussian release within the budget; NotAvailableError for pure epsilon."""
         if self.currency == "pure":
             raise NotAvailableError(
                 "this ledger's limit is a pure epsilon (delta=0), which no release with Gaussian noise "
@@ -166,7 +166,7 @@ class Budget:
 
     @property
     def rho(self) -> float:
-        """The limit in zCDP, rounded down; NotAvailableError under a pure limit."""
+        """The limit in zCDP, rounded down; NotAvailableError if the limit is in pure epsilon."""
         if self.currency == "pure":
             raise NotAvailableError(
                 "this limit in pure epsilon cannot be converted to rho of zCDP; declare the limit as "
@@ -190,7 +190,7 @@ class Budget:
         Raises
         ------
         ArgumentError
-            A delta is needed and there is none.
+            A delta is needed, and neither the call nor the budget has one.
         """
         if self.currency == "pure":
             return float_down(self.limit)

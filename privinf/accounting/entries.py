@@ -205,7 +205,7 @@ class LedgerEntry:
         return self.filed(self.id, scope + self.scope) if scope else self
 
     def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
-        """Return the same line with another id or scope, or with more noise terms.
+        """Return the same line with a changed id or scope, or with more noise terms.
 
         Parameters
         ----------

@@ -55,9 +55,9 @@ class LedgerFile(Ledger):
     ------
     StorageError
         There is no ledger at `path` and no budget for a new one, or the folder is missing. The file is
-        damaged, is not a ledger, or is a ledger of version 1 or with another limit. The file was cut,
-        restored from an older copy or replaced, or has a second name (a hard link). This error is also raised
-        if the file was moved; run ``privinf ledger anchor`` to use it at its new place.
+        damaged, is not a ledger, or is a ledger of version 1 or with a limit other than `budget`. The file
+        was cut, restored from an older copy or replaced, or has a second name (a hard link). This error is
+        also raised if the file was moved; run ``privinf ledger anchor`` to use it at its new place.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
     NotAvailableError
@@ -128,7 +128,7 @@ class LedgerFile(Ledger):
         name : str
             Name of the unit that the limit is about, such as "person".
         anchor : path, optional
-            Second file, on another disk, that stores the last line of the ledger.
+            Second file, best on a different disk than the ledger, that stores the last line of the ledger.
 
         Returns
         -------

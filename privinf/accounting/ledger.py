@@ -343,8 +343,8 @@ class Ledger:
         Raises
         ------
         StorageError
-            If the text is not a ledger, is a ledger of another version, states a total that its entries do
-            not have, or describes its fits in another way than when it was written.
+            If the text is not a ledger, is a ledger of a different version, states a total that its entries
+            do not have, or describes its fits in a way other than when it was written.
 
         Notes
         -----

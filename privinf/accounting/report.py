@@ -97,8 +97,8 @@ class PrivacyReport:
     fit : int or None
         Number of this fit in its ledger, from 1; None where it is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
-        Releases that the totals cover: those of a fit, an earlier release that a fit reads at no further
-        cost, one release, those of one party, or all releases in a ledger.
+        Releases that the totals cover: the releases of a fit, an earlier release that a fit reads at no
+        further cost, one release, the releases of one party, or all releases in a ledger.
     elsewhere : int
         Number of `entries` that were charged to another ledger than the ledger of this report.
 
@@ -157,8 +157,8 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with lines of
-            another neighboring relation, or `subject` is not one of the choices.
+            If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with lines of a
+            different neighboring relation, or `subject` is not one of the choices.
         """
         lines = tuple(entries)
         check_choice(subject, ReportSubject, "subject")
@@ -328,7 +328,7 @@ class PrivacyReport:
         """Table of the parties that made releases about the same units, with the loss of each alone.
 
         The columns are ``label`` (descriptions of the party's releases), ``noise_scale``, ``epsilon`` (at the
-        default delta), ``mu`` and ``rho``. The table is empty if no release names its party. The totals of
+        default delta), ``mu`` and ``rho``. The table is empty if no release states a party. The totals of
         the report itself are per unit: all parties together.
         """
         import pandas as pd

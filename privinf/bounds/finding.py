@@ -139,26 +139,26 @@ def find_bounds(
     Warns
     -----
     ChangedTargetWarning
-        A column may be clipped or pooled more than intended, in three cases. As far as the noisy counts show,
-        all rows have the same value, so the bounds may clip rows with other values. Many rows are farther
-        than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`. If no level
-        reaches the share `rare`, the most common level with a count above the noise threshold is kept and all
-        others are pooled; if no count is above it, all levels are pooled.
+        There are three cases in which a column may be clipped or pooled more than intended. As far as the
+        noisy counts show, all rows have the same value, so the bounds may clip rows with other values. Many
+        rows are farther than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`.
+        If no level reaches the share `rare`, the most common level is kept if its count is above the noise
+        threshold, and all other levels are pooled. Otherwise all levels are pooled.
 
     Notes
     -----
     A share of 0.3 of a column's mu^2 pays for its distribution function at signed powers of 2, from 2^-20 to
-    2^43. A share of 0.7 pays for a distribution function at 512 cells, which cover the range where rows were
-    detected, extended on each side by 16 times its width. If that range is only one or two powers of 2 wide,
-    the share of 0.7 is divided: 0.2 pays for a closer search of the range, and 0.5 for the cells. On each
-    side the bound is the value beyond which ``clip / 2`` of the rows lie, if the noise allows so few rows to
-    be detected; otherwise an exponential tail is extrapolated to that share. If all values of a column are
-    below 2^-20 in size, its bounds are about as large as 2^-20, which is too wide: change the unit of the
-    column.
+    2^43. A share of 0.7 pays for a distribution function at 512 cells. The cells cover the range where rows
+    were detected, extended on each side by 16 times its width. If that range is only one or two powers of 2
+    wide, the share of 0.7 is divided: 0.2 pays for a closer search of the range, and 0.5 for the cells. On
+    each side the bound is the value beyond which ``clip / 2`` of the rows lie, if the noise allows so few
+    rows to be detected; otherwise an exponential tail is extrapolated to that share. If all values of a
+    column are below 2^-20 in size, its bounds are about as large as 2^-20, which is too wide: change the unit
+    of the column.
 
-    Levels are shown where their noisy count passes a threshold of 1 + sigma z(1 - delta'), which is 29 rows
-    for one column at epsilon 1 and delta 1e-6. If the share of all pooled levels together is still below
-    `rare`, or within the noise, they are merged with the most common level.
+    A level is shown if its noisy count is above 1 + sigma z(1 - delta'). For one column at epsilon 1 and
+    delta 1e-6, this threshold is 29 rows. If the share of all pooled levels together is still below `rare`,
+    or within the noise, they are merged with the most common level.
 
     A table that is not in memory is read in three passes as a rule, four at most, and one more for each text
     column.

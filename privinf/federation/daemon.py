@@ -92,17 +92,17 @@ class SiteDaemon:
     Raises
     ------
     ArgumentError
-        The path is too long or its folder is missing, a file or another daemon is there, or an argument is
-        out of range.
+        The path is too long or its folder is missing, a file or the socket of a different daemon is at the
+        path, or an argument is out of range.
 
     Notes
     -----
     **Privacy.** The site decides on answers and charges; the daemon refuses messages that are not queries.
-    Every account that may open the socket may query. Run the daemon under a separate account, which alone can
-    read the rows, the key and the ledger, and run foreign code under another account of `group`. If the
-    policy of the site lists analysts, a query that none of them signed is refused once its header is read,
-    before its body is read. Replies are signed where the site has a key and a roster with verifying keys
-    (`envelope`).
+    Every account that may open the socket may query. Run the daemon under a separate account, and let only
+    this account read the rows, the key and the ledger. Run foreign code under a different account of `group`.
+    If the policy of the site lists analysts, a query that none of them signed is refused once its header is
+    read, before its body is read. Replies are signed where the site has a key and a roster with verifying
+    keys (`envelope`).
 
     **Limits.** The daemon keeps at most 64 connections at the same time, and at most 48 connections from one
     account. If there are more, it closes the connection that has kept it waiting for the longest time. A

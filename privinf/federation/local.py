@@ -29,14 +29,14 @@ class InProcessFederation:
     sites : mapping of str to Site
         The sites by their names.
     drop_outs : mapping of str to collection of int, optional
-        Calls of `ask` (0, 1, ...) that never reach a site: an injected failure.
+        Numbers of the calls of `ask`, from 0, that never reach a site, to simulate a failure.
     lost_replies : mapping of str to collection of int, optional
-        Calls whose reply is lost on the way: the site has answered and charged them.
+        Numbers of the calls whose reply is lost after the site has answered and charged them.
 
     Raises
     ------
     ArgumentError
-        There is no site, one has two names, or a name is not a text.
+        There is no site, a site has two names, or a name is not a text.
     AlignmentError
         Sites have different columns or bounds; the message names one of the sites.
 

@@ -74,14 +74,15 @@ class Query:
     session : str
         Identifier of one server's session.
     sequence : int
-        Position in the session; a site refuses another query at a position that has passed.
+        Position in the session; a site refuses a new query at a position at which it has answered a query
+        already.
     charges : tuple of mapping
         Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer. A
         "reserve" query has losses instead (``Loss.to_dict``).
     masking : mapping
         Public JSON of secure sums: the participating sites and the grid; empty for other queries.
     reservation : str
-        The session in which the price was reserved; empty where it was not.
+        The session in which the cost was reserved; empty without a reservation.
 
     Raises
     ------

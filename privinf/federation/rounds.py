@@ -84,9 +84,10 @@ class Rounds:
     Raises
     ------
     AlignmentError
-        A site does not answer, or has other columns or bounds than the others; the message names it.
+        A site does not answer, or its columns or bounds differ from those of the other sites; the message
+        names the site.
     NotAvailableError
-        A site refuses; the message names it.
+        A site refuses the query; the message names the site.
 
     Notes
     -----
@@ -298,7 +299,7 @@ def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> li
         A message is not a reply, comes from a site that was not queried, or is a site's second one; the
         message names it.
     PrivinfError
-        A site refuses; the message names it.
+        A site refuses the query; the message names the site.
     SiteConnectionError
         The connection to the sites failed.
     """

@@ -88,7 +88,7 @@ class Site:
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
     rebase : bool
-        Whether a `SiteLedger` may be bound to other rows, another schema or another policy than before. If
+        Whether a `SiteLedger` may be bound to rows, a schema or a policy that differ from those of before. If
         True, the ledger records this change, and keeps all charges.
 
     Raises
@@ -98,8 +98,8 @@ class Site:
     SchemaError
         The rows do not fit the design, or have missing or infinite values, or the response has no bounds.
     StorageError
-        The `SiteLedger` is bound to other rows, another schema or another policy, and `rebase` is False. Or
-        the file of the ledger was changed.
+        The `SiteLedger` is bound to rows, a schema or a policy that differ from these, and `rebase` is False.
+        Or the file of the ledger was changed.
 
     Warns
     -----
@@ -209,8 +209,8 @@ class Site:
         AlignmentError
             The design is not made from the site's own schema.
         SchemaError
-            A column is absent, has another type or an undeclared level, or has missing values that are not
-            imputed.
+            A column is absent, has a type or a level that differs from its declaration, or has missing values
+            that are not imputed.
         """
         self._designs.adopt(design)
 

@@ -53,9 +53,10 @@ class SiteLedger(Ledger):
     Raises
     ------
     StorageError
-        Another process, or another object of this process, has the ledger open, under any name. The file is
-        missing, damaged, cut, an older copy, another ledger, or of version 1. The limit of the ledger differs
-        from `budget`, the ledger has no anchor (``privinf ledger anchor``), or its folder is missing.
+        A different process, or a different object in this process, has the ledger open, under this path or
+        under a different path. The file is missing, damaged or cut, is an older copy or a different ledger,
+        or has version 1. The limit of the ledger differs from `budget`, the ledger has no anchor (``privinf
+        ledger anchor``), or its folder is missing.
 
     Notes
     -----
@@ -65,12 +66,12 @@ class SiteLedger(Ledger):
     the same query has the identical reply, or is answered for the first time, and is not charged again. An
     incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
     secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
-    order, the schema and the policy of the first `Site` that opens it. Other rows, schemas or policies are
-    refused until `Site(..., rebase=True)` or ``privinf site rebase`` records the change. The first `Site`
-    that opens the ledger cannot check whether its rows are complete. Before every answer the file is checked.
-    If the file was deleted, replaced or changed while the site was running, the site stops answering. If the
-    ledger and its anchor are both restored to the same earlier state while no site has them open, only a
-    server or a site that stored a later `head` detects it.
+    order, the schema and the policy of the first `Site` that opens it. A site with different rows, a
+    different schema or a different policy is refused until `Site(..., rebase=True)` or ``privinf site
+    rebase`` records the change. The first `Site` that opens the ledger cannot check whether its rows are
+    complete. Before every answer the file is checked. If the file was deleted, replaced or changed while the
+    site was running, the site stops answering. If the ledger and its anchor are both restored to the same
+    earlier state while no site has them open, only a server or a site that stored a later `head` detects it.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class SiteLedger(Ledger):
         path : path
             File of the ledger.
         anchor : path, optional
-            Second file, on another disk, that stores the last line of the ledger.
+            Second file, best on a different disk than the ledger, that stores the last line of the ledger.
         clock : callable
             Returns seconds since 1970; for tests.
 

@@ -179,8 +179,8 @@ class SocketFederation(ReplyVerifier):
     Raises
     ------
     AlignmentError
-        A site does not answer in time, another site answers at its socket, or sites have different columns or
-        bounds; the message names one of the sites.
+        A site does not answer in time, a different site answers at its socket, or sites have different
+        columns or bounds; the message names one of the sites.
     ArgumentError
         There is no site, a name is not a string, or a time is not positive; the roster has no verifying keys,
         or lacks a site.
@@ -188,7 +188,7 @@ class SocketFederation(ReplyVerifier):
         The file of heads is damaged; or a site's ledger is older than one seen before, which is reported as a
         refusal of the site.
     PrivinfError
-        A site refuses to describe itself; the message names it.
+        A site refuses to describe itself; the message names the site.
 
     Notes
     -----

@@ -93,9 +93,10 @@ class TrustedServer:
     Raises
     ------
     AlignmentError
-        A site does not answer, or has other columns or bounds than the others; the message names it.
+        A site does not answer, or its columns or bounds differ from those of the other sites; the message
+        names the site.
     NotAvailableError
-        A site refuses; the message names it.
+        A site refuses the query; the message names the site.
     SchemaError
         Rows of a model, which are not copied, were changed and are invalid now.
 
@@ -208,7 +209,8 @@ class TrustedServer:
         Raises
         ------
         ArgumentError
-            The noise cannot be keyed, the file is of another kind of noise, or there was a release already.
+            The noise cannot be keyed, the file belongs to a different kind of noise, or this server has made
+            a release already.
         StorageError
             The file is damaged, or cannot be written; or another account could have read, changed or replaced
             it.
@@ -233,8 +235,8 @@ class TrustedServer:
         Raises
         ------
         StorageError
-            The file is for other rows, or for another order of the rows; or it is missing though the fit has
-            begun. Batches are disjoint only within one order of the rows.
+            The file belongs to rows other than these, or to a different order of the rows; or it is missing
+            although the fit has begun. Batches are disjoint only within one order of the rows.
         """
         if isinstance(self._rounds.federation, LocalSites):
             bind_rows(path, self._rounds.federation.digest, begun=begun)
@@ -444,7 +446,7 @@ class TrustedServer:
         Parameters
         ----------
         size : int
-            Size of the release: how many numbers it would contain.
+            Number of numbers that the release would contain.
         mu : float
             Price of the release in Gaussian differential privacy.
 
@@ -476,7 +478,8 @@ class TrustedServer:
         Raises
         ------
         ArgumentError
-            The release was planned with another kind of noise, or its ledger line is that of another release.
+            The release was planned with a kind of noise that this server does not use, or its ledger line
+            belongs to a different release.
         BudgetExceededError
             The limit of the ledger, or of a site, would be exceeded.
         NotAvailableError
@@ -484,7 +487,7 @@ class TrustedServer:
             again. Or, with ``missing="raise"``, the sites that answered, or their sum, are not those of the
             first release. With "continue" the server makes a new query in this case, which is charged.
         StorageError
-            The release was planned with another noise key.
+            The release was planned with a noise key other than that of this server.
 
         Notes
         -----

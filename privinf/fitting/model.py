@@ -322,7 +322,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         Raises
         ------
         AlignmentError
-            The release is of another kind, or was made with another schema.
+            The release is not one that this model can use, or was made with a schema other than `schema`.
         """
         if not isinstance(release, Release):
             raise ArgumentError(f"from_release needs a privinf Release, got {type(release).__name__}")

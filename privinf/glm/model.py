@@ -103,8 +103,8 @@ class GLM(Model[GLMOptions]):
     y : array_like, shape (n,)
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
-        for `offset` are among the features.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The column
+        that `offset` names must be a column of X; it gets no coefficient.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     family : {"gaussian", "binomial", "poisson"}
@@ -493,7 +493,7 @@ class GLM(Model[GLMOptions]):
         ConvergenceError, NotPositiveDefiniteError
             Without noise: there is no finite estimate, or columns are collinear.
         StorageError
-            The folder of `checkpoint` holds another fit, or lacks the key of its noise.
+            The folder of `checkpoint` belongs to a different fit, or lacks the key of the noise of its fit.
 
         Notes
         -----
@@ -556,8 +556,8 @@ class FederatedGLM(GLM):
     y : array_like, shape (n,)
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
-        for `offset` are among the features.
+        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The column
+        that `offset` names must be a column of X; it gets no coefficient.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     family : {"gaussian", "binomial", "poisson"}

@@ -423,7 +423,7 @@ class Logit(OneFamily):
         about a row.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
-        for `offset` and `weights` are among the features.
+        that `offset` and `weights` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     offset : str, optional
@@ -633,7 +633,7 @@ class Poisson(OneFamily):
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
-        for `offset`, `exposure` and `weights` are among the features.
+        that `offset`, `exposure` and `weights` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     y_bounds : (low, high)

@@ -56,7 +56,7 @@ class NegativeBinomial(OneFamily):
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
-        for `offset` and `exposure` are among the features.
+        that `offset` and `exposure` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column but the constant, in order or by name; values outside are clipped.
     y_bounds : (low, high)

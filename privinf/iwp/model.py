@@ -180,7 +180,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     ----------
     y : array_like, shape (n,)
         Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for squared and
-        Poisson. Labels of several levels come through a formula and a schema.
+        Poisson. For a label with several levels, use a formula and a schema.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
@@ -449,7 +449,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raises
         ------
         AlignmentError
-            The release is of another kind, or was made with another schema.
+            The release is not one that this model can use, or was made with a schema other than `schema`.
         NotAvailableError
             The loss does not accept the label of the release.
         """

@@ -157,8 +157,8 @@ class RowPasses(Passes):
         has another number of rows than in the pass before; after `public_sizes`, public columns of a row are
         larger than any were then. Here, or by a pass.
     SchemaError
-        A column is absent, has another type or an undeclared level, or has missing values that are not
-        imputed. Here, or by the first pass.
+        A column is absent, has a type or a level that differs from its declaration, or has missing values
+        that are not imputed. Here, or by the first pass.
 
     Notes
     -----

@@ -440,9 +440,9 @@ def private_max(
 
     Notes
     -----
-    **Privacy.** Neighboring vectors differ by the replacement of one record. The selection is one ledger line
-    and the value is another. Without a ledger, `entries` and `privacy` of the result hold the ledger lines
-    and their total.
+    **Privacy.** Neighboring vectors differ by the replacement of one record. The selection and the value have
+    one ledger line each. Without a ledger, `entries` and `privacy` of the result hold the ledger lines and
+    their total.
 
     Examples
     --------

@@ -84,8 +84,8 @@ class RMGMOLS(PartyModel):
     X : array_like or DataFrame, shape (n, p)
         Features, without a constant: `intercept` adds a constant.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
-        the response; each column once.
+        Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
+        the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
         bounds from the rows, with a warning; the guarantee does not cover this leak.
@@ -133,7 +133,8 @@ class RMGMOLS(PartyModel):
 
     The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
     variance, its t intervals and its F score test. The noise shrinks the paper's plain estimator
-    (debias=False) toward zero. The result of `fit` states the estimated bias (`bias`) and gives no interval.
+    (debias=False) toward zero. The result of `fit` then has the estimated bias as its attribute `bias`, and
+    no intervals.
 
     References
     ----------
@@ -287,8 +288,8 @@ class DGMOLS(PartyModel):
     X : array_like or DataFrame, shape (n, p)
         Features, without a constant: `intercept` adds a constant.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
-        the response; each column once.
+        Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
+        the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
         bounds from the rows, with a warning; the guarantee does not cover this leak.
@@ -433,8 +434,8 @@ class BGMOLS(DGMOLS):
     X : array_like or DataFrame, shape (n, p)
         Features, without a constant: `intercept` adds a constant.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` (or the name of the Series) for
-        the response; each column once.
+        Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
+        the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
         bounds from the rows, with a warning; the guarantee does not cover this leak.

@@ -141,7 +141,7 @@ class FederatedMoments:
         AlignmentError
             A site does not answer or has other columns, or all rows are fewer than the coefficients.
         PrivinfError
-            A site refuses; the message names it.
+            A site refuses the query; the message names the site.
 
         Warns
         -----

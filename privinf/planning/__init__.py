@@ -163,9 +163,9 @@ class Study:
         int
             Number of people in the study: the smallest, at the planned budget, whose predicted width or power
             attains the goal. The number is at most 5,000,000, and is found to about 1%. It does not depend on
-            the number of people of the plan, where the search only starts. The number counts all rows of the
-            table, as n of the plan does, including rows that lack a value if the guesses have `complete`
-            below 1.
+            the number of people of the plan, which is only the start of the search. The number counts all
+            rows of the table, as n of the plan does, including rows that lack a value if the guesses have
+            `complete` below 1.
 
         Raises
         ------
@@ -285,11 +285,12 @@ class Study:
         Returns
         -------
         DataFrame
-            Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). The rows are the
-            plan itself, more people, a larger budget, bounds within four guessed sds of the means, and the
-            formula without one of the terms that no requested coefficient belongs to. ``width`` is the
-            largest predicted width of the requested coefficients. If `effect` is passed, ``width`` is the
-            width of an interval whose test detects `effect` with the smallest predicted power.
+            Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). One row is the
+            plan itself. The other rows are more people, a larger budget, bounds within four guessed sds of
+            the means, and the formula without one term, for each term that has no requested coefficient.
+            ``width`` is the largest predicted width of the requested coefficients. If `effect` is passed,
+            ``width`` is the width of an interval whose test detects `effect` with the smallest predicted
+            power.
 
         Notes
         -----
@@ -522,7 +523,8 @@ def plan_study(
     Returns
     -------
     Study
-        Predicted widths, power and identification of every estimator, and changes that attain a goal.
+        Predicted widths, power and identification of every estimator, and methods that find changes of the
+        plan for a goal.
 
     Raises
     ------
@@ -537,15 +539,15 @@ def plan_study(
 
     **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
 
-    A fit's covariance has a formula (``result.variance_formula``), but its terms depend on the fit: the
-    residuals after a noisy clip, the number of mixed rows, and the columns that the noise hides. Widths are
-    therefore simulated. The estimator is fitted to simulated rows (`privinf.planning.people.Population`) with
-    simulated noise 16 to 48 times (up to 96 times with at most 20,000 people). The simulation stops early if
-    the relative standard error of each median width is at most 2.5%. An estimator whose intervals are wider
-    than another one's by two standard errors also has no more fits. The median widths are reported. Weak
-    fits have no width; where they are the majority, no width is predicted. Sums over sites have the same
-    noise as sums of one curator, and are simulated in the same way. Only secure sums of `DebiasedLasso` are
-    simulated as secure sums.
+    The covariance of a fit has a formula (``result.variance_formula``), but the terms of this formula depend
+    on the fit. They depend on the residuals after a noisy clip, the number of mixed rows, and the columns
+    that the noise hides. Widths are therefore simulated. The estimator is fitted to simulated rows
+    (`privinf.planning.people.Population`) with simulated noise 16 to 48 times (up to 96 times with at most
+    20,000 people). The simulation stops early if the relative standard error of each median width is at most
+    2.5%. It also stops for an estimator whose intervals are wider than those of a different estimator by two
+    standard errors. The median widths are reported. Weakly identified fits have no width. If most fits are
+    weakly identified, no width is predicted. Sums over sites have the same noise as sums of one curator, and
+    are simulated in the same way. Only secure sums of `DebiasedLasso` are simulated as secure sums.
 
     Examples
     --------

@@ -350,9 +350,10 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         StorageError
-            The file is damaged, foreign, of a newer version, or written with another key.
+            The file is damaged, was not written by `save`, has a newer version, or was written with a key
+            other than `key`.
         ArgumentError
-            The file holds results of another class.
+            The file holds results of a class other than this one.
         """
         loaded = storage.load_results(path, default=Results, key=key)
         if not isinstance(loaded, cls):
@@ -427,6 +428,7 @@ def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Resu
     Raises
     ------
     StorageError
-        The file is damaged, foreign, of a newer version, or written with another key.
+        The file is damaged, was not written by `save`, has a newer version, or was written with a key other
+        than `key`.
     """
     return Results.load(path, key=key)

@@ -127,7 +127,7 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        If there is a column ``const`` already, or `X` has another shape.
+        `X` already has a column ``const``, or has neither one nor two dimensions.
 
     Notes
     -----

@@ -60,7 +60,7 @@ class Design:
     blocks : tuple of tuple of int
         Private indicator columns of which at most one is 1 in any row.
     radius : float or None
-        Ball for the scaled private part of a row.
+        Radius of the ball that contains the scaled private part of a row.
     outcome : Response
         The response and its bounds.
     raw : tuple of columns, or None
@@ -165,7 +165,7 @@ class Design:
             Whether the response is noised or sent unprotected. A response made of public columns is never
             protected.
         radius : float, optional
-            Ball, in scaled units, into which the private part of each row is projected.
+            Radius, in scaled units, of the ball onto which the private part of each row is projected.
 
         Returns
         -------
@@ -457,8 +457,8 @@ class Design:
         Raises
         ------
         SchemaError
-            A column is absent, has another type or an undeclared level, or a missing or infinite value. The
-            message names the column, never a value.
+            A column is absent, has a type or a level that differs from its declaration, or has a missing or
+            infinite value. The message names the column, never a value.
 
         Notes
         -----
@@ -525,8 +525,8 @@ class Design:
         Raises
         ------
         SchemaError
-            A column is absent, has another type or an undeclared level, or a missing or infinite value. The
-            message names the column, never a value.
+            A column is absent, has a type or a level that differs from its declaration, or has a missing or
+            infinite value. The message names the column, never a value.
 
         Notes
         -----

@@ -445,12 +445,12 @@ class StatResult(PortableTest):
     statistic : float
         Test statistic; nan where nothing was tested.
     pvalue : float
-        p-value; nan where nothing was tested. Where simulated releases give it, it is at least
-        `least_pvalue`.
+        p-value; nan where nothing was tested. A p-value from simulated releases is at least `least_pvalue`.
     df : float or pair of float
         Degrees of freedom of the statistic's distribution, a pair for an F test. For tests of means they are
-        those of the standard error, which the noise changes, and not the number of records less one; for a
-        table (r - 1)(c - 1). nan where the distribution has none, as in rank tests.
+        the degrees of freedom of the standard error, which the noise changes, and not the number of records
+        less one. For a table of r rows and c columns they are (r - 1)(c - 1). If the distribution has no
+        degrees of freedom, as in rank tests, they are nan.
     null : str
         Null hypothesis.
     alternative : {"two-sided", "less", "greater"}
@@ -469,7 +469,7 @@ class StatResult(PortableTest):
         Level of the intervals in `rows`.
     least_pvalue : float
         Smallest p-value that the simulated releases of the test can give; a p-value as small is printed as
-        "<= 0.0001". 0 where no releases are simulated.
+        "<= 0.0001". It is 0 if no releases are simulated.
 
     Notes
     -----
@@ -604,8 +604,8 @@ class StatResult(PortableTest):
         -------
         str
             Estimates, standard errors and intervals. The note below the table states the test, the effect
-            sizes, epsilon, delta, the unit of privacy, the number of records, the notes that must be read,
-            and the kinds of the result's cautions.
+            sizes, epsilon, delta, the unit of privacy and the number of records. It also has the notes that
+            must be read, and the kinds of the result's cautions.
 
         Raises
         ------

@@ -96,7 +96,7 @@ class GroupsResult(base.StatResult):
     target : {"population", "table"}
         Whether the intervals of means are for the population or for this table.
     simultaneous : bool
-        Whether the intervals of means hold together.
+        Whether the intervals of the means hold jointly at the stated level.
 
     Notes
     -----
@@ -161,7 +161,7 @@ class GroupsResult(base.StatResult):
             Means of the population, with intervals for sampling and noise, or of this table, with intervals
             for the noise; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as in this result.
+            Whether all intervals hold jointly at this level; default: as in this result.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         confidence_level : float
-            Level at which all intervals hold together, between 0 and 1.
+            Level at which all intervals hold jointly, between 0 and 1.
 
         Returns
         -------

@@ -378,7 +378,7 @@ class CountsResult(base.StatResult):
         confidence_level : float, optional
             Level of the intervals, between 0 and 1; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as in this result.
+            Whether all intervals hold jointly at this level; default: as in this result.
 
         Returns
         -------
@@ -400,8 +400,8 @@ class CountsResult(base.StatResult):
         -------
         CountsResult
             Cells at or above the threshold, and all margins. The notes state how many cells are below it and
-            their total. Unless intervals are simultaneous, those of cells have the level 1 - (1 - level) R/K
-            if R of K cells are shown, which corrects for the selection (Benjamini and Yekutieli).
+            their total. If R of K cells are shown, intervals of cells that are not simultaneous get the level
+            1 - (1 - level) R/K. This level corrects for the selection (Benjamini and Yekutieli).
 
         Raises
         ------
@@ -410,7 +410,7 @@ class CountsResult(base.StatResult):
 
         Notes
         -----
-        **Privacy.** Suppression does not protect anybody: the noise does, and levels are public.
+        **Privacy.** The noise protects people, suppression does not; levels are public.
         """
         same = base.IntervalOptions.changed(self, None, None, None)
         return self._again(same, check_number(below, "below"))
@@ -442,7 +442,7 @@ class CountsResult(base.StatResult):
         Raises
         ------
         NotAvailableError
-            The table does not have two factors, or some of its cells cannot occur.
+            The table does not have two factors, or has cells that cannot occur.
         """
         if len(self.release.levels) != 2 or self.structural_zeros:
             raise NotAvailableError(
@@ -778,7 +778,7 @@ def counts(
     confidence_level : float
         Level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold together at this level, instead of each by itself.
+        Whether all intervals hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
@@ -915,7 +915,7 @@ def crosstab(
     confidence_level : float
         Level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold together at this level, instead of each by itself.
+        Whether all intervals hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
@@ -1057,7 +1057,7 @@ def histogram(
     confidence_level : float
         Level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold together at this level, instead of each by itself.
+        Whether all intervals hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number

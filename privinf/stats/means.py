@@ -473,7 +473,7 @@ def mean(
         "population" (default): the mean of the population from which the records are a sample. "table": the
         mean of this table; intervals allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold together at the level, instead of each by itself.
+        Whether the intervals of all groups hold jointly at this level, instead of each separately.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}

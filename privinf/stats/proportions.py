@@ -150,9 +150,9 @@ def proportion_confint(
     Parameters
     ----------
     a : array_like or str
-        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
-        (0, 1), with two levels, of which the second is the outcome, or with more levels, each of which has
-        its share.
+        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`. The column has the
+        bounds (0, 1), or two levels, of which the second is the outcome. If it has more levels, the share of
+        each level is returned.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.
@@ -277,8 +277,8 @@ def proportions_ztest(
     Parameters
     ----------
     a : array_like or str
-        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`: with the bounds
-        (0, 1), or with two levels, of which the second is the outcome. A formula such as "sick ~ sex" about
+        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`. The column has the
+        bounds (0, 1), or two levels, of which the second is the outcome. A formula such as "sick ~ sex" about
         two columns of the table in `groups` or `data` is accepted too.
     groups : array_like, str or table, optional
         Group of each record, where there are two groups, or the name of a column of `data`. Two groups are

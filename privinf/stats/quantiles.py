@@ -250,7 +250,7 @@ class GroupQuantilesResult(StatResult):
         confidence_level : float, optional
             Level of the intervals, between 0 and 1; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as in this result.
+            Whether all intervals hold jointly at this level; default: as in this result.
 
         Returns
         -------
@@ -390,7 +390,7 @@ def quantile(
         "population" (default): quantiles of the population from which the records are a sample. "table":
         quantiles of this table; intervals allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold together at the level, instead of each by itself.
+        Whether the intervals of all groups hold jointly at this level, instead of each separately.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
@@ -532,7 +532,7 @@ def median(
         "population" (default): the median of the population from which the records are a sample. "table": the
         median of this table; intervals allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold together at the level, instead of each by itself.
+        Whether the intervals of all groups hold jointly at this level, instead of each separately.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}

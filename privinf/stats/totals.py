@@ -97,7 +97,7 @@ class SumsResult(base.StatResult):
         confidence_level : float, optional
             Level of the intervals, between 0 and 1; default: as in this result.
         simultaneous : bool, optional
-            Whether all intervals hold together at this level; default: as in this result.
+            Whether all intervals hold jointly at this level; default: as in this result.
 
         Returns
         -------
@@ -289,7 +289,7 @@ def sum(
     confidence_level : float
         Level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether the intervals of all groups hold together at the level, instead of each by itself.
+        Whether the intervals of all groups hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
         or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number

@@ -77,14 +77,14 @@ class TimeEstimate(NamedTuple):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SurvivalResult(ReleasedSurvival, PortableCurves):
-    """Survival curves or cumulated hazards of groups, with intervals; all of it from one release.
+    """Survival curves or cumulated hazards of groups, with intervals, from one release.
 
     Attributes
     ----------
     release : release
         The noisy counts from which everything is computed.
     kind : {"survival", "hazard"}
-        Whether the table and the plot show survival or its cumulated hazard.
+        Whether the table and the plot show survival curves or cumulated hazards.
     confidence_level : float
         Level of the intervals and of the bands.
     cautions : tuple of (category, text)
@@ -128,7 +128,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
 
     @property
     def last_times(self) -> dict[str, float]:
-        """Last time of every group up to which its curve is estimated; 0 where no interval is."""
+        """Last time of every group up to which its curve is estimated; 0 if there is no such time."""
         return {
             group: float(self.times[last - 1]) if (last := int(self._curves[place].last)) else 0.0
             for place, group in enumerate(self.groups)
@@ -238,7 +238,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     # ---- numbers of a curve
 
     def quantile(self, p: float = 0.5) -> pd.DataFrame:
-        """Return when a share p has had the event, with intervals by inversion of tests.
+        """Return the time at which a share p has had the event, with intervals by inversion of tests.
 
         Parameters
         ----------
@@ -419,7 +419,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     # ---- other views of the same release
 
     def intervals(self, confidence_level: float) -> SurvivalResult:
-        """Return the same curves with intervals and bands of another level, at no further cost.
+        """Return the same curves with intervals and bands of a different level, at no further cost.
 
         Parameters
         ----------

@@ -31,9 +31,9 @@ class LogRankPlan:
     hazard_ratio : float
         Guess of the hazard ratio of the second group to the first.
     survival : float
-        Guess of the share of the first group without the event at the horizon.
+        Guess of the share of the first group who have not had the event at the horizon.
     dropout : float
-        Guess of the share that is censored before the horizon, of people without the event.
+        Guess of the share of the people without the event who are censored before the horizon.
     share : float
         Share of the people in the second group.
     scale : float
@@ -103,7 +103,7 @@ class LogRankPlan:
         return math.ceil(high)
 
     def interval(self, n: int) -> tuple[float, float]:
-        """Return the interval of the hazard ratio where the counts are those expected.
+        """Return the interval of the hazard ratio if the counts equal their expected values.
 
         Parameters
         ----------
@@ -170,9 +170,9 @@ def plan_logrank(
     hazard_ratio : float
         Guess of the hazard ratio of the second group to the first.
     survival : float
-        Guess of the share of the first group without the event at the horizon, between 0 and 1.
+        Guess of the share of the first group who have not had the event at the horizon, between 0 and 1.
     dropout : float
-        Guess of the share that is censored before the horizon, of people without the event.
+        Guess of the share of the people without the event who are censored before the horizon.
     share : float
         Share of the people in the second group.
     epsilon : float, optional

@@ -133,12 +133,15 @@ def _blank(match: re.Match[str], instead: str = "") -> str:
     return instead + "\n" * match[0].count("\n")
 
 
-def passages_of_page(text: str, path: str, *, inline: bool = False) -> Iterator[Passage]:
-    """Yield the prose of a Markdown page: links by their labels, inline code if wanted, no other code."""
+def passages_of_page(text: str, path: str, *, as_read: bool = False) -> Iterator[Passage]:
+    """Yield the prose of a Markdown page: links by their labels, no code.
+
+    With `as_read`, as a reader of the page sees it: with inline code, and each link in brackets.
+    """
     text = FENCE.sub(_blank, COMMENT.sub(_blank, text))
-    if not inline:
+    if not as_read:
         text = MATH.sub("`math`", INLINE.sub(lambda match: _blank(match, "`code`"), text))
-    text = LINK.sub(lambda match: match[1], text)
+    text = LINK.sub(lambda match: f"[{match[1]}]" if as_read else match[1], text)
     start, lines = 0, list[str]()
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if lines and (not line.strip() or STARTS.match(line)):
@@ -252,7 +255,7 @@ def readable_sentences() -> list[tuple[str, str, str]]:
         for path in (ROOT / page for page in LOT_PAGES)
         for file in (sorted(path.rglob("*.md")) if path.is_dir() else [path])
         for passage in passages_of_page(
-            TABLE.sub("", file.read_text(encoding="utf-8")), _shown(file), inline=True
+            TABLE.sub("", file.read_text(encoding="utf-8")), _shown(file), as_read=True
         )
     ]
     for name, text in public_docstrings():

@@ -300,9 +300,9 @@ class Roster:
     keys : mapping of str to str
         Public X25519 key (64 hexadecimal digits) by site; at least two, all different.
     verifying : mapping of str to str, optional
-        Public Ed25519 key of every site in `keys`. Sites sign their replies with the matching private keys,
-        and these public keys verify the signatures. A roster file with these keys has version 2. Without
-        verifying keys (version 1) secure sums are available too, but replies are not signed.
+        Public Ed25519 key of each site that `keys` names. Sites sign their replies with the matching private
+        keys, and these public keys verify the signatures. A roster file with these keys has version 2.
+        Without verifying keys (version 1) secure sums are available too, but replies are not signed.
 
     Attributes
     ----------

@@ -106,7 +106,7 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: Mapping[st
     Raises
     ------
     PrivinfError
-        A site refuses; the message names it.
+        A site refuses the query; the message names the site.
     AlignmentError
         A site's answer does not fit the query.
 
@@ -206,16 +206,16 @@ class SecureServer(TrustedServer):
     Raises
     ------
     AlignmentError
-        A site does not answer, or has other columns, or another pinned roster than the others.
+        A site does not answer, or its columns or its pinned roster differ from those of the other sites.
     NotAvailableError
-        A site refuses, or has no roster; the message names it.
+        A site refuses the query, or has no roster; the message names the site.
 
     Notes
     -----
     **Privacy.** The module's docstring states the trust assumptions. Noise is drawn at the sites. A release
     is charged to the server's ledger before any site is queried, and to the ledger of every site before a row
     is read. Every further attempt is charged again. `NoisySum.scale` includes the noise of all sites; the
-    price counts only the noise of the honest sites.
+    charge counts only the noise of the honest sites.
 
     References
     ----------
@@ -277,7 +277,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         size : int
-            Size of the release: how many numbers it would contain.
+            Number of numbers that the release would contain.
         mu : float
             Price of the release in Gaussian differential privacy.
         """

@@ -193,8 +193,8 @@ class PHReg(Model[PHRegOptions]):
             One table (a data frame, a path, a reader), or a federation of sites.
         status : str
             Name of a column that is 1 if the time ended with the event and 0 if it was censored; the schema
-            declares it with the bounds (0, 1). Or of a factor with two levels, the second of which is the
-            event.
+            declares it with the bounds (0, 1). A factor with two levels, of which the second is the event, is
+            accepted too.
         schema : Schema
             Public bounds and levels of the columns. The time has the bounds (0, horizon).
         horizon : float, optional

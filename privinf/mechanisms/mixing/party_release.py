@@ -106,7 +106,7 @@ class PartyMechanism:
     schema : Schema
         The party's columns, all private, with public bounds or levels.
     n : int, optional
-        Public number of people; a table with another number of rows is refused.
+        Public number of people; a table with a different number of rows is refused.
     diameter : float, optional
         If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
         diameter.

@@ -54,7 +54,7 @@ class GaussianRows(PartyMechanism):
     schema : Schema
         The party's columns, all private, with public bounds or levels.
     n : int, optional
-        Public number of people; a table with another number of rows is refused.
+        Public number of people; a table with a different number of rows is refused.
     diameter : float, optional
         If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
         diameter (d_max of the paper).
@@ -170,7 +170,7 @@ class GaussianRows(PartyMechanism):
 
 @error_boundaries
 class RandomMixing(PartyMechanism):
-    """Mechanism of RMGMOLS, which releases k random sums over all people of a party's columns, with noise.
+    """Mechanism of RMGMOLS, which releases k noisy random sums of a party's columns over all people.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class RandomMixing(PartyMechanism):
     seed : int
         Public seed of the mixing matrix, the same for every party.
     n : int, optional
-        Public number of people; a table with another number of rows is refused.
+        Public number of people; a table with a different number of rows is refused.
     intercept : bool, default True
         Whether to release the all-ones row too, for accurate column means and intercepts, and to center
         numeric columns by their bounds.
