@@ -158,7 +158,7 @@ class RowPasses(Passes):
         larger than any were then. Here, or by a pass.
     SchemaError
         A column is absent, has a type or a level that differs from its declaration, or has missing values
-        that are not imputed. Here, or by the first pass.
+        that are not imputed. The error appears here or in the first pass.
 
     Notes
     -----
