@@ -144,7 +144,7 @@ class FlowerFederation(ReplyVerifier):
         Returns
         -------
         list of Reply
-            In the order of the sites. A site that did not answer is absent.
+            The replies in the order of the sites. A site that did not answer is absent.
 
         Notes
         -----

@@ -141,7 +141,7 @@ class Query:
         Parameters
         ----------
         **changed
-            New values of fields of the query, by name.
+            Fields of the query to change, with their new values.
 
         Returns
         -------
@@ -409,7 +409,7 @@ class Federation(Protocol):
         Returns
         -------
         list of Reply
-            In the order of the sites. A site that did not answer is absent.
+            The replies in the order of the sites. A site that did not answer is absent.
 
         Notes
         -----

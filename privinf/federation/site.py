@@ -430,7 +430,7 @@ class Site:
         Returns
         -------
         dict
-            For the reply to a "describe" query.
+            The facts, for the reply to a "describe" query.
         """
         design = self.design
         schema = self.schema

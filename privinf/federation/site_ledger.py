@@ -118,7 +118,7 @@ class SiteLedger(Ledger):
         anchor : path, optional
             Second file, best on a different disk than the ledger, that stores the last line of the ledger.
         clock : callable
-            Returns seconds since 1970; for tests.
+            Function that returns seconds since 1970; for tests.
 
         Returns
         -------

@@ -176,7 +176,7 @@ class TrustedServer:
 
     @property
     def terms(self) -> str:
-        """Short description of how releases are made and charged."""
+        """Short description of how this server makes and charges releases."""
         return Places.TRUSTED.format(relation=self._relation)
 
     @property

@@ -352,7 +352,7 @@ class GLM(Model[GLMOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
         """
         options = GLMOptions(
             bounds=bounds,

@@ -309,7 +309,7 @@ class OLS(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
         """
         options = GLMOptions(
             family=cls.family,
@@ -609,7 +609,7 @@ class Logit(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
         """
         options = GLMOptions(
             family=cls.family,
@@ -860,7 +860,7 @@ class Poisson(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
         """
         options = GLMOptions(
             family=cls.family,

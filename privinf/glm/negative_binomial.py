@@ -269,7 +269,7 @@ class NegativeBinomial(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
         """
         options = GLMOptions(
             family=cls.family,

@@ -420,9 +420,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             few rows name one target: its interval is far narrower than the intervals of several targets,
             which share the budget.
         targets : sequence of names or positions, "selected", or "all"
-            Coefficients whose intervals are wanted. All targets share a joint budget: name few. "selected"
-            (default): the columns that the fit keeps; not for heterogeneous fits. "all": every column. On
-            secure sums pass a list of names or positions.
+            Coefficients whose intervals are wanted. All targets share one budget, so name few targets.
+            "selected" (default): the columns that the fit keeps; not for heterogeneous fits. "all": every
+            column. On secure sums pass a list of names or positions.
         variant : {"default", "paper"}
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
@@ -455,12 +455,12 @@ class DebiasedLasso(Model[LassoModelOptions]):
             `precision_sparsity` is the number of nonzero entries of a column of the precision matrix, 5 by
             default.
         iterations : int, optional
-            Number of blocks of columns, which are selected one block after the other; default 3. Each block
-            is selected on the residuals of a fit to the columns of all earlier blocks. For the paper's
-            variant `iterations` is the T of the paper, by default the logarithm of the total number of rows,
-            rounded up. With secure sums, the columns of each block come from a separate release, which takes
-            its share of the budget. One block detects more with few rows and many columns, and several blocks
-            detect more if all columns are correlated.
+            Number of blocks of columns, which are selected one block after the other; default 3. The columns
+            of a block are selected by the residuals of a fit to the columns of all earlier blocks. For the
+            paper's variant `iterations` is the T of the paper, by default the logarithm of the total number
+            of rows, rounded up. With secure sums, the columns of each block come from a separate release,
+            which takes its share of the budget. One block detects more with few rows and many columns, and
+            several blocks detect more if all columns are correlated.
         clip : float, optional
             Clip of residuals and products in selection and refit, in multiples of the released scale of the
             residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure

@@ -296,7 +296,7 @@ def noisy_scalar(
     Raises
     ------
     ArgumentError
-        The budget is given in no way or in two ways, or the value's type is not a number; nothing was spent.
+        No budget or more than one budget is passed, or the value's type is not a number; nothing was spent.
     BudgetExceededError
         The limit of the ledger would be exceeded; the value was not read.
 

@@ -285,15 +285,15 @@ def open_rows(
         database of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL. Only integers leave the
         database; methods that need rows are refused.
     client : dask.distributed.Client, optional
-        Its workers read the Parquet files of `data` (a path, a list of paths or a pattern), row group by row
-        group, and compute the exact sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson`. They must
-        find the files under the same paths as this process. Methods that need rows read the files in this
-        process.
+        The workers of this client read the Parquet files of `data` (a path, a list of paths or a pattern),
+        row group by row group, and compute the exact sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and
+        `Poisson`. They must find the files under the same paths as this process. Methods that need rows read
+        the files in this process.
 
     Returns
     -------
     handle of rows
-        For models, statistics and `find_bounds`, which read the rows by blocks.
+        The handle to pass to models, statistics and `find_bounds`, which read the rows by blocks.
 
     Raises
     ------

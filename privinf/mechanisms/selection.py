@@ -201,7 +201,7 @@ class NoisyTopK:
     Raises
     ------
     ArgumentError
-        An argument is out of range, or the budget is given in no way or in two ways.
+        An argument is out of range, or no budget or more than one budget is passed.
 
     Notes
     -----

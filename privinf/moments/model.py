@@ -258,7 +258,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
 
         Examples
         --------

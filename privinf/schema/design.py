@@ -162,8 +162,8 @@ class Design:
         schema : Schema
             Public bounds and levels of the columns that the formula names.
         response : {"protected", "public"}
-            Whether the response is noised or sent unprotected. A response made of public columns is never
-            protected.
+            Whether the response is noised or sent unprotected. A response that is computed from public
+            columns is never protected.
         radius : float, optional
             Radius, in scaled units, of the ball onto which the private part of each row is projected.
 

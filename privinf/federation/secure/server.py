@@ -262,7 +262,7 @@ class SecureServer(TrustedServer):
 
     @property
     def terms(self) -> str:
-        """Short description of how releases are made and charged."""
+        """Short description of how this server makes and charges releases."""
         return Places.MASKED.format(
             relation=self._relation, colluding=self._max_colluding, grid=self._grid_bits
         )

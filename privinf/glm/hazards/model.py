@@ -276,7 +276,7 @@ class PHReg(Model[PHRegOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A message about the rows of one site names the site.
+            An error about the rows of one site names the site.
         """
         tables = arrays.sites_with_constant(sites)
         names = arrays.column_names(next(iter(tables.values()))[1])
