@@ -199,7 +199,7 @@ def with_margins(cells: Floats, rows: Floats, columns: Floats, possible: Flags |
 
 
 def joint_level(level: float, intervals: int) -> float:
-    """Return the level of each of several intervals that hold together at a level (Sidak)."""
+    """Return the level of each of several intervals that hold jointly at a level (Sidak)."""
     return float(level ** (1.0 / max(intervals, 1)))
 
 

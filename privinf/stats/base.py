@@ -171,7 +171,7 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalOptions:
-    """Target and level of intervals, and whether they hold together."""
+    """Target and level of intervals, and whether they hold jointly."""
 
     level: float
     target: CountTarget = "population"
@@ -211,7 +211,7 @@ class IntervalOptions:
         return joint_level(self.level, intervals) if self.simultaneous else self.level
 
     def joint_notes(self, intervals: int) -> tuple[Note, ...]:
-        """Return the note of intervals that hold together; none where each holds by itself."""
+        """Return the note of intervals that hold jointly; none where each holds by itself."""
         return (Note(JOINT.format(intervals), "table"),) if self.simultaneous else ()
 
 

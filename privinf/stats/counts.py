@@ -328,7 +328,7 @@ class CountsResult(base.StatResult):
     target : {"table", "population"}
         Whether the rows are counts of this table, or shares of the population.
     simultaneous : bool
-        Whether the intervals hold together.
+        Whether the intervals hold jointly.
     structural_zeros : tuple
         Cells that cannot occur.
     below : float or None

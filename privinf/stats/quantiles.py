@@ -220,7 +220,7 @@ class GroupQuantilesResult(StatResult):
     target : {"population", "table"}
         Whether the intervals are for the population or for this table.
     simultaneous : bool
-        Whether the intervals hold together.
+        Whether the intervals hold jointly.
 
     Notes
     -----

@@ -67,7 +67,7 @@ class SumsResult(base.StatResult):
     target : {"table", "population"}
         Whether the intervals are for this table or for the population.
     simultaneous : bool
-        Whether the intervals hold together.
+        Whether the intervals hold jointly.
 
     Notes
     -----

@@ -153,7 +153,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Parameters
         ----------
         simultaneous : bool
-            Whether the intervals of all pairs hold together, by Bonferroni's inequality, and p-values are
+            Whether the intervals of all pairs hold jointly, by Bonferroni's inequality, and p-values are
             adjusted for the number of pairs, by Holm's method. With two groups this changes nothing.
 
         Returns
@@ -353,7 +353,7 @@ def group_pairs(groups: int) -> list[tuple[int, int]]:
 
 
 def pair_quantile(level: float, pairs: int) -> float:
-    """Return the normal quantile of intervals that hold together for a number of pairs, by Bonferroni."""
+    """Return the normal quantile of intervals that hold jointly for a number of pairs, by Bonferroni."""
     return upper_quantile((1.0 - level) / (2.0 * pairs))
 
 

@@ -383,7 +383,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         time : float
             A time up to the horizon.
         simultaneous : bool
-            Whether the intervals of all pairs of three and more groups hold together, by Bonferroni's
+            Whether the intervals of all pairs of three and more groups hold jointly, by Bonferroni's
             inequality.
 
         Returns
