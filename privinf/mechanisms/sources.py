@@ -91,7 +91,7 @@ class Source:
         """Return Arrow batches of these columns, among others maybe; None where it has none."""
         return None
 
-    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+    def part_kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the kinds of columns that another part of the same table may not contradict."""
         return {}
 

@@ -81,6 +81,8 @@ class RatioFrame(pd.DataFrame):
     """Ratios and the ends of their intervals, as a DataFrame whose `to_latex` states the privacy."""
 
     _metadata: ClassVar[list[str]] = ["paper_head", "paper_note"]
+    paper_head: str
+    paper_note: str
 
     def to_latex(  # type: ignore[override]
         self, *, digits: int = 3, caption: str | None = None, label: str | None = None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -155,8 +154,8 @@ class SimultaneousResults:
         return str(self.summary_frame().to_html(float_format="{:.4g}".format, formatters=self._formatters))
 
     @property
-    def _formatters(self) -> dict[Hashable, Callable[[float], str]]:
-        """How joint p-values are printed, by column."""
+    def _formatters(self) -> Any:
+        """How joint p-values are printed, by column: functions, for pandas."""
         return dict.fromkeys(("single-step", "step-down"), partial(shown_pvalue, least=self.least_pvalue))
 
 

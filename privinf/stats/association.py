@@ -607,7 +607,7 @@ def pearsonr(
         ledger=ledger,
     )
     level = base.check_level(confidence_level, alternative)
-    if bounds is not None and np.shape(bounds) != (2, 2):
+    if bounds is not None and np.asarray(bounds).shape != (2, 2):
         raise ArgumentError(
             "bounds= must be a pair of pairs, the bounds of x and the bounds of y: ((low, high), (low, high))"
         )

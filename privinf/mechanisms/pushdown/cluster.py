@@ -112,7 +112,7 @@ def _summed(task: PartitionTask, part: Source) -> _Partial:
     for block in passes.part():
         for accumulator in sums:
             accumulator.update(block)
-    kinds = part.kinds(needed(task.design, task.weights))
+    kinds = part.part_kinds(needed(task.design, task.weights))
     totals = [part_sums.total.integers() for accumulator in sums for part_sums in _parts(accumulator)]
     return _Partial(part.count(), frozenset(passes.seen_levels), kinds, totals)
 

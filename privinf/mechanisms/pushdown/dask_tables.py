@@ -74,7 +74,7 @@ class FramePart(Source):
         """Return None: it does not change."""
         return None
 
-    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+    def part_kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the kinds of columns, of a frame with rows."""
         return {name: kind_of(self._frame[name]) for name in columns} if len(self._frame) else {}
 
@@ -209,7 +209,7 @@ class ParquetPart(Source):
         """Return size and time of the last change of the file."""
         return self.file.state()
 
-    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+    def part_kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the kinds of columns by their first rows."""
         first = next(self.read(columns, "guessed"), None)
         return {} if first is None else {name: kind_of(first[name]) for name in columns}
