@@ -122,4 +122,4 @@ class UnprotectedResponseWarning(PrivinfWarning):
 
 
 class DataDependentBoundsWarning(PrivinfWarning):
-    """Bounds were taken from the rows themselves: the privacy guarantee does not cover that leak."""
+    """Bounds were taken from the rows themselves: the privacy guarantee does not cover these bounds."""

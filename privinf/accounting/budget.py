@@ -64,7 +64,7 @@ class Budget:
         An (epsilon, delta) guarantee, converted once to the mu^2 of the Gaussian mechanism with the same
         privacy. With ``delta=0`` the budget is a limit in pure epsilon, which admits no Gaussian release.
     mu : float, optional
-        A limit in Gaussian DP (held as mu^2).
+        A limit in Gaussian DP (stored as mu^2).
     rho : float, optional
         A limit in zCDP.
 
@@ -180,7 +180,7 @@ class Budget:
         Parameters
         ----------
         delta : float, optional
-            Delta at which epsilon is stated; by default the one of the budget.
+            Delta at which epsilon is stated; by default the delta of the budget.
 
         Returns
         -------

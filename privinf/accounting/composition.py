@@ -45,7 +45,7 @@ class Total:
     pure : tuple of float
         Epsilons of the randomized responses (and of releases charged as such), largest first.
     approximate : tuple of (float, float)
-        The (epsilon, delta) events.
+        The pairs (epsilon, delta) of the releases with such a guarantee.
     concentrated : float
         Sum of rho over the releases whose guarantee is stated only in zCDP.
     thresholded : tuple of (float, float)
@@ -54,8 +54,10 @@ class Total:
     Notes
     -----
     **Privacy.** Reads no rows. The curve delta(epsilon) is exact for Gaussian releases, randomized responses
-    and (epsilon, delta) events. Gaussian losses add up to one Gaussian loss, and the losses of randomized
-    responses to a discrete loss. With probability prod(1 - delta_i) no event leaks::
+    and worst-case (epsilon, delta) releases. In the worst case, an (epsilon, delta) release reveals the
+    record with probability delta, and is otherwise a randomized response. Gaussian losses add up to one
+    Gaussian loss, and the losses of randomized responses to a discrete loss. With probability prod(1 -
+    delta_i) no release reveals the record::
 
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
@@ -84,7 +86,7 @@ class Total:
         -------
         float
             Epsilon, rounded up. Epsilon is infinite if a release has no noise, or if 1 - prod(1 - delta_i),
-            taken over the (epsilon, delta) events, is at least `delta`.
+            taken over the (epsilon, delta) releases, is at least `delta`.
 
         Raises
         ------
@@ -160,7 +162,7 @@ class Total:
     def rho(self) -> float:
         """A rho for which the total is rho-zCDP.
 
-        Raises NotAvailableError if the total contains an (epsilon, delta) event.
+        Raises NotAvailableError if the total contains an (epsilon, delta) release.
         """
         if math.isinf(self.mu2):
             return math.inf

@@ -175,8 +175,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    Found by bracketing and Brent's method on log delta, which increases in mu; rounded down, so that
-    ``gaussian_delta(epsilon, mu)`` does not exceed `delta`.
+    The root is found by bracketing and Brent's method on log delta, which increases in mu. It is rounded
+    down, so that ``gaussian_delta(epsilon, mu)`` does not exceed `delta`.
 
     Examples
     --------

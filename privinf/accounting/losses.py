@@ -117,7 +117,8 @@ class PureLoss:
 class ApproximateLoss:
     """Privacy loss of a mechanism that is only known to be (epsilon, delta)-DP.
 
-    With probability `delta` everything may leak, otherwise the loss is that of :class:`PureLoss`.
+    With probability `delta` the release may reveal the record; otherwise the loss is that of
+    :class:`PureLoss`.
 
     Parameters
     ----------

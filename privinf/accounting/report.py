@@ -95,7 +95,7 @@ class PrivacyReport:
     default_delta : float
         The delta at which epsilon is printed.
     fit : int or None
-        Number of this fit in its ledger, from 1; None where it is not known.
+        Number of this fit in its ledger, counted from 1; None if it is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
         Releases that the totals cover: the releases of a fit, an earlier release that a fit reads at no
         further cost, one release, the releases of one party, or all releases in a ledger.
@@ -145,7 +145,7 @@ class PrivacyReport:
             Ledger that the entries were charged to, in any scope. The report keeps the present state of the
             ledger for :attr:`cumulative`, which also counts entries that were charged elsewhere.
         delta : float, optional
-            The requested delta; by default that of the ledger's limit, else 1e-6.
+            The requested delta. The default is the delta of the ledger's limit, or 1e-6 without one.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
             Releases that the totals cover; see the class.
 

@@ -29,9 +29,10 @@ class InProcessFederation:
     sites : mapping of str to Site
         The sites by their names.
     drop_outs : mapping of str to collection of int, optional
-        Numbers of the calls of `ask`, from 0, that never reach a site, to simulate a failure.
+        Positions, counted from 0, of the calls of `ask` that never reach a site, to simulate a failure.
     lost_replies : mapping of str to collection of int, optional
-        Numbers of the calls whose reply is lost after the site has answered and charged them.
+        Positions, counted from 0, of the calls whose reply is lost after the site has answered and charged
+        them.
 
     Raises
     ------

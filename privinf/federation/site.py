@@ -99,7 +99,7 @@ class Site:
         The rows do not fit the design, or have missing or infinite values, or the response has no bounds.
     StorageError
         The `SiteLedger` is bound to rows, a schema or a policy that differ from these, and `rebase` is False.
-        Or the file of the ledger was changed.
+        This error is also raised if the file of the ledger was changed.
 
     Warns
     -----

@@ -61,17 +61,18 @@ class SiteLedger(Ledger):
     Notes
     -----
     **Privacy.** One line is appended for every charge, with the digest and the position of its query.
-    Replies, new designs, heads of other sites, and digests of the site's rows, schema and policy have a line
-    each. Every line, and the anchor after it, is on the disk before anything is read or sent. After a crash
-    the same query has the identical reply, or is answered for the first time, and is not charged again. An
-    incomplete last line is dropped if the anchor shows that nothing depended on it. Lines are chained under a
-    secret in the first line, so only the owner may read the file. The ledger is bound to the rows, in their
-    order, the schema and the policy of the first `Site` that opens it. A site with different rows, a
-    different schema or a different policy is refused until `Site(..., rebase=True)` or ``privinf site
-    rebase`` records the change. The first `Site` that opens the ledger cannot check whether its rows are
-    complete. Before every answer the file is checked. If the file was deleted, replaced or changed while the
-    site was running, the site stops answering. If the ledger and its anchor are both restored to the same
-    earlier state while no site has them open, only a server or a site that stored a later `head` detects it.
+    Replies, new designs, the heads (last lines) of other sites' ledgers, and digests of the site's rows,
+    schema and policy have a line each. Every line, and the anchor after it, is on the disk before anything is
+    read or sent. After a crash the same query has the identical reply, or is answered for the first time, and
+    is not charged again. An incomplete last line is dropped if the anchor shows that nothing depended on it.
+    Lines are chained under a secret in the first line, so only the owner may read the file. The ledger is
+    bound to the rows, in their order, the schema and the policy of the first `Site` that opens it. A site
+    with different rows, a different schema or a different policy is refused until `Site(..., rebase=True)` or
+    ``privinf site rebase`` records the change. The first `Site` that opens the ledger cannot check whether
+    its rows are complete. Before every answer the file is checked. If the file was deleted, replaced or
+    changed while the site was running, the site stops answering. If the ledger and its anchor are both
+    restored to the same earlier state while no site has them open, only a server or a site that stored a
+    later `head` detects it.
 
     Examples
     --------

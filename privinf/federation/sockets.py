@@ -185,8 +185,8 @@ class SocketFederation(ReplyVerifier):
         There is no site, a name is not a string, or a time is not positive; the roster has no verifying keys,
         or lacks a site.
     StorageError
-        The file of heads is damaged; or a site's ledger is older than one seen before, which is reported as a
-        refusal of the site.
+        The file with the heads (last lines) of the sites' ledgers is damaged; or a site's ledger is older
+        than one seen before, which is reported as a refusal of the site.
     PrivinfError
         A site refuses to describe itself; the message names the site.
 

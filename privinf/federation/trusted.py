@@ -186,7 +186,7 @@ class TrustedServer:
 
     @property
     def heads(self) -> HeadMemory | None:
-        """Last known heads of the sites' ledgers, None if the federation does not check replies."""
+        """Last known heads (line count, last tag) of the sites' ledgers; None if replies are unchecked."""
         return getattr(self._rounds.federation, "heads", None)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes:
@@ -365,8 +365,8 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            No rows could give the total of a secure sum, or more attempts failed than `retries` allows. The
-            charge is kept.
+            The total of a secure sum is impossible for any rows, or more attempts failed than `retries`
+            allows. The charge is kept.
         ArgumentError
             An argument of the statistic is wrong; nothing was charged or queried.
         BudgetExceededError
@@ -446,7 +446,7 @@ class TrustedServer:
         Parameters
         ----------
         size : int
-            Number of numbers that the release would contain.
+            Length of the vector that would be released.
         mu : float
             Price of the release in Gaussian differential privacy.
 
@@ -484,8 +484,9 @@ class TrustedServer:
             The limit of the ledger, or of a site, would be exceeded.
         NotAvailableError
             The release was already charged, and its noise comes from OpenDP, which cannot draw the same noise
-            again. Or, with ``missing="raise"``, the sites that answered, or their sum, are not those of the
-            first release. With "continue" the server makes a new query in this case, which is charged.
+            again. With ``missing="raise"`` this error is also raised if the sites that answered, or their
+            sum, differ from those of the first release. With "continue" the server makes a new query in this
+            case, which is charged.
         StorageError
             The release was planned with a noise key other than that of this server.
 
@@ -720,7 +721,8 @@ class TrustedServer:
         values_share : float
             Share of rho that is spent on the values, with ``method="gumbel"``.
         absolute : bool
-            Whether the entries of the largest sizes are selected (default) or the largest entries.
+            Whether the entries with the largest absolute values are selected (default), or the largest
+            entries.
 
         Returns
         -------

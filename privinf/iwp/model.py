@@ -189,13 +189,13 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
         `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
-        this leak.
+        these bounds.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     y_bounds : (low, high) or "data", optional
         Public bounds of a numeric y, which the squared and Poisson losses need. "data" takes them from the
-        rows, with a warning; the guarantee does not cover this leak.
+        rows, with a warning; the guarantee does not cover these bounds.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -356,13 +356,13 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             no projection.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
-            (of a factor, its first level).
+            (for a factor, its first level).
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows: a leak that no guarantee covers,
-            which the ledger then states.
+            Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
+            the ledger then states this.
 
         Returns
         -------
@@ -594,11 +594,12 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             method of the paper, a single pass of projected stochastic gradient descent over the records.
         correction : {"exact", "conditional", "series", "none"}, optional
             Correction for the noise. Default: "exact" if the loss has an exact inverse transform, otherwise
-            "conditional", the conditional score. Under Laplace noise every loss has an exact one. "series" is
-            the correction of the paper for the logistic loss; "none" ignores the noise.
+            "conditional", the conditional score. Under Laplace noise every loss has an exact inverse
+            transform. "series" is the correction of the paper for the logistic loss; "none" ignores the
+            noise.
         ridge : float
-            Penalty ``ridge ||theta||^2/2`` in scaled units, except of the constant; intervals are then for
-            the penalized target.
+            Penalty ``ridge ||theta||^2/2`` in scaled units; the constant is not penalized. Intervals are then
+            for the penalized target.
         truncation : int, optional
             Number K of terms of the series. Default: 1, 2 or 3, whichever has the smallest bias by the
             criterion of appendix D.7 of the paper, evaluated at the estimate of regression calibration.

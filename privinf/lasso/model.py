@@ -141,12 +141,13 @@ class DebiasedLasso(Model[LassoModelOptions]):
     depends on x alone.
 
     With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one vector, the score of
-    the targets. In the inner product of the curvature-weighted Gram matrix, the directions of this score are
-    orthogonal to the constant and to the other columns of the fit. The score is multiplied by the inverse of
-    its released secant matrix. `privinf.lasso.debiasing` has the equation and the variance. No
-    residual is clipped, because abs(y - p) <= 1. Rows are weighted by x alone, with the same weights in score
-    and curvature, so the weights do not change the coefficients of a correctly specified mean. Omitting a
-    relevant column attenuates the coefficients of the other columns, as in every logistic regression.
+    the targets. The directions of this score are orthogonal to the constant and to the other columns of the
+    fit. The inner product is that of the Gram matrix with rows weighted by the curvature. The score is
+    multiplied by the inverse of its released secant matrix. `privinf.lasso.debiasing` has the equation and
+    the variance. No residual is clipped, because abs(y - p) <= 1. Rows are weighted by x alone, with the same
+    weights in score and curvature, so the weights do not change the coefficients of a correctly specified
+    mean. Omitting a relevant column attenuates the coefficients of the other columns, as in every logistic
+    regression.
 
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows, which is
     private, cancels in coefficients and standard errors. Clips, quantiles and numbers of neighbors use a

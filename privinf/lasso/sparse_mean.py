@@ -438,7 +438,8 @@ def sparse_mean(
     -----
     WeakIdentificationWarning
         Almost all signs of a coordinate are or may be equal (saturation): sqrt(n) abs(mu) is above twice
-        `scale`, or the noise does not exclude such a value. Or no machine answered for a coordinate.
+        `scale`, or the noise does not exclude such a value. This error is also raised if no machine answered
+        for a coordinate.
 
     Notes
     -----

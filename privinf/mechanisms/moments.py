@@ -104,7 +104,7 @@ class Moments:
         Project each scaled row onto the ball of this radius. With `radius`, the replace-one diameter is 2 *
         radius.
     missing : {"raise", "impute-public", "drop"}
-        Whether missing values are refused or replaced by the middle of the bounds (of a factor, by its first
+        Whether missing values are refused or replaced by the middle of the bounds (for a factor, by its first
         level), or rows that lack a value are dropped. Dropped rows add zero to every sum, so that their
         number stays private. With `columns` a row is dropped if it lacks any of them.
     weights : str, optional

@@ -56,7 +56,7 @@ class Rows:
     response : ndarray of shape (n,) or None
         Response. None: the left-hand side of the formula, computed from `features`.
     missing : {"raise", "impute-public", "drop"}
-        Handling of missing values: refuse them, impute the middle of the public bounds (of a factor, its
+        Handling of missing values: refuse them, impute the middle of the public bounds (for a factor, its
         first level), or drop the rows that lack a value of the regression from every sum.
     ordered : bool
         Whether rows have fixed positions. Rows of queries and streams have no fixed positions. If incomplete

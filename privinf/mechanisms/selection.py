@@ -422,7 +422,7 @@ def private_max(
     values_share : float
         Share of rho that is spent on the value, with ``method="gumbel"``.
     absolute : bool
-        Whether the entry of the largest size is selected (default) or the largest entry.
+        Whether the entry with the largest absolute value is selected (default), or the largest entry.
     candidates : ndarray of bool, shape (p,), optional
         False for positions that must not be selected. This mask is public.
     label : str

@@ -88,10 +88,10 @@ class RMGMOLS(PartyModel):
         the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover this leak.
+        bounds from the rows, with a warning; the guarantee does not cover these bounds.
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
-        a warning; the guarantee does not cover this leak.
+        a warning; the guarantee does not cover these bounds.
     k : int, "auto" or "paper", optional
         Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
         data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of sensitivity.
@@ -292,10 +292,10 @@ class DGMOLS(PartyModel):
         the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover this leak.
+        bounds from the rows, with a warning; the guarantee does not cover these bounds.
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
-        a warning; the guarantee does not cover this leak.
+        a warning; the guarantee does not cover these bounds.
     intercept : bool
         Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}
@@ -438,10 +438,10 @@ class BGMOLS(DGMOLS):
         the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
         Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover this leak.
+        bounds from the rows, with a warning; the guarantee does not cover these bounds.
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
-        a warning; the guarantee does not cover this leak.
+        a warning; the guarantee does not cover these bounds.
     intercept : bool
         Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}

@@ -136,10 +136,10 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
         `radius` or both, unless ``adjacency="unit"``. "data" takes the bounds from the rows, with a warning;
-        the guarantee does not cover this leak.
+        the guarantee does not cover these bounds.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
-        the bounds from the rows, with a warning; the guarantee does not cover this leak.
+        the bounds from the rows, with a warning; the guarantee does not cover these bounds.
     response : {"protected", "public"}, optional
         "public" states that the response may be seen as it is, and silences the warning; "protected" needs
         `y_bounds`. Default: protected where there are `y_bounds`.
@@ -314,13 +314,13 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Seed of the public directions.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
-            (of a factor, its first level).
+            (for a factor, its first level).
         ledger : Ledger, optional
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows: a leak that no guarantee covers,
-            which the ledger then states.
+            Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
+            the ledger then states this.
 
         Returns
         -------

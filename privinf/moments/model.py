@@ -117,13 +117,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
         `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
-        this leak.
+        these bounds.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     y_bounds : (low, high) or "data"
         Public bounds of the response, which is protected too; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover this leak.
+        bounds from the rows, with a warning; the guarantee does not cover these bounds.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -334,8 +334,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Budget ledger that is charged by every fit and release of the model, and refuses one that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows. The guarantee does not cover this
-            leak, which the ledger then states.
+            Whether the bounds of the schema were taken from these rows. The guarantee does not cover such
+            bounds, and the ledger then states this.
 
         Returns
         -------
@@ -345,8 +345,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema lacks a declaration that the formula needs. Or observation weights were requested over
-            a federation, where columns that the schema declares public are protected like all other columns.
+            The schema lacks a declaration that the formula needs. This error is also raised if observation
+            weights were requested over a federation, where columns that the schema declares public are
+            protected like all other columns.
         """
         options = MomentModelOptions(
             trust=trust,

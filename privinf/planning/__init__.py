@@ -334,15 +334,15 @@ class Study:
         frequency : float >= 0
             Frequency of the cosine modulation, omega of the paper.
         sensitivity : {"exact", "lipschitz"}
-            Sensitivity that determines the noise, as `ModulatedOLS` has it.
+            Sensitivity that determines the noise; the options are those of `ModulatedOLS`.
 
         Returns
         -------
         DataFrame
             One row for each number of directions, from 1 to the number of private columns (at most 12 rows).
             ``noise_sd`` is the standard deviation of the Gaussian noise of a message, in scaled units.
-            ``times_one`` is the width over that of one direction (geometric mean over the coefficients). The
-            other columns are the widths by coefficient.
+            ``times_one`` is the width divided by the width with one direction (geometric mean over the
+            coefficients). The other columns are the widths by coefficient.
 
         Raises
         ------
@@ -351,12 +351,12 @@ class Study:
 
         Notes
         -----
-        The covariance is ``A^-1 (meat + noise) A^-1 / n``. A is the second moment of the columns, meat that
-        of the scores without noise, and the noise part is the one of `ModulatedOLS`, fourth cumulants of the
-        modulation included. The moments are those of 50,000 simulated people; variances are averaged over
-        24 random sets of directions. With the exact sensitivity the noise of a message has the same trace for
-        every number of directions, and only terms of fourth order in the amplitude differ. With the Lipschitz
-        sensitivity of the paper, more directions need less noise.
+        The covariance is ``A^-1 (meat + noise) A^-1 / n``. A is the second moment of the columns, and meat is
+        the second moment of the scores without noise. The noise part is that of `ModulatedOLS`, with the
+        fourth cumulants of the modulation. The moments are those of 50,000 simulated people; variances are
+        averaged over 24 random sets of directions. With the exact sensitivity the noise of a message has the
+        same trace for every number of directions, and only terms of fourth order in the amplitude differ.
+        With the Lipschitz sensitivity of the paper, more directions need less noise.
 
         **Privacy.** Reads no rows.
         """

@@ -47,8 +47,8 @@ class Results(FittedResult, UnavailableAttributes):
     -----
     **Privacy.** Reads no rows and costs nothing: every member post-processes the fit's releases.
 
-    Tests use normal and chi-square distributions, or t and F distributions if `use_t` is true. Where the
-    noise leaves no covariance, members that need one raise NotAvailableError with the reason, and
+    Tests use normal and chi-square distributions, or t and F distributions if `use_t` is true. If the noise
+    is too large for a covariance, members that need one raise NotAvailableError with the reason, and
     `score_test`, ``conf_int(method="score")`` and `summary` work.
 
     Examples

@@ -168,9 +168,9 @@ class Export:
 
         The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
         each), ``weakly_identified`` (names and strengths, see `Results.weakly_identified`), ``covariance``
-        (None where the noise leaves none), ``cautions`` (``kind`` and ``text``), ``privacy``, ``facts`` and
-        ``notes``. ``privacy`` has the totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one entry
-        per release. ``facts`` has the labels and values of the summary, and ``notes`` its warnings and
+        (None if the noise is too large for one), ``cautions`` (``kind`` and ``text``), ``privacy``, ``facts``
+        and ``notes``. ``privacy`` has the totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one
+        entry per release. ``facts`` has the labels and values of the summary, and ``notes`` its warnings and
         footnotes. Missing entries are None, and infinite ends of intervals are ``"inf"`` and ``"-inf"``.
 
         Parameters

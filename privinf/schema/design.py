@@ -482,7 +482,7 @@ class Design:
         table : DataFrame, mapping of arrays, table with ``to_pandas``, or (n, p) array
             Raw rows; an array only where the design came from arrays.
         missing : {"raise", "impute-public"}
-            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         extrapolate : bool
             False (for holders): inputs of derived private columns are clipped to their declared bounds.
@@ -512,7 +512,7 @@ class Design:
         table : DataFrame, mapping of arrays, or table with ``to_pandas``
             Raw rows.
         missing : {"raise", "impute-public"}
-            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         seen_levels : set of str, optional
             Levels that occurred in earlier blocks, where `table` is one block of a table.

@@ -109,12 +109,12 @@ class GroupsResult(base.StatResult):
 
     @property
     def groups(self) -> tuple[Any, ...]:
-        """Levels of the groups, in order; of several factors tuples of levels."""
+        """Levels of the groups, in order. With several factors, these are tuples of levels."""
         levels = self.release.levels
         return levels[0] if len(levels) == 1 else tuple(product(*levels))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
-        """Return the interval of the first group's mean minus the second's, on the side of `alternative`.
+        """Return the interval of the difference in means (first minus second), on the side of `alternative`.
 
         Parameters
         ----------

@@ -334,7 +334,7 @@ class CountsResult(base.StatResult):
     below : float or None
         Threshold of `suppress`, if cells were suppressed.
     unprojected : tuple of float
-        The estimates before the projection on possible tables, one a row.
+        The estimates before the projection on possible tables, one per row.
     method : {"score", "exact"}
         Method of the intervals of shares.
 
@@ -768,7 +768,7 @@ def counts(
     by : array_like, str or sequence of str, optional
         Level of each record of a second factor, the name of its column, or names of several columns.
     levels : sequence, optional
-        Public levels of `a`, if it is an array; with `by` a pair, the levels of both.
+        Public levels of `a`, if it is an array. With `by`, pass a pair: the levels of `a` and those of `by`.
     structural_zeros : sequence, optional
         Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
         spread over the others.
@@ -1023,9 +1023,9 @@ def histogram(
     a : array_like, Series or str
         The values, or the name of a column of `data`.
     bins : int or sequence of float
-        Number of bins of equal width between the bounds, or their edges. Bins contain their left edge, and
-        the last one both. Edges must span the bounds; the first may be -inf, and the last may be inf for a
-        bin that is top-coded. Values outside the outer edges are counted in the outer bins.
+        Number of bins of equal width between the bounds, or their edges. Each bin contains its left edge, and
+        the last bin contains both edges. Edges must span the bounds; the first may be -inf, and the last may
+        be inf for a bin that is top-coded. Values outside the outer edges are counted in the outer bins.
     data : table, optional
         Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
         of a CSV or Parquet file.

@@ -60,8 +60,8 @@ class Description(PortableTable):
     Attributes
     ----------
     table : DataFrame
-        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them; without
-        the smallest and largest values, which are single records.
+        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them. The
+        smallest and largest values are left out, because they are single records.
     intervals : DataFrame
         Low and high ends of the intervals of the numbers in `table`.
     privacy : PrivacyReport
@@ -113,8 +113,8 @@ class Description(PortableTable):
         -------
         DataFrame
             Columns ``column``, ``term``, ``estimate``, ``conf_low`` and ``conf_high``. The term of a number
-            is "mean", "std", "25%", "50%" or "75%", that of a factor is "share of" and a level. The interval
-            has the confidence level that was requested, and is nan where there is none.
+            is "mean", "std", "25%", "50%" or "75%". The term of a factor is "share of" and a level. The
+            interval has the confidence level that was requested, and is nan where there is none.
         """
         import pandas as pd
 

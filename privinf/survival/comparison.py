@@ -91,9 +91,9 @@ class LogRankResult(ReleasedSurvival, PortableTest):
     pvalue : float
         p-value.
     rows : tuple
-        For two groups and the weights of the log-rank test the hazard ratio, whose standard error is that of
-        its logarithm, from the length of its interval. In all other cases, observed minus expected events of
-        each group, with their standard errors if all hazards are equal.
+        For two groups and the weights of the log-rank test, the rows have the hazard ratio. Its standard
+        error is that of its logarithm, from the length of its interval. In all other cases, the rows have
+        observed minus expected events of each group, with their standard errors if all hazards are equal.
     effects : mapping of str to float
         Observed minus expected events of each group, if `rows` have the hazard ratio.
     weights : {"logrank", "fleming-harrington", "gehan"}
@@ -159,7 +159,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Returns
         -------
         DataFrame
-            One row a pair, "b to a": estimate of the hazard ratio, standard error of its logarithm from the
+            One row per pair, "b to a": estimate of the hazard ratio, standard error of its logarithm from the
             length of the interval, the ends of the interval, and the p-value of equal hazards of these two
             groups. The estimate is nan where the noise hides the ratio.
 

@@ -333,15 +333,15 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Parameters
         ----------
         times : float or sequence of float
-            Times from 0 to the horizon. Between two edges of the grid the hazard is taken as constant; with
-            ``discrete=True`` the curve changes at edges alone.
+            Times from 0 to the horizon. Between two edges of the grid the hazard is assumed to be constant;
+            with ``discrete=True`` the curve changes at edges alone.
 
         Returns
         -------
         DataFrame
-            One row a time, and for several groups one a group and time: estimate, standard error and the
-            ends of the interval, which holds for one time. Where the curve is not estimated, the estimate is
-            nan and the ends are those of a falling curve.
+            One row per time, and for several groups one row per group and time: estimate, standard error and
+            the ends of the interval, which holds for one time. Where the curve is not estimated, the estimate
+            is nan and the ends are those of a falling curve.
 
         Raises
         ------
@@ -389,7 +389,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Returns
         -------
         DataFrame
-            One row a pair of groups, "b - a": estimate, standard error and the ends of the interval, which
+            One row per pair of groups, "b - a": estimate, standard error and the ends of the interval, which
             joins the intervals of both groups. The estimate is nan where one of the curves is not estimated.
 
         Raises

@@ -261,8 +261,9 @@ class NelsonAalen(_CurveModel):
 
     Notes
     -----
-    The release is that of `KaplanMeier`, which describes it: the result's ``kaplan_meier()`` has the survival
-    curves, and that of `KaplanMeier` the hazards, at no further cost.
+    The release is that of `KaplanMeier`, which describes it: ``kaplan_meier()`` of the result returns the
+    survival curves at no further cost, and ``nelson_aalen()`` of a result of `KaplanMeier` returns the
+    hazards.
 
     **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
     number of records is public, and so are the grid and the horizon. Every record is read once.

@@ -201,8 +201,8 @@ def plan_logrank(
 
     Notes
     -----
-    Times to the event and to dropout are taken as exponential. The power is that of a normal score whose mean
-    and variance are those at the expected counts, sampling and noise.
+    Times to the event and to dropout are assumed to be exponential. The power is that of a normal score. Its
+    mean and its variance, which includes sampling and noise, are those at the expected counts.
 
     **Privacy.** No rows are read, and nothing is charged.
 

@@ -230,7 +230,7 @@ class IdentityKey:
         Parameters
         ----------
         content : bytes
-            Content of the file that `save` wrote: the secret and its checksum, a line each.
+            Content of the file that `save` wrote: the secret and its checksum, one line each.
 
         Returns
         -------

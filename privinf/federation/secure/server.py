@@ -277,7 +277,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         size : int
-            Number of numbers that the release would contain.
+            Length of the vector that would be released.
         mu : float
             Price of the release in Gaussian differential privacy.
         """

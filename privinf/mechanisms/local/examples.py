@@ -88,8 +88,8 @@ class LocalExamples:
         Project the scaled numeric columns of a row onto the ball of this radius. If `schema` is a `Design`,
         leave `radius` out: the radius of the design applies.
     missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+        Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
+        first level).
     data_bounds : bool
         Whether the bounds were taken from the rows; if so, every ledger line states this.
 
@@ -247,8 +247,8 @@ class LocalExamples:
             codes as sent, noisy scaled numbers, or the unprotected response. ``public`` (n, q) has the public
             columns, and ``groups`` (n,) is included where a unit has several rows. The noise model has
             ``scale`` and ``gaussian`` (scale and positions of the columns with added noise), ``responses``,
-            ``label`` and ``units``, and of Laplace noise ``distribution`` and ``variance``. The ``units`` are
-            the center and scale of the design columns as they were sent.
+            ``label`` and ``units``. With Laplace noise it also has ``distribution`` and ``variance``. The
+            ``units`` are the center and scale of the design columns as they were sent.
 
         Raises
         ------

@@ -84,8 +84,8 @@ class Modulation:
     response_share : float, optional
         Share of mu^2 spent on a protected response; default `planned_response_share`.
     missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+        Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
+        first level).
     weights : str, optional
         Name of a declared-public column of observation weights with positive bounds; they are sent
         unprotected.

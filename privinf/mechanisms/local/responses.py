@@ -43,8 +43,9 @@ class RandomizedResponse:
     Notes
     -----
     **Privacy.** epsilon-DP for replacing one record's code by any other; the privacy loss takes the values
-    +-epsilon (and 0 for k > 2). The probability of a lie is rounded up to a multiple of 2^-64, because a
-    secure source can draw only such probabilities exactly. The true loss is therefore never above epsilon.
+    +-epsilon (and 0 for k > 2). The probability of a false answer is rounded up to a multiple of 2^-64,
+    because a secure source can draw only such probabilities exactly. The true loss is therefore never above
+    epsilon.
 
     References
     ----------

@@ -294,7 +294,7 @@ class MixingPlan:
         party : str
             Name of the party.
         missing : {"raise", "impute-public"}
-            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         data_bounds : bool
             Whether the bounds come from the data: the privacy report then states that they are not public.
@@ -377,7 +377,7 @@ class MixingPlan:
         source: SourceName = "lattice",
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release one party's rows by the plan, at the plan's budget of this party.
+        """Release one party's rows as the plan states, with the budget that the plan gives this party.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class MixingPlan:
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         missing : {"raise", "impute-public"}
-            Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its
+            Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         data_bounds : bool
             Whether the bounds come from the data: the privacy report then states that they are not public.

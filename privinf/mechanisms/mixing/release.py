@@ -59,8 +59,8 @@ class GaussianRows(PartyMechanism):
         If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
         diameter (d_max of the paper).
     missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+        Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
+        first level).
     data_bounds : bool
         Whether the bounds come from the data: the privacy report then states that they are not public.
     labels : labels of a plan, optional
@@ -195,8 +195,8 @@ class RandomMixing(PartyMechanism):
         If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
         diameter (d_max of the paper).
     missing : {"raise", "impute-public"}
-        Whether missing values are refused, or replaced by the middle of the bounds (of a factor, by its first
-        level).
+        Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
+        first level).
     data_bounds : bool
         Whether the bounds come from the data: the privacy report then states that they are not public.
     labels : labels of a plan, optional
