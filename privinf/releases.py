@@ -142,8 +142,8 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            A release of this kind does not support regressions without those of other parties, or a column of
-            the formula is not a sum of released columns.
+            A release of this kind supports regressions only together with the releases of other parties, or a
+            column of the formula is not a sum of released columns.
 
         Notes
         -----

@@ -164,8 +164,8 @@ def classic_mu(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    For reproduction only. The rule is proved for epsilon < 1, is never tight, and from about epsilon = 8.4
-    (delta = 1e-5) the release is **not** private at the stated level: report
+    For reproduction only. The rule is proved for epsilon < 1 and is never tight. From about epsilon = 8.4
+    (delta = 1e-5), the release is **not** private at the stated level. Report
     ``gaussian_epsilon(classic_mu(epsilon, delta), delta)``, the exact guarantee of the noise.
     """
     epsilon = check_positive(epsilon, "epsilon")

@@ -323,8 +323,8 @@ class Ledger:
 
         If the same ledger exists in this process, the text is merged into it and the result is another handle
         of it. If the ledger does not exist in this process, the loaded ledger can be read (`entries`,
-        `total`, `remaining`, reports) but not charged, because a person with an older text, or another copy,
-        could spend the same budget again.
+        `total`, `remaining`, reports) but not charged. Otherwise a person with an older text, or another
+        copy, could spend the same budget again.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class Ledger:
         ------
         StorageError
             If the text is not a ledger, is a ledger of a different version, states a total that its entries
-            do not have, or describes its fits in a way other than when it was written.
+            do not have, or describes its fits differently than when it was written.
 
         Notes
         -----

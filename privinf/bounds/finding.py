@@ -151,10 +151,10 @@ def find_bounds(
     2^43. A share of 0.7 pays for a distribution function at 512 cells. The cells cover the range where rows
     were detected, extended on each side by 16 times its width. If that range is only one or two powers of 2
     wide, the share of 0.7 is divided: 0.2 pays for a closer search of the range, and 0.5 for the cells. On
-    each side the bound is the value beyond which ``clip / 2`` of the rows lie, if the noise allows so few
-    rows to be detected; otherwise an exponential tail is extrapolated to that share. If all values of a
-    column are below 2^-20 in size, its bounds are about as large as 2^-20, which is too wide: change the unit
-    of the column.
+    each side, the bound is the value beyond which a share of ``clip / 2`` of the rows lies, if the noise
+    allows so few rows to be detected. Otherwise an exponential tail is extrapolated to that share. If all
+    values of a column are below 2^-20 in size, its bounds are about as large as 2^-20, which is too wide:
+    change the unit of the column.
 
     A level is shown if its noisy count is above 1 + sigma z(1 - delta'). For one column at epsilon 1 and
     delta 1e-6, this threshold is 29 rows. If the share of all pooled levels together is still below `rare`,

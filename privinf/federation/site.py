@@ -88,8 +88,8 @@ class Site:
     key, roster : IdentityKey, Roster, optional
         The site's own key and the public keys of all sites, for secure sums and signed replies.
     rebase : bool
-        Whether a `SiteLedger` may be bound to rows, a schema or a policy that differ from those of before. If
-        True, the ledger records this change, and keeps all charges.
+        Whether a `SiteLedger` may be bound to rows, a schema or a policy that differ from the earlier ones.
+        If True, the ledger records this change, and keeps all charges.
 
     Raises
     ------

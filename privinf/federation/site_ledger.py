@@ -70,9 +70,9 @@ class SiteLedger(Ledger):
     with different rows, a different schema or a different policy is refused until `Site(..., rebase=True)` or
     ``privinf site rebase`` records the change. The first `Site` that opens the ledger cannot check whether
     its rows are complete. Before every answer the file is checked. If the file was deleted, replaced or
-    changed while the site was running, the site stops answering. If the ledger and its anchor are both
-    restored to the same earlier state while no site has them open, only a server or a site that stored a
-    later `head` detects it.
+    changed while the site was running, the site stops answering. The ledger and its anchor may both be
+    restored to the same earlier state while no site has them open. Only a server or a site that stored a
+    later `head` detects this.
 
     Examples
     --------

@@ -627,7 +627,7 @@ class TrustedServer:
         Parameters
         ----------
         args : mapping
-            Public arguments of the statistic; its "edges" are those of the histogram.
+            Public arguments of the statistic; the argument "edges" has the edges of the histogram.
         level : float
             Level of the quantile, between 0 and 1.
         label : str

@@ -429,9 +429,9 @@ class GLM(Model[GLMOptions]):
             the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
-            nothing. At the same budget the noise under "zero-out" is half as large as under "replace-one",
-            and the guarantee is weaker: a record that is replaced by another record is protected at twice the
-            mu. The ledger and the policies of the sites must use the same relation.
+            nothing. At the same budget the noise under "zero-out" is half as large as under "replace-one".
+            The guarantee is weaker: a record that is replaced by another record is protected at twice the mu.
+            The ledger and the policies of the sites must use the same relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site together. With "client", every site is in
             every batch, so every round costs budget. Without `client_clip`, the sensitivity of a sum

@@ -95,11 +95,11 @@ class NegativeBinomial(OneFamily):
 
     .. math:: \sum_i x_i (y_i - \mu_i) / (1 + a \mu_i) = 0.
 
-    If the mean is correct, the expectation of this score is zero at any a: an error of a costs precision
-    only, and robust standard errors (the default) are valid for any variance of the counts. The reported
-    alpha is the root of the likelihood's derivative in alpha with counts cut at a public number, which leaves
-    no bias if counts are negative binomial; it is released at the estimated coefficients
-    (`privinf.glm.dispersion`). Without noise the fit is maximum likelihood, as in statsmodels.
+    If the mean is correct, the expectation of this score is zero at any a. An error of a therefore costs
+    precision only, and robust standard errors (the default) are valid for any variance of the counts. The
+    reported alpha is the root of the derivative of the likelihood with respect to alpha, with counts cut at a
+    public number. If counts are negative binomial, the cut causes no bias. Alpha is released at the estimated
+    coefficients (`privinf.glm.dispersion`). Without noise the fit is maximum likelihood, as in statsmodels.
 
     References
     ----------

@@ -428,7 +428,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
         heterogeneous : bool
             Whether coefficients differ between sites: they are u + v_i, where u has `shared_sparsity` and v_i
-            has ``sparsity - shared_sparsity`` nonzero entries. Results are those of all sites.
+            has ``sparsity - shared_sparsity`` nonzero entries. The results cover all sites.
         max_sparsity : int, optional
             Largest number of columns for ``sparsity="auto"``. Default: the largest number up to 50 for which
             the noise of the Gram matrix is below a quarter of a column's mean square, a function of public

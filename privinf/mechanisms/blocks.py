@@ -50,8 +50,8 @@ class RowBlocks(Protocol):
     """Rows in blocks, for the `rows` of a party's release.
 
     ``len()`` is the number n of rows. Each block has a position. For consecutive rows the position is an int,
-    that of the first row. For rows that are not consecutive, the position is an int64 array with the position
-    of each row. Every position from 0 to n - 1 occurs exactly once.
+    the position of the first row. For rows that are not consecutive, the position is an int64 array with the
+    position of each row. Every position from 0 to n - 1 occurs exactly once.
     """
 
     def __len__(self) -> int:
@@ -149,8 +149,8 @@ def open_table(
     schema : Schema
         The party's columns.
     id : str, optional
-        Column of ids, whole numbers or texts. With an id column the rows are in the order of the sorted ids;
-        files that are sorted already are read in constant memory, and for others the ids are kept in memory
+        Column of ids, whole numbers or texts. With an id column the rows are in the order of the sorted ids.
+        Files that are sorted already are read in constant memory. For other files the ids are kept in memory
         (about 32 bytes per row). Without an id column the rows stay in the order of the file, which must be
         the same at every party.
     n : int, optional

@@ -520,9 +520,10 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Relative mu^2 of the rounds of the iterative protocol; default: equal.
         estimator : {"client-average", "pooled", "last"}, optional
             For the iterative protocol. "client-average" (default) averages the messages of a client, weighted
-            by 1/sigma_t^2, before forming moments; the error is about that of one release of the same total
-            budget. "pooled" solves the mean of the moments of the rounds, with scores clustered by client.
-            "last" is the last iterate of the paper: it keeps an optimization error and has no intervals.
+            by 1/sigma_t^2, before forming moments; the error is about as large as the error of one release of
+            the same total budget. "pooled" solves the mean of the moments of the rounds, with scores
+            clustered by client. "last" is the last iterate of the paper: it keeps an optimization error and
+            has no intervals.
         step : float, optional
             c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
         max_norm : float, optional

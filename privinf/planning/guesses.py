@@ -72,7 +72,7 @@ class Guesses:
         Heteroskedasticity: the residual sd changes by the factor ``exp(spread)`` for each sd of a column;
         default 0.
     skews : mapping of str to float
-        Skewness of numeric columns (an exponential distribution has 2). Default: that of the beta
+        Skewness of numeric columns (an exponential distribution has 2). Default: the skewness of the beta
         distribution with this mean and sd.
     alpha : float
         Dispersion of negative binomial counts, whose variance is ``mean + alpha mean^2``; default 1.

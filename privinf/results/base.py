@@ -247,7 +247,7 @@ class Results(FittedResult, UnavailableAttributes):
         Parameters
         ----------
         simultaneous : bool
-            Whether joint intervals are drawn behind those of the single coefficients.
+            Whether joint intervals are drawn behind the intervals of the single coefficients.
         alpha : float
             Intervals have the level ``1 - alpha``.
         which : list of str, optional

@@ -286,7 +286,7 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     Parameters
     ----------
     results : mapping of str to results, or list or tuple of results
-        Private results and those of statsmodels; coefficients are matched by name. Results of a list are
+        Results of privinf and of statsmodels; coefficients are matched by name. Results of a list are
         named by their response and a number, as in statsmodels' ``summary_col``: ``y I``, ``y II``.
 
     Returns

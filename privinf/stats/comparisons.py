@@ -319,7 +319,7 @@ def ttest_ind(
         "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
         noisy counts choose the clipping thresholds. With "auto" the means of the clipped values are compared.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: the mean of the first sample (or level) relative to that of the second.
+        Direction of the test: the mean of the first sample (or level) relative to the mean of the second.
     confidence_level : float
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
@@ -350,7 +350,7 @@ def ttest_ind(
     determines the clipping thresholds. Within the public bounds the thresholds are at least 1.5 sds from the
     median, and farther from it if n mu^2 is large (`privinf.stats.quantiles.core_clip`). The test, the
     estimates and the intervals are then about means of clipped values (winsorized means). The means of
-    clipped values are equal if all groups have the same distribution, as for a rank test, but not always if
+    clipped values are equal if all groups have the same distribution, as for a rank test. They may differ if
     groups have the same mean and different spreads. ``null`` and the notes state this target, and a
     ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
 

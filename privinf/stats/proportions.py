@@ -307,8 +307,8 @@ def proportions_ztest(
     levels : sequence, optional
         The two public groups, if `groups` is an array.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: the share relative to `value`, or that of the first group relative to the
-        second.
+        Direction of the test: the share relative to `value`, or the share of the first group relative to the
+        share of the second.
     confidence_level : float
         Level of the intervals, between 0 and 1. The interval of the share, or of the difference, is always
         two-sided.

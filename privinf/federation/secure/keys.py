@@ -62,7 +62,7 @@ class IdentityKey:
     Notes
     -----
     **Privacy.** A person who has the key can remove the masks of all sums that the site ever sent, and can
-    sign in the owner's name: protect the file of the key as you protect the rows. Not shown and not pickled.
+    sign in the owner's name. Protect the file of the key as you protect the rows. Not shown and not pickled.
 
     The Ed25519 secret is derived from the secret by HKDF-SHA256.
 
