@@ -32,6 +32,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "small_samples": ("2", ""),
     "tuning": ("", "SPLITS, SINGLE = range(1), (1.0, 10.0)"),
     "one_curator": ("--replications 4", ""),
+    "one_or_many": ("1", "N, FITS = 4_000, (1, 2)"),
     "one_release": ("--replications 20", ""),
     "formulas": ("", "FITS = 2"),
     "effects": ("", "FITS, HARDER_FITS, DRAWS, TOTAL_DRAWS = 2, 2, 20, 20"),

@@ -173,7 +173,7 @@ def logistic_radius(columns: int, n: int, rho: float, sd: float, largest: float)
     Examples
     --------
     >>> round(logistic_radius(100, 20_000, 0.01, 0.5, 0.5), 2)
-    0.1
+    0.44
     """
     if math.isinf(rho):
         return math.inf

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import pandas as pd
 
@@ -23,7 +23,6 @@ ROWS = 1 << 16  # rows a block
 NO_ROWS = "the table has no rows"
 # How columns without types are read: as declared (others as texts), as texts, or by their values.
 Types: TypeAlias = Schema | Literal["texts", "guessed"]
-R = TypeVar("R")
 
 
 class Source:
@@ -111,19 +110,19 @@ class SpreadSource(Source):
     def gathered(
         self,
         columns: Sequence[str],
-        work: Callable[[Callable[[], Source]], R],
-        join: Callable[[Sequence[R]], R],
-    ) -> R:
+        work: Callable[[Callable[[], Source]], bytes],
+        join: Callable[[Sequence[bytes]], bytes],
+    ) -> bytes:
         """Return the results of all parts of the table, joined.
 
         Parameters
         ----------
         columns : sequence of str
             The columns that `work` reads.
-        work : callable (callable () -> Source) -> result
+        work : callable (callable () -> Source) -> bytes
             Called where a part is, with a function that opens the part. Errors are part of its result: what
             it raises could show rows in the logs of the cluster.
-        join : callable (sequence of results) -> result
+        join : callable (sequence of bytes) -> bytes
             Joins results of adjacent parts, in their order.
         """
         raise NotImplementedError

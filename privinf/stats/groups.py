@@ -230,9 +230,9 @@ class GroupModel:
         """Return the ends of the differences that a two-sided test at quantile `t` does not reject."""
         alpha, beta, v0, q, _ = self._scores(first, second)
         t = np.minimum(t, LARGEST_QUANTILE)
-        return quadratic_set(
-            beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], alpha**2 - t**2 * (v0 + q[0]), limit
-        )
+        with np.errstate(invalid="ignore"):  # quantile 0 of groups without two rows, whose beta is 0
+            least = alpha**2 - t**2 * (v0 + q[0])
+        return quadratic_set(beta**2 - t**2 * q[2], -2.0 * alpha * beta - t**2 * q[1], least, limit)
 
     def sds(self, first: Integers, second: Integers) -> Floats:
         """Return standard errors of differences: half of the set of one sd, which noise may make wide."""
@@ -301,10 +301,11 @@ class GroupModel:
         N = np.maximum(self.N, 0.0)
         R = np.where(self.alone, np.inf, R)
         Ng, Nh, Sg, Sh = (array[..., at] for array in (N, self.S) for at in (g, h))
-        with np.errstate(invalid="ignore"):
-            parts = [weight**2 * (R[..., at] + a2) / n**2 for weight, at in ((Nh, g), (Ng, h))]
         spread = 2.0 * R**2 / np.maximum(self.N - 1.0, 1.0) + noise
-        scatter = sum(weight**4 * spread[..., at] / n**4 for weight, at in ((Nh, g), (Ng, h)))
+        pairs = ((Nh, g), (Ng, h))
+        with np.errstate(invalid="ignore"):  # 0 times infinity, of two groups without two rows: infinite
+            parts = [_infinite(weight**2 * (R[..., at] + a2) / n**2) for weight, at in pairs]
+            scatter = sum(_infinite(weight**4 * spread[..., at] / n**4) for weight, at in pairs)
         x0 = -Sh / n
         x1 = -Nh / n
         y0 = Sg / n
@@ -374,6 +375,11 @@ def _quadratic_form(A: Floats, p: Floats, d: Floats, s: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         explained = (r * np.linalg.solve(middle, r[..., None])[..., 0]).sum(axis=-1)
     return np.asarray((A * A * w).sum(axis=-1) - explained)
+
+
+def _infinite(variances: Floats) -> Floats:
+    """Return variances, infinite where they are not numbers."""
+    return np.where(np.isnan(variances), np.inf, variances)
 
 
 def _degrees(variance: Floats, scatter: Floats) -> Floats:

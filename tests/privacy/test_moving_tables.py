@@ -1,5 +1,7 @@
 """What one pass over rows relied on is held to the next: places of rows, and the largest public columns."""
 
+from functools import partial
+
 import moving_tables
 import numpy as np
 import pandas as pd
@@ -29,6 +31,7 @@ from privinf.mechanisms import moments, opened, passes, sources
 from privinf.mechanisms.distribution import OpenColumns
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.pushdown.cluster import PartitionTask, partition_sums
+from privinf.mechanisms.pushdown.dask_tables import FramePart
 from privinf.mechanisms.rows import PublicSizes, Rows
 from privinf.mechanisms.statistics import block, places
 from privinf.mechanisms.statistics.places import BatchDigests
@@ -305,8 +308,10 @@ def test_a_partition_is_held_to_the_public_sizes_of_the_table():
             public=rows._public,
             passes=passes.RowPasses,
             queries=(),
+            table="the table",
         )
-        assert (BEYOND in getattr(partition_sums(task, table), "message", "")) == wrong
+        message = partition_sums(task, partial(FramePart, table, "a part"))
+        assert (BEYOND in message.decode()) == wrong
 
 
 @pytest.mark.parametrize("released", ["moments", "distribution"])

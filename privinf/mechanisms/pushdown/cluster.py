@@ -8,6 +8,7 @@ raising it, because clusters write raised errors into their logs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -64,14 +65,20 @@ class _Partial:
 
     Notes
     -----
-    **Privacy.** Un-noised sums, and the only ones that are pickled: between the processes of the holder's
-    own cluster.
+    **Privacy.** Un-noised sums, and the only ones that leave a process: between those of the holder's own
+    cluster.
     """
 
     rows: int
     seen_levels: frozenset[str]
     kinds: dict[str, str]
     totals: list[Wide]
+
+    def packed(self) -> bytes:
+        """Return a message that holds it."""
+        totals = [[list(total.shape), total.ravel().tolist()] for total in self.totals]
+        levels = sorted(self.seen_levels)
+        return json.dumps([self.rows, levels, self.kinds, totals]).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +88,24 @@ class _Refused:
     kind: str
     message: str
 
+    def packed(self) -> bytes:
+        """Return a message that holds it."""
+        return json.dumps({"error": self.kind, "message": self.message}).encode()
+
     def error(self) -> PrivinfError:
         """Return the error."""
         problem: PrivinfError = getattr(errors, self.kind)(self.message)
         return problem
+
+
+def _unpacked(message: bytes) -> _Partial | _Refused:
+    """Return what a message holds."""
+    content = json.loads(message)
+    if isinstance(content, dict):
+        return _Refused(content["error"], content["message"])
+    rows, levels, kinds, totals = content
+    arrays = [np.array(integers, dtype=object).reshape(shape) for shape, integers in totals]
+    return _Partial(rows, frozenset(levels), kinds, arrays)
 
 
 def _result_or_refusal(work: Callable[[], _Partial], table: str) -> _Partial | _Refused:
@@ -100,9 +121,9 @@ def _result_or_refusal(work: Callable[[], _Partial], table: str) -> _Partial | _
         )
 
 
-def partition_sums(task: PartitionTask, open_part: Callable[[], Source]) -> _Partial | _Refused:
-    """Return the sums over one part of a table."""
-    return _result_or_refusal(lambda: _summed(task, open_part()), task.table)
+def partition_sums(task: PartitionTask, open_part: Callable[[], Source]) -> bytes:
+    """Return the sums over one part of a table, or what is wrong with it, as a message."""
+    return _result_or_refusal(lambda: _summed(task, open_part()), task.table).packed()
 
 
 def _summed(task: PartitionTask, part: Source) -> _Partial:
@@ -132,14 +153,14 @@ def _parts(sums: Accumulator) -> list[Any]:
     return [sums.sums] if isinstance(sums, MomentSums) else sums.parts
 
 
-def joined(table: str, parts: Sequence[_Partial | _Refused]) -> _Partial | _Refused:
-    """Return the sums over several parts of a table, in their order."""
+def joined(table: str, messages: Sequence[bytes]) -> bytes:
+    """Return the sums over several parts of a table, in their order, as one message."""
+    parts = list(map(_unpacked, messages))
     wrong = next((part for part in parts if isinstance(part, _Refused)), None)
     if wrong is not None:
-        return wrong
-    return _result_or_refusal(
-        lambda: _added(table, [part for part in parts if isinstance(part, _Partial)]), table
-    )
+        return wrong.packed()
+    whole = [part for part in parts if isinstance(part, _Partial)]
+    return _result_or_refusal(lambda: _added(table, whole), table).packed()
 
 
 def _added(table: str, parts: Sequence[_Partial]) -> _Partial:
@@ -181,7 +202,7 @@ def add_partitions(
     source = rows.features
     columns = needed(task.design, task.weights)
     require_columns(source, columns)
-    total = source.gathered(columns, partial(partition_sums, task), partial(joined, task.table))
+    total = _unpacked(source.gathered(columns, partial(partition_sums, task), partial(joined, task.table)))
     if isinstance(total, _Refused):
         raise total.error()
     if not total.rows:

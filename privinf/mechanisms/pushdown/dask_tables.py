@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -29,7 +29,6 @@ from privinf.mechanisms.files import FilesSource, ParquetSource, file_source, ro
 from privinf.mechanisms.sources import Source, SpreadSource, Types, frame_blocks
 from privinf.schema.reading import kind_of
 
-R = TypeVar("R")
 FAN = 8  # partial results that one task joins
 DASK_FRAME = "the dask frame"
 PART_ROWS = 1 << 18  # rows, at least, of the row groups that one task reads, where a file has so many
@@ -85,13 +84,13 @@ def _frame_part(frame: object) -> FramePart:
     return FramePart(frame, f"a partition of {DASK_FRAME}")
 
 
-def _on_frame(work: Callable[[Callable[[], Source]], R], frame: object) -> R:
+def _on_frame(work: Callable[[Callable[[], Source]], bytes], frame: object) -> bytes:
     return work(partial(_frame_part, frame))
 
 
 def _joined_in_tasks(
-    parts: Sequence[Any], join: Callable[[Sequence[R]], R], table: str, client: Any = None
-) -> R:
+    parts: Sequence[Any], join: Callable[[Sequence[bytes]], bytes], table: str, client: Any = None
+) -> bytes:
     """Return the joined results of delayed parts: `FAN` of them a task, as a tree."""
     import dask
 
@@ -99,7 +98,7 @@ def _joined_in_tasks(
     results = list(parts)
     while len(results) > 1:
         results = [delayed_join(results[start : start + FAN]) for start in range(0, len(results), FAN)]
-    total: R = computed(results[0], table, client)
+    total: bytes = computed(results[0], table, client)
     return total
 
 
@@ -149,9 +148,9 @@ class DaskSource(SpreadSource):
     def gathered(
         self,
         columns: Sequence[str],
-        work: Callable[[Callable[[], Source]], R],
-        join: Callable[[Sequence[R]], R],
-    ) -> R:
+        work: Callable[[Callable[[], Source]], bytes],
+        join: Callable[[Sequence[bytes]], bytes],
+    ) -> bytes:
         """Return the joined results of all partitions; StorageError if one fails, or a worker dies."""
         import dask
 
@@ -226,7 +225,7 @@ def _parquet_part(path: Path, groups: tuple[int, ...], rows: int, state: object)
     return ParquetPart(file=file, groups=groups, rows=rows)
 
 
-def _on_row_groups(work: Callable[[Callable[[], Source]], R], *part: Any) -> R:
+def _on_row_groups(work: Callable[[Callable[[], Source]], bytes], *part: Any) -> bytes:
     return work(partial(_parquet_part, *part))
 
 
@@ -282,9 +281,9 @@ class ClusterFiles(SpreadSource):
     def gathered(
         self,
         columns: Sequence[str],
-        work: Callable[[Callable[[], Source]], R],
-        join: Callable[[Sequence[R]], R],
-    ) -> R:
+        work: Callable[[Callable[[], Source]], bytes],
+        join: Callable[[Sequence[bytes]], bytes],
+    ) -> bytes:
         """Return the joined results of all row groups; StorageError if one fails, or a worker dies."""
         import dask
 

@@ -7,9 +7,8 @@ the query again: only queries that give the same rows every time are accepted.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -17,7 +16,6 @@ from privinf.errors import NotAvailableError
 from privinf.mechanisms.arrow import drawn, frames_of, guarded_read, string_names
 from privinf.mechanisms.sources import Source, SpreadSource, Types
 
-R = TypeVar("R")
 SPARK_FRAME = "the Spark DataFrame"
 FAN = 64  # partial results that are held before they are joined
 # Nodes of a query whose rows depend on the order in which Spark finds them.
@@ -90,31 +88,31 @@ class SparkSource(SpreadSource):
     def gathered(
         self,
         columns: Sequence[str],
-        work: Callable[[Callable[[], Source]], R],
-        join: Callable[[Sequence[R]], R],
-    ) -> R:
+        work: Callable[[Callable[[], Source]], bytes],
+        join: Callable[[Sequence[bytes]], bytes],
+    ) -> bytes:
         """Return the joined results of all partitions.
 
         Raises
         ------
         StorageError
-            A query fails, or privinf or pyarrow is not installed where the executors are.
+            A query fails; or the executors lack privinf or pyarrow, or have a very different version of it.
         NotAvailableError
             The executors have another version of privinf.
         """
         from privinf.version import __version__
 
-        task = _task(pickle.dumps(work), list(columns), __version__)
+        task = _task(work, list(columns), __version__)
         chosen = self._chosen(columns)
         rows = guarded_read(self.name, lambda: chosen.mapInArrow(task, "result binary").collect())
-        results = list[R]()
+        results = list[bytes]()
         for (message,) in rows:
             if message[:1] == VERSION:
                 raise NotAvailableError(
                     f"the executors of Spark have privinf {bytes(message[1:]).decode()}, and this process "
                     f"has {__version__}: install the same version"
                 )
-            results.append(pickle.loads(message[1:]))
+            results.append(bytes(message[1:]))
             if len(results) == FAN:
                 results = [join(results)]
         return join(results)
@@ -144,15 +142,15 @@ def _packer() -> Callable[[Iterator[Any]], Iterator[Any]]:
     return pack
 
 
-def _task(work: bytes, columns: list[str], version: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return a function that does pickled work on the rows of a partition, or returns its version."""
+def _task(
+    work: Callable[[Callable[[], Source]], bytes], columns: list[str], version: str
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a function that does the work on the rows of a partition, or returns its version."""
     result = RESULT
     other = VERSION
     name = f"a partition of {SPARK_FRAME}"
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pickle
-
         import pyarrow
 
         from privinf.version import __version__
@@ -164,7 +162,7 @@ def _task(work: bytes, columns: list[str], version: str) -> Callable[[Iterator[A
 
             from privinf.mechanisms.arrow import ArrowPart
 
-            message = result + pickle.dumps(pickle.loads(work)(partial(ArrowPart, name, batches, columns)))
+            message = result + work(partial(ArrowPart, name, batches, columns))
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([message], pyarrow.binary())], ["result"])
 
     return run
