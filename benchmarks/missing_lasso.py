@@ -180,6 +180,7 @@ def report() -> None:
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     below_all = {"drop": 0, "whole": 0}
+    named = []
     targets = 0
     ratios = []
     names = [name_of(cell, *gaps) for cell in sorted(cells(), reverse=True) for gaps in GAPS]
@@ -195,6 +196,11 @@ def report() -> None:
             limits = [binomial_limits(0.95, max(int(count), 1))[0] for count in counts]
             below = int((rates.to_numpy() < limits).sum())
             below_all[name] += below
+            if name == "drop" and below:
+                named.append(
+                    f"{family}, {int(n):,} rows, epsilon {epsilon}, {float(share):.0%} {kind}: {rates.min():.3f}, "
+                    f"with a warning in {part['drop warns'].mean():.0%} of the fits"
+                )
             said[name] = f"{rates.min():.3f} | {part[f'{name} covers'].mean():.3f} | {below}"
         targets += part["target"].nunique()
         ratio = float((part["drop width"] / part["told width"]).median())
@@ -222,6 +228,8 @@ def report() -> None:
         f"{np.exp(mean):.3f} on (geometric) average over {len(logs)} pairs of intervals without a warning, with a standard "
         f"error of {error:.3f}. Coverage of intervals without a warning (and their number): {', '.join(unwarned)}. Of 5,000 rows at "
         "epsilon 1, of which half are incomplete, nearly all fits warn, with and without the number.",
+        "",
+        f"The targets below their limit: {'; '.join(named) or 'none'}.",
         "",
     ]
     PAGE.write_text("\n".join(text))
