@@ -213,7 +213,7 @@ class JoinedMixingNoiseModel(JoinedRowsNoiseModel, MixingNoiseModel):
 
 
 class MixingRegressionNoiseModel(JoinedRowsNoiseModel):
-    """A regression on joined rows; of mixed ones the matrix too."""
+    """A regression on joined rows; mixed rows also need the matrix."""
 
     share: Share
     y_noise: Scale

@@ -425,7 +425,7 @@ def _rebuilt(state: dict[str, Any]) -> Release:
 
 @error_boundary
 def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
-    """Read a release that `Release.save` wrote, or one of rows in Parquet, which stay in the file.
+    """Read a release that `Release.save` wrote, or a release of rows in Parquet, which stay in the file.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def shown_name(value: object) -> str:
 
 
 def listed(names: Iterable[str], limit: int = MOST_LISTED) -> str:
-    """Return names in one line; of many the first ones, and how many more there are."""
+    """Return names in one line; a long list is cut and followed by the number of further names."""
     words = list(names)
     hidden = len(words) - limit
     return ", ".join(words) if hidden <= 1 else f"{', '.join(words[:limit])} and {hidden:,} more"

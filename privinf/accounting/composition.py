@@ -43,7 +43,7 @@ class Total:
     mu2 : float
         Sum of mu^2 over the Gaussian releases; infinite if a release has no noise.
     pure : tuple of float
-        Epsilons of the randomized responses (and of releases charged as such), largest first.
+        Epsilons of the randomized responses (and of releases that are charged like them), largest first.
     approximate : tuple of (float, float)
         The pairs (epsilon, delta) of the releases with such a guarantee.
     concentrated : float

@@ -68,10 +68,10 @@ class LedgerFile(Ledger):
     **Privacy.** Reads no rows. Each charge locks the file, whatever name it was opened by. A charge reads the
     charges of all processes, refuses a release that would exceed the limit, and appends a line. Line and
     anchor are on the disk when the call returns. If two processes request the rest of a budget, one is
-    refused. So the limit cannot be exceeded. A fit with several releases checks its total cost first, and
-    then charges each release. If another process spends the rest meanwhile, the next release is refused with
-    BudgetExceededError. The fit then has no result, and its earlier charges are kept. Lines are chained under
-    a secret in the first line, so only the owner may read the file. The anchor shows that a ledger was
+    refused. The limit therefore cannot be exceeded. A fit with several releases checks its total cost first,
+    and then charges each release. If another process spends the rest meanwhile, the next release is refused
+    with BudgetExceededError. The fit then has no result, and its earlier charges are kept. Lines are chained
+    under a secret in the first line, so only the owner may read the file. The anchor shows that a ledger was
     truncated, changed or replaced by an older copy, and such a ledger is refused. A running process also
     remembers the last line that it read. If ledger and anchor are both replaced by older copies, only a
     process that has the ledger open detects it: protect both files as you protect the rows. If a `Site` has a

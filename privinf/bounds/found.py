@@ -243,7 +243,7 @@ def load_schema(path: AnyPath) -> Schema:
 
 
 def _as_bought(declared: Any, row: pd.Series) -> bool:
-    """Whether a column is declared as it was bought; of levels, whether rare ones are pooled still."""
+    """Whether a column is declared as it was bought. For levels: whether rare levels are still pooled."""
     if isinstance(declared, Numeric):
         return bool(declared.low == row.low and declared.high == row.high)
     return isinstance(declared, Factor) and declared.other is not None and math.isnan(row.low)

@@ -279,7 +279,7 @@ def _place(content: bytes, out: Path) -> None:
 
 
 def _charged(ledger: Ledger, lines: tuple[LedgerEntry, ...]) -> bool:
-    """Return whether a ledger has these very lines; of a file, as it is now."""
+    """Return whether a ledger has exactly these lines; a ledger in a file is read as it is now."""
     entries = {entry.id: entry for entry in ledger.entries}
     return bool(lines) and all(entries.get(line.id) == line for line in lines)
 

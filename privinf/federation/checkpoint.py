@@ -119,7 +119,7 @@ class FitFolder:
         return math.sqrt(rest) * SPENT if rest > mu**2 * (1.0 - SPENT) else 0.0
 
     def reservation(self) -> tuple[str, int]:
-        """Return the name of the fit's reservation, and which run of it this is, from 0; it is counted.
+        """Return the name of the fit's reservation and the number of this run, counted from 0; count the run.
 
         Raises StorageError if the fit has releases and no reservation.
         """

@@ -52,7 +52,7 @@ class PlannedQuery:
     sites : tuple of str
         Their names.
     scale : float
-        Sd of the noise on every entry; of one site's share of it in a secure sum.
+        Sd of the noise on every entry. In a secure sum: sd of the share of one site.
     mu : float
         Price.
 

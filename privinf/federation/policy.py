@@ -419,7 +419,7 @@ def _needed(
 ) -> float:
     """Return the sensitivity that follows from the statistic, in the norm that goes with the mechanism.
 
-    Laplace noise on a whole vector goes with its l1 norm. Of selections every entry is a release of its own,
+    Laplace noise on a whole vector goes with its l1 norm. For selections every entry is a separate release,
     with the sensitivity of an entry, but their Gaussian values, which are one.
     """
     if entry.mechanism == Mechanisms.GAUSSIAN:

@@ -473,7 +473,7 @@ def identified(rows: GlmRows, one_step: OneStepFit, bse: Floats) -> Identificati
 
 
 def most_indicators(design: Design) -> int:
-    """Return how many treatment indicators the term with most of them has; of arrays, by their names."""
+    """Return how many treatment indicators the largest term has; in arrays, terms follow from names."""
     coded = [name for name in design.names if "[T." in name]
     term_of = {} if design.formula is None or not coded else design.terms
     terms = Counter(term_of.get(name, name.partition("[T.")[0]) for name in coded)

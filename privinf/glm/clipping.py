@@ -67,7 +67,7 @@ class OutsideCount:
     args : mapping
         Of the statistic ``values_outside``.
     mu, rest : float
-        Prices of the count, and of all else: their squares add up to the fit's mu^2.
+        Prices of the count and of all other releases. Their squares add up to the fit's mu^2.
     """
 
     names: tuple[str, ...]

@@ -403,7 +403,7 @@ def averaged(
     """Return the average effects.
 
     How E c goes with b is taken from a normal predictor: E c'(eta) x = m E c' + S b E c'', m and S the
-    columns' means and covariance. Of a Poisson model c' = c'' = c, whose mean is known, whatever else
+    columns' means and covariance. For a Poisson model c' = c'' = c, whose mean is known, whatever else
     enters the predictor, if it is uncorrelated with the columns.
     """
     mean = second[constant]

@@ -219,7 +219,7 @@ def secant_bias(
 
     .. math:: \tfrac12 |D_j (D_j - D'_j)|\; E \tilde x^3 / E \tilde x^2,
 
-    x~ the column about its mean. Of a column with two values, most of whose rows have the nearer end of its
+    x~ the column about its mean. For a column with two values, most of whose rows have the nearer end of its
     bounds, the ratio is at most the distance from the mean to the farther end, of which half is allowed; it
     moves no predictor of rows at the nearer end. Other columns have one standard deviation, a skewness of 1.
     The constant has the same of predictors at the mean of the columns, with ratio 1. No bias is larger than

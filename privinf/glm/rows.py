@@ -208,7 +208,7 @@ class GlmRows:
 
     @property
     def limits(self) -> tuple[Floats, Floats]:
-        """Bounds of the columns in scaled units; of the constant, 1 and 1."""
+        """Bounds of the columns in scaled units; the constant has the bounds 1 and 1."""
         return _limits(self.design, self.center, self.scale)
 
     @property

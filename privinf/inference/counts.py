@@ -14,11 +14,10 @@ r"""Tables of counts with noise: estimates of cells and margins, their display, 
 **Intervals.** This table's count is one of the whole numbers k >= 0 with |x - k| <= c, where c is the
     quantile of the noise: they contain it with probability 1 - alpha, whatever it is. A sum of m Laplace
     numbers of scale b has the tail  P(sum > x) = sum_(j < m) C(m - 1 + j, j) 2^-(m + j) Q(m - j, x/b),  with
-    Q the upper tail of the gamma distribution. K intervals at a joint level 1 - alpha have each the level
-    (1 - alpha)^(1/K). Of normal numbers, however they are correlated, this is Sidak's inequality. It holds
-    for sums of Laplace numbers too: given their variances these are normal, and the probability of each
-    interval falls in every variance, so that the mean of the product is at least the product of the means
-    (Harris).
+    Q the upper tail of the gamma distribution. K intervals at a joint level 1 - alpha have each the level (1
+    - alpha)^(1/K). For normal numbers with any correlations, this is Sidak's inequality. It holds for sums of
+    Laplace numbers too: given their variances these are normal, and the probability of each interval falls in
+    every variance, so that the mean of the product is at least the product of the means (Harris).
 
 References
 ----------

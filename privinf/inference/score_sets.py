@@ -115,8 +115,8 @@ def restricted_score_test(system: LinearScores, R: Floats, q: Floats) -> ScoreTe
     rejected a true null within 99% limits of its level, or less often (benchmarks/results/score_tests.md).
 
     Without noise it is the score (Lagrange multiplier) test of statsmodels: ``n R^2`` of least squares where
-    errors have equal variance, and the generalized one with "HC0". Of restrictions on all noisy columns it is
-    `privinf.inference.score_test.score_test`.
+    errors have equal variance, and the generalized one with "HC0". For restrictions on all noisy columns it
+    is `privinf.inference.score_test.score_test`.
 
     **Privacy.** Post-processing.
 

@@ -1,6 +1,6 @@
 r"""Survival curves, log-rank tests and hazard ratios from noisy cells of events and censored records.
 
-**Layout.** Public edges 0 < t_1 < ... < t_K cut time into K intervals. Of every group g the cells are D_gk,
+**Layout.** Public edges 0 < t_1 < ... < t_K cut time into K intervals. The cells of every group g are D_gk,
 the events in interval k, and C_gk, the records censored there, k = 1, ..., K + 1; C_{g,K+1} are those still
 followed at t_K. Arrays are D of shape (..., G, K) and C of shape (..., G, K + 1); leading axes are draws.
 The release (`privinf.mechanisms.statistics.survival`) is, group by group, U D_g and U C_g, one after the
@@ -343,7 +343,7 @@ class Curve:
     Attributes
     ----------
     hazard : ndarray, shape (..., K)
-        L; of intervals that are not used as at the last one that is.
+        L. Intervals that are not used have the value at the last interval that is used.
     noise : ndarray, shape (..., K, K)
         Covariance of the noise of L.
     ratio : ndarray, shape (..., K)

@@ -229,9 +229,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Gaussian noise (see `LocalExamples`). One release serves any number of models.
 
     For the squared, quadratic, exponential and Poisson losses, inverse Weierstrass and Bernoulli transforms
-    replace each record's score by one whose mean over the noise is the score without noise. For the logistic
-    and multinomial losses the series of the transform does not converge, and the conditional score of
-    Stefanski and Carroll is used instead. Laplace noise has an exact inverse for the logistic loss too
+    replace each record's score by a score whose mean over the noise is the score without noise. For the
+    logistic and multinomial losses the series of the transform does not converge, and the conditional score
+    of Stefanski and Carroll is used instead. Laplace noise has an exact inverse for the logistic loss too
     (``noise="laplace"``, `privinf.iwp.laplace`). All records are released together, so the single pass of the
     paper's SGD is not needed: the default solves ``mean psi(theta) = ridge theta`` and has sandwich
     intervals.
@@ -491,7 +491,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
             of such features), and Laplace columns together get one such share per column. For other shares
-            pass `response_shares`. Gaussian columns get all budget that the exact account leaves. Without
+            pass `response_shares`. Gaussian columns get the rest of the budget, by the exact account. Without
             Gaussian columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
             unprotected.
         epsilon_y : float, optional
@@ -576,7 +576,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
             of such features), and Laplace columns together get one such share per column. For other shares
-            pass `response_shares`. Gaussian columns get all budget that the exact account leaves. Without
+            pass `response_shares`. Gaussian columns get the rest of the budget, by the exact account. Without
             Gaussian columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
             unprotected.
         epsilon_y : float, optional

@@ -107,7 +107,7 @@ class ExampleScoreTests(ScoreTests):
 
     @property
     def available(self) -> bool:
-        """Whether the examples are there; of several classes there is no design of the coefficients."""
+        """Whether the examples are there; with several classes, coefficients have no design."""
         return self.inference.context.system is not None and self.inference.context.release is not None
 
     def score_sets_are_quick(self, alpha: float) -> bool:

@@ -267,7 +267,7 @@ def example_system(release: Release, settings: ExampleSettings, *, centered: boo
 
 
 def _shifted_columns(design: Design, shift: Floats | float, features: Floats, public: Floats) -> Any:
-    """Return all columns of a design, in its order, shifted; of rows that are in a file, block by block."""
+    """Return all columns of a design, in its order, shifted; rows in a file are read block by block."""
     if isinstance(features, ReadRows):
         return ReadRows.from_function(
             partial(_shifted_columns, design, shift), len(design.names), features, public

@@ -215,7 +215,7 @@ def bootstrap_draws(
     Notes
     -----
     **Privacy.** Spends `rho`: 5% on each of two releases of variances, the rest in equal parts on the draws.
-    Of each draw 30% goes to the selection and 70% to the value; a single target needs no selection. One
+    In each draw, 30% goes to the selection and 70% to the value; a single target needs no selection. One
     record moves an entry of a draw by at most 2 A R max|e|.
     """
     coordinates = debiased.coordinates

@@ -535,8 +535,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             spent.
         NotAvailableError
             No fit is possible with these rows, columns and budget; nothing was spent. With
-            ``variant="paper"`` the error also appears if the noise leaves no estimate; in this case the
-            releases stay charged.
+            ``variant="paper"`` the error also appears if the noise is too large for an estimate. In this case
+            the releases stay charged.
 
         Notes
         -----

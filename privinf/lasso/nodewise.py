@@ -161,8 +161,8 @@ def neighbor_count(budget: DebiasingPrices, n: int, p: int, targets: int, fixed:
     -----
     **Privacy.** A function of public numbers.
 
-    m selections for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums;
-    of p columns the largest noise is log p times that. As many are selected as keep it below the sum of a
+    m selections for each of k targets have Gumbel noise of scale ``2 c^2 sqrt(k m / (2 rho))`` in the sums.
+    With p columns, the largest noise is log p times that. As many are selected as keep it below the sum of a
     correlation of `MATTERS`, and the noise of all coefficients of a regression on them below `STEADY` of the
     target's residual; at least `MIN_NEIGHBORS` and at most `MAX_NEIGHBORS`.
 

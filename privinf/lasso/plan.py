@@ -575,7 +575,7 @@ def check_plan(
 
 
 def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -> LassoPlan:
-    """Return the plan; of Gaussian releases alone a level buys more than of any others in zCDP."""
+    """Return the plan; at the same level, Gaussian releases alone are cheaper than other releases in zCDP."""
     delta = reporting_delta(options.epsilon, options.delta, rows.total)
     warn_of_large_delta(options.delta, rows.total)
     if gaussian:

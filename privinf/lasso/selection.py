@@ -197,7 +197,7 @@ class VectorServer:
     server : SparseServer
         Such as `privinf.federation.SecureServer`.
     n : int
-        Records; where incomplete ones are dropped, the estimated number of complete ones.
+        Records; where incomplete ones are dropped, the estimated number of complete records.
     low, high : ndarray, shape (p,)
         Public bounds of the columns.
     response : float

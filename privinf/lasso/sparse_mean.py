@@ -269,7 +269,7 @@ class SparseMeanResult(Released):
         Notes
         -----
         Each interval covers its own coordinate: intervals are computed for all coordinates, not for the
-        largest. Of intervals that are read *because* their coordinate was selected, more than alpha can
+        largest. Among intervals that are read *because* their coordinate was selected, more than alpha can
         fail; ``joint=True`` covers all coordinates simultaneously, hence any selected ones.
 
         **Privacy.** Post-processing of the answers.

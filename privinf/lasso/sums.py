@@ -125,7 +125,7 @@ class SparseSums:
     server : SparseServer
     units : SparseUnits
     n : int
-        Number of rows summed; where incomplete rows are dropped, the estimated number of complete ones.
+        Number of rows summed; where incomplete rows are dropped, the estimated number of complete records.
     sites : tuple of str or None
         Only these sites' rows.
     response : int or None
@@ -217,7 +217,7 @@ class SparseSums:
     def residual_scale(self, support: Sequence[int], beta: Floats, rho: float, label: str) -> float:
         """Return the unit in which residuals are clipped, from a noisy histogram on a public geometric grid.
 
-        An sd if they are normal; see `ResidualSizes.scale`. Of a column in the response's place it is the
+        An sd if they are normal; see `ResidualSizes.scale`. For a column in place of the response, it is the
         68% point.
         """
         units = self.units

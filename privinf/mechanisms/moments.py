@@ -411,7 +411,7 @@ class Moments:
         return {"moments": moments, "public": encoded.public, **encoded.beside}
 
     def _wants_residuals(self, cov_type: MomentsCov | None) -> tuple[bool, int]:
-        """Return whether residual moments are wanted, and of units of how many rows; 0: of rows."""
+        """Return whether residual moments are requested, and the rows per unit (0: a row is a unit)."""
         if cov_type is not None:
             check_cov_type(cov_type, MomentsCov)
         units = max_rows(self.design) if cov_type == "cluster" else 0

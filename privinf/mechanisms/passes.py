@@ -438,7 +438,7 @@ class RowPasses(Passes):
         return read_rows(self._design, rows, self._weights, seen_levels=self.seen_levels)
 
     def public_sizes(self) -> tuple[Floats, float]:
-        """Return the largest size of each public column, and of their rows on the grid the squared norm.
+        """Return the largest size of each public column, and the squared norm of their rows on the grid.
 
         Only a constant is known without reading rows. Others are public as they are; rounding them to the
         grid lengthens a row by half a unit of each at most. No row of a later pass may be larger: the price

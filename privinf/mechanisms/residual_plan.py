@@ -61,7 +61,7 @@ class ResidualPlan:
     coefficients : ndarray, shape (p,)
         b, in the order of z.
     bound : float
-        E, at which residuals are clipped; of units C, the norm to which sums of their scores are shrunk.
+        E, at which residuals are clipped. For units: C, the norm to which sums of their scores are shrunk.
     largest : float
         Largest residual, or norm of a unit, by the public bounds.
     residual : float

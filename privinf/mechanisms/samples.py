@@ -114,13 +114,13 @@ class SampleSums(Released):
     Attributes
     ----------
     sums : ndarray, shape (cells, m)
-        In units in which every value is in [-1, 1]; of ranks one row. Of "margins" the counts of cells, rows
-        and columns below one another, of "distributions" the released numbers of every group. With
+        In units in which every value is in [-1, 1]; ranks have one row. "margins" has the counts of cells,
+        rows and columns below one another, of "distributions" the released numbers of every group. With
         ``missing="drop"`` they are sums over complete rows; those of groups and cells have one more row for
         the rows without a value.
     scale : ndarray, shape (m,)
-        Sd of the noise of each column of `sums`, independent in all entries; 0 without noise. Of "margins"
-        that of cells, of rows and of columns.
+        Sd of the noise of each column of `sums`, independent in all entries; 0 without noise. "margins" has
+        the sds of cells, of rows and of columns.
     noise : {"gaussian", "laplace"}
         Its distribution.
     nobs : int
@@ -452,7 +452,7 @@ def _whole(counts: Floats, shape: tuple[int, ...]) -> Integers:
 
 
 def _number(reader: Reader, schema: Schema, name: str) -> Floats:
-    """Return a column as numbers; of two levels 0 and 1."""
+    """Return a column as numbers; two levels become 0 and 1."""
     declared = schema[name]
     two = isinstance(declared, Factor) and declared.categorical
     return reader.codes(name).astype(np.float64) if two else reader.number(name)
@@ -467,7 +467,7 @@ def _scaled(reader: Reader, schema: Schema, name: str) -> Floats:
 
 
 def range_of(schema: Schema, name: str) -> tuple[float, float]:
-    """Return middle and half of the public range of a column; of two levels that of 0 and 1."""
+    """Return middle and half of the public range of a column; two levels have the range 0 to 1."""
     declared = schema[name]
     if isinstance(declared, Factor) and declared.categorical:
         if len(declared.levels) != 2:

@@ -40,12 +40,12 @@ WORDS = {
 
 
 def party_noise_model(release: Release) -> RandomMixingNoiseModel:
-    """Return the noise model of one party's release; of rows that were not mixed, without the matrix."""
+    """Return the noise model of one party's release; unmixed rows have no matrix."""
     return cast(RandomMixingNoiseModel, release.noise_model)
 
 
 def joined_noise_model(release: Release) -> JoinedMixingNoiseModel:
-    """Return the noise model of joined releases; of rows that were not mixed, without the matrix."""
+    """Return the noise model of joined releases; unmixed rows have no matrix."""
     return cast(JoinedMixingNoiseModel, release.noise_model)
 
 

@@ -55,7 +55,7 @@ class ProposalTable:
     weights : (B + 1,) uint64
         W_b.
     ratio : (B + 1,) float64
-        F/W_b; of the tails not a number.
+        F/W_b; not a number for the tails.
     factor : int
         F.
     bits : int

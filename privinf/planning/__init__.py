@@ -221,8 +221,7 @@ class Study:
         Returns
         -------
         float
-            Epsilon, or mu or rho where the study was planned with one of these, for the planned number of
-            people.
+            Epsilon for the planned number of people; mu or rho if the study was planned with mu or rho.
 
         Raises
         ------

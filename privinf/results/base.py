@@ -221,7 +221,7 @@ class Results(FittedResult, UnavailableAttributes):
     def to_maketables(self) -> TableEntry:
         """Return the result for maketables, as in ``maketables.ETable([a.to_maketables()])``.
 
-        Without this method maketables would show the result as one of statsmodels, without epsilon and
+        Without this method maketables would show the result as a result of statsmodels, without epsilon and
         cautions.
 
         Returns

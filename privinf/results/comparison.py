@@ -303,7 +303,7 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     Notes
     -----
     **Privacy.** Post-processing of private fits. A fit that is not private protects nothing when it is
-    printed next to a private one: its epsilon is shown as infinite.
+    printed next to a private fit: its epsilon is shown as infinite.
     """
     if not isinstance(results, (Mapping, list, tuple)):
         raise ArgumentError("results= must be a mapping of names to results, or a list or tuple of results")

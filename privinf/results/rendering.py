@@ -70,7 +70,7 @@ class SummaryColumn:
     cells : sequence of str
         One a coefficient.
     place : int
-        Where it stands among the columns, from 0.
+        Position among the columns, counted from 0.
     note : str or Note
         What it is.
     """

@@ -148,7 +148,7 @@ class TableModel:
     def simulate(self, draws: int = TABLES, stream: int = TABLE_STREAM) -> TableModel:
         """Return tables of independent rows and columns with the released margins, noise included.
 
-        Their axis is the first; of several tables side by side each has draws of its own.
+        Their axis is the first; each of several tables side by side has its own draws.
         """
         rng = np.random.default_rng(stream)
         (p, q) = self.margins()
@@ -237,7 +237,7 @@ def chi2_contingency(
         Level of the intervals, between 0 and 1. The intervals are for the shares of the cells.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
@@ -557,7 +557,7 @@ def pearsonr(
         Level of the intervals, between 0 and 1. The interval of the correlation is always two-sided.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}

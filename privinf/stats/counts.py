@@ -94,13 +94,13 @@ class CountModel:
     shape : tuple of int
         Number of levels of each factor.
     estimate : TableEstimate
-        Estimates as a table of two factors; of another number of factors as one row.
+        Estimates as a table of two factors; with another number of factors, as one row.
     shown : ndarray
         The nearest possible table, in the shape of `estimate`.
     possible : ndarray of bool
         False for cells that cannot occur, in the same shape.
     n : int
-        Number of records of which shares are taken: all, or the estimated number of complete ones.
+        Number of records of which shares are taken: all, or the estimated number of complete records.
     sd : float
         Sd of the noise of a released count of a cell.
     laplace : bool
@@ -781,7 +781,7 @@ def counts(
         Whether all intervals hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
@@ -918,7 +918,7 @@ def crosstab(
         Whether all intervals hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
@@ -1060,7 +1060,7 @@ def histogram(
         Whether all intervals hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}

@@ -478,7 +478,7 @@ def mean(
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
@@ -638,7 +638,7 @@ def ttest_1samp(
         Level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}

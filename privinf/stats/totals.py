@@ -292,7 +292,7 @@ def sum(
         Whether the intervals of all groups hold jointly at this level, instead of each separately.
     missing : {"raise", "impute-public", "drop"}
         "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" leaves rows with missing values out of every sum. The number
+        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
         of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
         With "drop" the noise is Gaussian. This function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}

@@ -39,7 +39,7 @@ class ReleasedSurvival:
 
     @property
     def nobs(self) -> int:
-        """Number of records, public; with ``missing="drop"`` the estimated number of complete ones."""
+        """Number of records, public; with ``missing="drop"`` the estimated number of complete records."""
         return self.release.nobs if self.complete is None else self.complete.rows
 
     @property

@@ -209,7 +209,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Parameters
         ----------
         times : sequence of float, optional
-            Times; each time stands for the interval of the grid that begins at this time or contains it.
+            Times; each time denotes the interval of the grid that begins at this time or contains it.
             Default: 0 and four to six edges.
 
         Returns

@@ -103,9 +103,9 @@ class _CurveModel(HidesRows):
             Kaplan-Meier estimator itself. If False, a record that is censored in an interval counts as at
             risk for half of the interval.
         missing : {"raise", "drop"}
-            "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every
-            count. The number of dropped rows is private: the number of complete rows is released with the
-            counts at no further cost. In a federation, each site declares this option for its own rows.
+            "raise" (default) refuses missing values. "drop" omits rows with missing values from every count.
+            The number of dropped rows is private: the number of complete rows is released with the counts at
+            no further cost. In a federation, each site declares this option for its own rows.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For several sites: "server" (default), the sites send un-noised counts to a server that they
@@ -364,7 +364,7 @@ def logrank(
     confidence_level : float
         Level of the interval of the hazard ratio, between 0 and 1.
     missing : {"raise", "drop"}
-        "raise" (default) refuses missing values. "drop" leaves rows with missing values out of every count.
+        "raise" (default) refuses missing values. "drop" omits rows with missing values from every count.
         The number of dropped rows is private: the number of complete rows is released with the counts at no
         further cost. In a federation, each site declares this option for its own rows.
     trust : {"central", "server", "secure-sum"}, optional

@@ -343,7 +343,7 @@ class PHReg(Model[PHRegOptions]):
             How long records with a high hazard are followed. "longest" (default): as long as the variance of
             the noise is at most 1.5 times the sampling variance, so that the target is near Cox's regression
             with complete follow-up. "model": as long as the variance of the noise is at most 0.4 times the
-            sampling variance; intervals are narrower, and rely on proportional hazards and linear effects.
+            sampling variance; intervals are narrower, but rely on proportional hazards and linear effects.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.

@@ -297,7 +297,7 @@ def longest_design(sums: HazardQueries, at: HazardPoint) -> float:
 
 
 def largest_score(sums: HazardQueries, at: HazardPoint) -> float:
-    """Return a bound of scores, and of the roots of traces, that no record inside the bounds passes."""
+    """Return a bound of scores and of roots of traces that holds for all records inside the bounds."""
     hazard = float(at.increments.sum()) * math.exp(min(float(np.abs(at.slopes) @ sums.largest), 60.0))
     if not math.isfinite(hazard):
         raise NotPositiveDefiniteError(SINGULAR_SUMS)

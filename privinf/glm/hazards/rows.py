@@ -113,7 +113,7 @@ def hazard_rows(model_rows: ModelRows, status: str, horizon: float | None, inter
 
 
 def with_status(formula: str, status: str, schema: Schema) -> str:
-    """Return a formula with the column of the status; of a factor, the mark of its second level."""
+    """Return a formula with the column of the status, or the mark of the second level of a factor."""
     if '"' in status or "\\" in status:
         raise SchemaError(f"column {shown_name(status)} has a quotation mark in its name: rename it")
     term = status if status.isidentifier() else f'Q("{status}")'

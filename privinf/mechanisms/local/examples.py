@@ -212,7 +212,7 @@ class LocalExamples:
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
             of such features), and Laplace columns together get one such share per column. For other shares
-            pass `response_shares`. Gaussian columns get all budget that the exact account leaves. Without
+            pass `response_shares`. Gaussian columns get the rest of the budget, by the exact account. Without
             Gaussian columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
             unprotected.
         epsilon_y : float, optional

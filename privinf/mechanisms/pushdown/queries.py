@@ -414,7 +414,7 @@ class DesignQuery(TableQuery):
         return case([(" OR ".join(tests), result) for result, tests in cells.items()], common)
 
     def may_pass(self, limit: float, longest: dict[int, int]) -> bool:
-        """Return whether a row may be longer than a ball; of a block of indicators one is 1 at most.
+        """Return whether a row may be longer than a ball; at most one indicator of a block is 1.
 
         `longest` has the largest size of every private column's integers.
         """

@@ -4,9 +4,9 @@ x stands for (clip(x, bounds) - center) / scale and eta = x'theta + intercept at
 mean at eta, c its derivative, e = y - m, y inside its public bounds; v = T'x for a public matrix T. Every row
 has a public weight o (1, or the column `weight` over `weight_unit`, where that is positive), and eta the log
 of the column `exposure`. Negative binomial counts are Poisson ones whose rows have the weight 1/(1 + a m), a
-the working dispersion `alpha`: their score is v e/(1 + a m). Of many columns x may hold `columns` alone, and
-v a public `offset`, T's row of a constant that is not a column: neither is in what bounds a record. What a
-record adds is bounded by these norms, whatever x, y, theta and T are:
+the working dispersion `alpha`: their score is v e/(1 + a m). With many columns, x may hold `columns` alone,
+and v a public `offset`, T's row of a constant that is not a column: neither is in what bounds a record. What
+a record adds is bounded by these norms, whatever x, y, theta and T are:
 
 - weights **in x alone**, w = o min(1, B / (o q), K / (o k)): q = |v| max(m, 1 - m) bounds the logistic score
   and k = c |v|^2 is the norm of the Hessian. The same w stand in score and Hessian, so that a right mean
@@ -197,7 +197,7 @@ def _column(block: SiteBlock, position: int) -> Floats:
 
 
 def joint_distance(share: float, *, start: bool = False) -> float:
-    """Return sqrt J for r = `share`; of a `start`, whose matrix does not vanish relative to its score."""
+    """Return sqrt J for r = `share`; the matrix of a `start` does not vanish relative to its score."""
     cosine = min((1.0 - share) / (4.0 * share), 1.0)  # where both matrices count
     between = share * (1.0 - cosine**2) + (1.0 - share) * (1.0 + cosine) / 2.0
     aligned = 1.0 - share if start else 1.0 - share / 2.0  # cosine 1

@@ -96,7 +96,7 @@ def _size(args: Args, columns: int) -> int:
 
 
 def _score_summand(args: Args, columns: int) -> Ball:
-    """Return the ball of radius R E; of logistic scores at theta, with their diameter and norm."""
+    """Return the ball of radius R E; logistic scores at theta have their own diameter and norm."""
     bound = check_glm(args, columns)
     radius = float(args["radius"])
     top = radius * bound

@@ -267,7 +267,7 @@ class MomentSums:
         return self._sums.rows
 
     def update(self, block: SiteBlock) -> None:
-        """Add rows; of units, blocks hold whole ones."""
+        """Add rows; blocks contain complete units."""
         with np.errstate(all="ignore"):
             if self._residual and "unit_norm" in self.args:
                 self._add_units(block)

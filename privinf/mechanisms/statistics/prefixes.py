@@ -52,7 +52,7 @@ def root(cells: int) -> Floats:
 
 @lru_cache(maxsize=16)
 def prefix_sensitivity(cells: int, groups: int = 1) -> float:
-    """Return the replace-one l2 sensitivity of L h; of several groups' L h together (module docstring)."""
+    """Return the replace-one l2 sensitivity of L h, or of L h of several groups together (see module)."""
     f = root(cells)
     if groups > 1:
         return math.sqrt(2.0 * float(f @ f))

@@ -61,7 +61,7 @@ coefficients, hence integers times 2^-40, which are added up exactly: no order, 
 Weights multiply the totals, each of which is rounded once to the noise's grid g. Rounding moves one by g/2 at
 most, so the distance of two totals by g; a record that leaves its cell touches two cells, 2 m totals in place
 of m: that share of the sensitivity, g sqrt(2 m) or in l1 2 m g, is charged with the noise
-(`SampleStatistic.touched`, `privinf.noise.solve_scale`). Of ranks the one total of floats is rounded.
+(`SampleStatistic.touched`, `privinf.noise.solve_scale`). For ranks, the one total of floats is rounded.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class SampleStatistic:
 
     `entries` of values (rows, columns) and of 1, in whatever unit both are, are m arrays (rows,) in its
     square, times `factor`. `l2` weighs them for Gaussian noise, `l1` for Laplace noise (None where that is
-    not derived). `whole`, in place of `entries`, is of all records together, shape (1, m). Of counts of cells
-    `totals`, if any, are released in their place: it takes the counts, in the shape of the table, and the
+    not derived). `whole`, in place of `entries`, is of all records together, shape (1, m). For counts of
+    cells, `totals`, if any, are released instead: it takes the counts, in the shape of the table, and the
     weights. `blocks` is, by that shape, how many totals have each weight, and `sized` the statistic of it.
     With `gaps` the last cell has the rows without a value: their number in its first entry, which is 1 for
     every row, and 0.
