@@ -158,7 +158,7 @@ class Release(Released):
         ----------
         formula : str
             ``"y ~ x + [w ~ z1 + z2]"``: w is endogenous, z1 and z2 are its instruments, and x is in both
-            stages, as is the constant unless ``- 1`` removes it.
+            stages. The constant is in both stages too, unless ``- 1`` removes it.
 
         Returns
         -------

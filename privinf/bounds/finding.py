@@ -100,8 +100,8 @@ def find_bounds(
     clip : float
         Share of the rows of a column that its bounds may leave out, half of it on each side.
     rare : float
-        Levels with a smaller share of the rows (by noisy counts) are pooled as ``other``, as are those that
-        are too rare to be shown.
+        Levels with a smaller share of the rows (by noisy counts) are pooled as ``other``. Levels that are too
+        rare to be shown are pooled too.
     unit : str, optional
         Column that identifies the person of every row, if a person can have several rows (at most
         `max_rows`).

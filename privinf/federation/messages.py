@@ -74,8 +74,7 @@ class Query:
     session : str
         Identifier of one server's session.
     sequence : int
-        Position in the session; a site refuses a new query at a position at which it has answered a query
-        already.
+        Position in the session; a site refuses a new query at a position that it has already answered.
     charges : tuple of mapping
         Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer. A
         "reserve" query has losses instead (``Loss.to_dict``).

@@ -132,7 +132,7 @@ class GLM(Model[GLMOptions]):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -266,7 +266,7 @@ class GLM(Model[GLMOptions]):
             or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
             revealed.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -341,7 +341,7 @@ class GLM(Model[GLMOptions]):
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -585,7 +585,7 @@ class FederatedGLM(GLM):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Notes

@@ -135,7 +135,7 @@ class OLS(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -236,7 +236,7 @@ class OLS(OneFamily):
             or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
             revealed.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -298,7 +298,7 @@ class OLS(OneFamily):
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -439,7 +439,7 @@ class Logit(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -537,7 +537,7 @@ class Logit(OneFamily):
             or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
             revealed.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -598,7 +598,7 @@ class Logit(OneFamily):
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -660,7 +660,7 @@ class Poisson(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -773,7 +773,7 @@ class Poisson(OneFamily):
             or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
             revealed.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -849,7 +849,7 @@ class Poisson(OneFamily):
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns

@@ -211,7 +211,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -358,7 +358,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
             Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
@@ -499,8 +499,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
             How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
-            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is
-            left.
+            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
+            budget.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -584,8 +584,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
             How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
-            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is
-            left.
+            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
+            budget.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.

@@ -106,7 +106,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         "secure-sum": the sites add the noise themselves, under masks, so only the noisy total is revealed.
         Secure sums need two sites or more, and named targets.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -253,7 +253,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             server that they trust. "secure-sum": the sites add the noise themselves, under masks, so only the
             noisy total is revealed. Secure sums need two sites or more, and named targets.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -324,7 +324,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
             extra ``federation``. Secure sums need two sites or more, and named targets.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -431,8 +431,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             has ``sparsity - shared_sparsity`` nonzero entries. The results cover all sites.
         max_sparsity : int, optional
             Largest number of columns for ``sparsity="auto"``. Default: the largest number up to 50 for which
-            the noise of the Gram matrix is below a quarter of a column's mean square, a function of public
-            numbers (`privinf.lasso.plan`). With ``family="binomial"`` the default is at most ten, and
+            the noise of the Gram matrix is below a quarter of a column's mean square. It is a function of
+            public numbers (`privinf.lasso.plan`). With ``family="binomial"`` the default is at most ten, and
             selection continues until `max_sparsity` columns are selected. Secure sums need `max_sparsity`.
         shared_sparsity : int, optional
             Number of nonzero entries of the shared part u, for ``heterogeneous=True`` and the paper's

@@ -443,8 +443,8 @@ def sparse_mean(
 
     Notes
     -----
-    **Privacy.** Each machine sends one answer, epsilon-DP for all its rows together (client level, local
-    model); machines hold different units, so that epsilon is the total cost. See
+    **Privacy.** Each machine sends one answer, which is epsilon-DP for all its rows together (client level,
+    local model). Machines hold different units, so epsilon is the total cost. See
     `privinf.mechanisms.local.signs`.
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of a sign depends only on

@@ -144,8 +144,8 @@ def open_table(
     ----------
     data : path, DataFrame or another table
         A file or folder of CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow), a
-        table in memory (also of polars or Arrow), or a pyarrow dataset. Only the columns needed are read, in
-        blocks. Queries and streams have no fixed order, and are refused.
+        table in memory (also of polars or Arrow), or a pyarrow dataset. Only the columns that are needed are
+        read, in blocks. Queries and streams have no fixed order, and are refused.
     schema : Schema
         The party's columns.
     id : str, optional

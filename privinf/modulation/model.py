@@ -168,7 +168,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -316,7 +316,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
             Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and

@@ -138,7 +138,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
         stays private.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit and release of the model, and refuses one that would exceed
+        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
         its limit. Default: a new ledger of the model.
 
     Raises
@@ -247,7 +247,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
 
         Returns
@@ -331,7 +331,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit and release of the model, and refuses one that would
+            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
             exceed its limit. Default: a new ledger of the model.
         data_bounds : bool
             Whether the bounds of the schema were taken from these rows. The guarantee does not cover such

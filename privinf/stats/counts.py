@@ -786,7 +786,8 @@ def counts(
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -923,8 +924,8 @@ def crosstab(
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better. Margins
-        are released with Gaussian noise only.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases. Margins are released with Gaussian noise only.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -1065,7 +1066,8 @@ def histogram(
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.

@@ -483,7 +483,8 @@ def mean(
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -497,7 +498,7 @@ def mean(
     -------
     MeanResult or GroupsResult
         ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``. With
-        `by`, the means in ``.table``, and ``.pairwise()`` and ``.contrast(...)`` from the same release.
+        `by`, ``.table`` has the means, and ``.pairwise()`` and ``.contrast(...)`` use the same release.
 
     Warns
     -----
@@ -643,7 +644,8 @@ def ttest_1samp(
         With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.

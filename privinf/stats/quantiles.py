@@ -400,8 +400,8 @@ def quantile(
         With "drop" the noise is Gaussian. With `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better. This
-        function always uses Gaussian noise, and refuses "laplace".
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases. This function always uses Gaussian noise, and refuses "laplace".
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
@@ -542,8 +542,8 @@ def median(
         With "drop" the noise is Gaussian. With `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better. This
-        function always uses Gaussian noise, and refuses "laplace".
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases. This function always uses Gaussian noise, and refuses "laplace".
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.

@@ -297,7 +297,8 @@ def sum(
         With "drop" the noise is Gaussian. This function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, which composes better.
+        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
+        several releases.
     calibration : {"exact", "classic"}, optional
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.

@@ -115,7 +115,7 @@ class _CurveModel(HidesRows):
             Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in
             this process.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit of the model, and refuses one that would exceed its
+            Budget ledger, which every fit of the model charges. It refuses a charge that would exceed its
             limit. Default: a new ledger of the model.
 
         Raises

@@ -201,8 +201,9 @@ def plan_logrank(
 
     Notes
     -----
-    Times to the event and to dropout are assumed to be exponential. The power is that of a normal score. Its
-    mean and its variance, which includes sampling and noise, are those at the expected counts.
+    Times to the event and to dropout are assumed to be exponential. The power is computed for a score with a
+    normal distribution. The mean and the variance of the score are those at the expected counts, and the
+    variance includes the noise.
 
     **Privacy.** No rows are read, and nothing is charged.
 

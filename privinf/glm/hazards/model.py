@@ -99,7 +99,7 @@ class PHReg(Model[PHRegOptions]):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger that is charged by every fit of the model, and refuses one that would exceed its limit.
+        Budget ledger, which every fit of the model charges. It refuses a charge that would exceed its limit.
         Default: a new ledger of the model.
 
     Raises

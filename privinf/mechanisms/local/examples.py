@@ -220,8 +220,8 @@ class LocalExamples:
             for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
         shares : (float, float), optional
             How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
-            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get all budget that is
-            left.
+            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
+            budget.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
