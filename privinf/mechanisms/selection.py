@@ -329,9 +329,9 @@ class NoisyTopK:
         Parameters
         ----------
         v : ndarray, shape (p,)
-            Numbers. In an array of objects, objects that are not numbers count as 0, as do nan and
-            infinities. Sizes above 2^24 times the noise are clipped to this value. No value of an entry stops
-            a release that was charged.
+            Numbers. In an array of objects, objects that are not numbers count as 0. Nan and infinities count
+            as 0 too. Sizes above 2^24 times the noise are clipped to this value. No value of an entry stops a
+            release that was charged.
         candidates : ndarray of bool, shape (p,), optional
             False for positions that must not be selected. This mask is public.
         label : str
