@@ -261,7 +261,7 @@ class PrivacyReport:
     def stamp_of_others(self) -> str:
         """Stamp of the ledger's total (such as NOT PRIVATE) after a comma, or an empty text.
 
-        The stamp appears here if all releases of this report have secure noise, and some other release in the
+        The stamp appears here if all releases of this report have secure noise, but some other release in the
         ledger does not. A report with a stamp of its own does not repeat the stamp.
         """
         stamp = stamp_of(self.recorded)

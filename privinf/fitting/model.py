@@ -376,8 +376,8 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. The ledger refuses the release before any row is read if its limit would be
-            exceeded, and it is charged before anything is released. Default: the ledger of the model.
+            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
+            read. The ledger is charged before anything is released. Default: the ledger of the model.
 
         Returns
         -------

@@ -179,8 +179,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Parameters
     ----------
     y : array_like, shape (n,)
-        Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for squared and
-        Poisson. For a label with several levels, use a formula and a schema.
+        Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for the squared and
+        Poisson losses. For a label with several levels, use a formula and a schema.
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
@@ -514,8 +514,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. The ledger refuses the release before any row is read if its limit would be
-            exceeded, and it is charged before anything is released. Default: the ledger of the model.
+            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
+            read. The ledger is charged before anything is released. Default: the ledger of the model.
 
         Returns
         -------

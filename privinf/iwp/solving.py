@@ -132,7 +132,7 @@ def check_laplace_columns(loss: LossName, correction: str, columns: int) -> None
 
 
 def check_release(release: Release) -> None:
-    """Refuse a release of several rows a unit, or one that declares noise of scale 0.
+    """Refuse a release of several rows per unit, or one that declares noise of scale 0.
 
     Raises
     ------

@@ -280,8 +280,8 @@ def noisy_scalar(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before the value is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before the value is
+        read. The ledger is charged before anything is released.
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.

@@ -337,8 +337,8 @@ class NoisyTopK:
         label : str
             Description of the release for the ledger.
         ledger : Ledger, optional
-            Budget ledger. The ledger refuses the release before any entry is read if its limit would be
-            exceeded, and it is charged before anything is released.
+            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
+            read. The ledger is charged before anything is released.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -428,8 +428,8 @@ def private_max(
     label : str
         Description of the release in the ledger.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any entry is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
+        read. The ledger is charged before anything is released.
     source : {"lattice", "opendp"}
         Sampler of secure noise: privinf's own (default), or OpenDP's.
 

@@ -80,7 +80,7 @@ def aligned_bounds(
 ) -> list[tuple[float, float]]:
     """Return (low, high) of every column, infinite where there are no bounds.
 
-    `bounds` is a sequence of pairs, one a private column or one a column, or a mapping by name.
+    `bounds` is a sequence of pairs, one per private column or one per column, or a mapping by name.
 
     Raises
     ------

@@ -250,8 +250,8 @@ def chi2_contingency(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------
@@ -571,8 +571,8 @@ def pearsonr(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------

@@ -337,8 +337,8 @@ def ttest_ind(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------
@@ -470,8 +470,8 @@ def anova_oneway(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------

@@ -794,8 +794,8 @@ def counts(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------
@@ -932,8 +932,8 @@ def crosstab(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------
@@ -1074,8 +1074,8 @@ def histogram(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------

@@ -256,8 +256,8 @@ def mannwhitneyu(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------
@@ -416,8 +416,8 @@ def kruskal(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------
@@ -593,8 +593,8 @@ def wilcoxon(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------

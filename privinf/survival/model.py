@@ -228,10 +228,10 @@ class KaplanMeier(_CurveModel):
 
     Notes
     -----
-    One release has noisy counts of events and of censored records, by interval and group. Curves, intervals,
-    bands, quantiles, restricted means, log-rank tests and hazard ratios are computed from it at no further
-    cost (`privinf.inference.survival` has the formulas). More intervals cost little: from 32 to 128 intervals
-    the noise of a curve grows by a quarter.
+    One release has noisy counts of events and of censored records, by interval and group. At no further cost,
+    this release gives curves, intervals, bands, quantiles, restricted means, log-rank tests and hazard ratios
+    (`privinf.inference.survival` has the formulas). More intervals cost little: from 32 to 128 intervals the
+    noise of a curve grows by a quarter.
 
     Not available: left truncation, strata, several rows for one person, and competing risks.
 
@@ -381,8 +381,8 @@ def logrank(
         How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
         noise. "classic" is the textbook formula, to reproduce published results only.
     ledger : Ledger, optional
-        Budget ledger. The ledger refuses the release before any row is read if its limit would be exceeded,
-        and it is charged before anything is released.
+        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
+        The ledger is charged before anything is released.
 
     Returns
     -------

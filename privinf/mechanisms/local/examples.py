@@ -235,8 +235,8 @@ class LocalExamples:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. The ledger refuses the release before any row is read if its limit would be
-            exceeded, and it is charged before anything is released. A limit in (epsilon, delta) is enforced
+            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
+            read. The ledger is charged before anything is released. A limit in (epsilon, delta) is enforced
             in mu^2, where randomized responses cost more than in the exact total.
 
         Returns

@@ -244,8 +244,8 @@ class Modulation:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. The ledger refuses the release before any row is read if its limit would be
-            exceeded, and it is charged before anything is released.
+            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
+            read. The ledger is charged before anything is released.
 
         Returns
         -------
@@ -344,8 +344,8 @@ class Modulation:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. The ledger refuses the release before any row is read if its limit would be
-            exceeded, and it is charged before anything is released.
+            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
+            read. The ledger is charged before anything is released.
 
         Returns
         -------

@@ -209,7 +209,7 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
     Raises
     ------
     SchemaError
-        A column is declared public, is called ``const``, or the schema has several rows a unit.
+        A column is declared public, is called ``const``, or the schema has several rows per unit.
 
     Notes
     -----

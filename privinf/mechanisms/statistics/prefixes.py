@@ -1,4 +1,4 @@
-r"""Counts up to public edges, by the square root of prefix sums: one distribution function, or one a group.
+r"""Counts up to public edges, by the square root of prefix sums: one distribution function, or one per group.
 
 h holds the counts of K cells, cell 0 up to the first edge and the last one beyond
 the last edge. Counts up to every edge are sums of prefixes, A h with A the lower triangle of ones. Noise on

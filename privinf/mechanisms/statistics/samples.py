@@ -130,7 +130,7 @@ class SampleStatistic:
         return self if self.sized is None else self.sized(self, shape)
 
     def weights(self, weighted: Weighted, shape: tuple[int, ...]) -> Floats:
-        """Return the weights of the totals, one a column of (cells, m), or one a row."""
+        """Return the weights of the totals, one per column of (cells, m), or one per row."""
         weights = np.array(weighted.weights)
         return weights if self.blocks is None else np.repeat(weights, self.blocks(shape))[:, None]
 
