@@ -267,9 +267,9 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     Notes
     -----
     Epsilon is the minimum over a > 1 of ``rho a + log((a-1)/a) - (log delta + log a)/(a-1)``. The derivative
-    of this expression vanishes where ``rho (a-1)^2 + log a = log(1/delta)``, whose left side increases in a.
-    The equation therefore has one root and needs no search grid. Every a gives a valid epsilon, so the error
-    of the root can only be on the safe side.
+    of this expression is zero if ``rho (a-1)^2 + log a = log(1/delta)``. The left side increases in a. The
+    equation therefore has one root and needs no search grid. Every a gives a valid epsilon, so the error of
+    the root can only be on the safe side.
 
     References
     ----------

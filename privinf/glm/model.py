@@ -434,8 +434,8 @@ class GLM(Model[GLMOptions]):
             The ledger and the policies of the sites must use the same relation.
         unit : {"record", "client"}
             What is replaced: a record, or all records of a site together. With "client", every site is in
-            every batch, so every round costs budget. Without `client_clip`, the sensitivity of a sum
-            is that of one record times the number of records of the largest site.
+            every batch, so every round costs budget. Without `client_clip`, the sensitivity of a sum is the
+            sensitivity of one record times the number of records of the largest site.
         client_clip : float, optional
             C, the largest norm of the summed score of a site for ``unit="client"``; longer scores are shrunk
             to it. A replaced site then moves a sum by at most 2C. First-order optimizers need `client_clip`.
@@ -452,8 +452,8 @@ class GLM(Model[GLMOptions]):
             Names of the coefficients to report; no other coefficient is reported. Targets can have intervals
             even if the columns are too many for a Hessian of all coefficients. The final step uses only the
             columns of `targets`, the columns of `nuisance` and the constant, and p in the rule for intervals
-            counts these columns. The step assumes that, in rows weighted by the curvature and given these
-            columns, no other column is correlated with the column of a target.
+            counts these columns. The step assumes that no other column is correlated with the column of a
+            target, given these columns and in rows weighted by the curvature.
         nuisance : sequence of str
             Names of further coefficients, whose columns take part in the final step because they may be
             correlated with the columns of `targets`.

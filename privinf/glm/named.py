@@ -369,10 +369,10 @@ class OLS(OneFamily):
             their typical length. A few large errors cannot move this root far. The targets "mean" and
             "robust" are the same if errors are symmetric.
         adapt_bounds : bool
-            Whether to weight rows by min(1, 1/max_j x_j^2), where each column x_j is measured in units of
-            narrower bounds, which follow from noisy counts. The option costs a twenty-fifth of the budget and
-            reduces the noise where bounds are far too wide. The target is then least squares with the weights
-            min(1, 1/max_j x_j^2). This target equals unweighted least squares if the mean is linear in x.
+            Whether to weight rows by min(1, 1/max_j x_j^2). Each column x_j is measured in units of narrower
+            bounds, which follow from noisy counts. The option costs a twenty-fifth of the budget and reduces
+            the noise where bounds are far too wide. The target is then least squares with the weights min(1,
+            1/max_j x_j^2). This target equals unweighted least squares if the mean is linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.

@@ -506,7 +506,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             private; the results are marked as such.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
             written last; without it the file is not a release. `load_release` reads both.
         calibration : {"exact", "classic"}, optional
             How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian

@@ -468,7 +468,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             the folder holds the secret key of the noise: protect it as you protect the rows.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it, so that neither rows nor messages need to fit in memory. The JSON is
+            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
             written last; without it the file is not a release. `load_release` reads both. Only for
             ``trust="local"``.
         calibration : {"exact", "classic"}, optional

@@ -111,8 +111,8 @@ class Design:
     def conditioned(self) -> Design:
         """Return the design on centered products and orthogonal powers of its columns, or itself.
 
-        Noise is added to the internal columns, in which products and powers are centered or orthogonal to the
-        columns that they are made of. `basis` maps the coefficients back exactly
+        Noise is added to the internal columns. There, products and powers are centered, or orthogonal to the
+        columns from which they are computed. `basis` maps the coefficients back exactly
         (`privinf.schema.conditioning`). A column is changed only if the columns together span its centered or
         orthogonal version.
 
