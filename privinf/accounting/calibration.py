@@ -181,7 +181,7 @@ def calibrate_mu(
     delta: float | None = None,
     calibration: Calibration = "exact",
 ) -> float:
-    """Return the mu = sensitivity / noise sd of a privacy level in (epsilon, delta), mu or rho.
+    """Return mu, the ratio of sensitivity to noise sd, for a privacy level in (epsilon, delta), mu or rho.
 
     Parameters
     ----------

@@ -53,8 +53,8 @@ class FoundSchema(Schema):
     Slopes of columns that are correlated with the pooled levels may still change. `privacy` is the report on
     all releases, with the state of the ledger after them.
 
-    A fit warns (`ChangedTargetWarning`) if the possible changes of a slope and of the response add up to half
-    of the standard error of the slope.
+    Clipping to the found bounds can change a slope. A fit warns (`ChangedTargetWarning`) if this change can
+    be as large as half of the standard error of the slope.
 
     **Privacy.** The schema is computed from releases only, so it is public. The cost of the schema is charged
     once, however many models are fitted with it. To get the total cost, pass the same ledger to the fits.

@@ -109,7 +109,7 @@ class SitePolicy:
     Raises
     ------
     ArgumentError
-        A number is out of range, or a digest, or a name or a key of an analyst, is invalid.
+        A number is out of range; or a digest, or the name or the key of an analyst, is invalid.
 
     Notes
     -----

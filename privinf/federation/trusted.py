@@ -308,7 +308,7 @@ class TrustedServer:
         Parameters
         ----------
         to : int, optional
-            The last position to leave out; by default the next one alone.
+            Position of the last query to skip. By default, only the next position is skipped.
         """
         self._rounds.skip(to)
 

@@ -451,8 +451,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. Unless ``trust="local"``, "nonrobust" (default) assumes equal
-            error variance, in intervals and score tests alike. "HC0" does not assume equal variances, and
+            Covariance of the coefficients. "nonrobust" (default) assumes equal error variance in intervals
+            and in score tests, except with ``trust="local"``. "HC0" does not assume equal variances, and
             spends `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its
             sampling part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one
             table costs the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
@@ -562,8 +562,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. Unless ``trust="local"``, "nonrobust" (default) assumes equal
-            error variance, in intervals and score tests alike. "HC0" does not assume equal variances, and
+            Covariance of the coefficients. "nonrobust" (default) assumes equal error variance in intervals
+            and in score tests, except with ``trust="local"``. "HC0" does not assume equal variances, and
             spends `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its
             sampling part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one
             table costs the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.

@@ -49,7 +49,7 @@ class Design:
     columns : tuple of columns
         Design columns in order, p of them.
     private : ndarray of bool, shape (p,)
-        For each design column, True unless every column of the data from which it is made is declared public.
+        For each design column, False if it is made of columns that are declared public, and True otherwise.
     constant : int or None
         Position of the declared-public column of ones.
     low, high : ndarray, shape (p,)

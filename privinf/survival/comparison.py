@@ -159,9 +159,9 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Returns
         -------
         DataFrame
-            One row per pair, "b to a": estimate of the hazard ratio, standard error of its logarithm from the
-            length of the interval, the ends of the interval, and the p-value of equal hazards of these two
-            groups. The estimate is nan where the noise hides the ratio.
+            One row per pair, "b to a". The columns are the estimated hazard ratio, the standard error of its
+            logarithm (computed from the length of the interval), the ends of the interval, and the p-value of
+            the hypothesis that both groups have the same hazard. The estimate is nan if the noise hides it.
 
         Raises
         ------

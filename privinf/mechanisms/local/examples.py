@@ -237,7 +237,7 @@ class LocalExamples:
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
             read. The ledger is charged before anything is released. A limit in (epsilon, delta) is enforced
-            in mu^2, where randomized responses cost more than in the exact total.
+            in mu^2. Counted in mu^2, randomized responses cost more than in the total that the report states.
 
         Returns
         -------

@@ -350,7 +350,7 @@ class Modulation:
         Returns
         -------
         ModulationSession
-            The session of these rounds, which are charged.
+            The session of these rounds. The ledger has been charged for all of them.
         """
         options = SpendingOptions(
             epsilon=epsilon,
