@@ -38,6 +38,12 @@ FAR_OUT = 0.5  # standard errors that a wrong mean of outlying rows may move an 
 # its coefficient: by `OneStepRelease.far` at this distance, in proportion beyond it. Chosen on the lottery
 # (benchmarks/results/silent_cells.md).
 FAR_COLUMN = 4.0
+LONG_STEPS = (
+    "the last step was long for {}: the intervals are longer, to allow for a bias of up to {:.2g} standard "
+    "errors; if few rows have a level, merge it with another level (pi.Factor(other=...)), or use more rows "
+    "or budget"
+)
+NOTABLE_STEP_BIAS = 1.0  # standard errors from which on a note names the coefficient
 MISFIT_FAR_OUT = (
     "outlying rows have less weight: if the mean is not logistic there, intervals of {} may miss the "
     "unweighted regression by {:.1f} standard errors; use more rows, budget or tighter bounds"
@@ -270,6 +276,16 @@ def curved_notes(
         advice = WEAK.format(column.name, _advice(rows, column, cause))
         weak += must_read(advice, columns=(column.name,))
     return *weak, Note(PRIOR_NOTE.format(PRIOR_CONSTANT)), step_length, *doubts
+
+
+def long_steps(names: Sequence[str], bias: Floats, bse: Floats) -> tuple[str, tuple[Note, ...]]:
+    """Return the warning of coefficients whose last step may leave a notable bias, and its notes."""
+    notable = bias > NOTABLE_STEP_BIAS * bse
+    if not notable.any():
+        return "", ()
+    moved = tuple(name for name, is_moved in zip(names, notable, strict=True) if is_moved)
+    text = LONG_STEPS.format(listed(moved), float((bias / bse).max()))
+    return text, must_read(sentence(text), columns=moved)
 
 
 def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -222,8 +222,9 @@ def secant_bias(
     x~ the column about its mean. For a column with two values, most of whose rows have the nearer end of its
     bounds, the ratio is at most the distance from the mean to the farther end, of which half is allowed; it
     moves no predictor of rows at the nearer end. Other columns have one standard deviation, a skewness of 1.
-    The constant has the same of predictors at the mean of the columns, with ratio 1. No bias is larger than
-    the step.
+    The constant has the same of predictors where columns with two values have the nearer end and others their
+    mean, with ratio 1. No bias is larger than the step. Indicators have the ends 0 and 1, and other columns
+    -1 and 1.
 
     Where this bias is large, intervals without it cover far too seldom (`benchmarks/results/long_steps.md`).
     """
@@ -239,11 +240,12 @@ def secant_bias(
     sizes = np.abs(moved) * np.minimum(0.5 * np.abs(beyond_secant) * skewness, 1.0)
     directions = np.eye(len(mean))
     if constant is not None:
-        fixed = np.where(two_valued, np.sign(mean), mean)
-        fixed[constant] = -1.0
+        nearest = np.where(indicators, mean > 0.5, np.sign(mean))  # indicators are 0 or 1, others -1 or 1
+        fixed = np.where(two_valued, nearest, mean)
+        fixed[constant] = 1.0
+        sizes[constant] = abs(float(fixed @ moved)) * min(0.5 * abs(float(fixed @ beyond_secant)), 1.0)
         directions[constant] = -fixed
-        mean[constant] = 1.0
-        sizes[constant] = abs(float(mean @ moved)) * min(0.5 * abs(float(mean @ beyond_secant)), 1.0)
+        directions[constant, constant] = 1.0
     bias = np.abs(to_user @ directions) @ sizes
     bias[bias < LEAST_BIAS * bse] = 0.0
     return bias if bias.any() else None

@@ -23,7 +23,7 @@ from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import CURVED_HC1, requested_covariance
 from privinf.fitting.solve import with_covariance
-from privinf.glm.advice import curved_notes, heavy_tail, misfits, nonconvergence_reason
+from privinf.glm.advice import curved_notes, heavy_tail, long_steps, misfits, nonconvergence_reason
 from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
@@ -570,6 +570,10 @@ def curved_results(
         by_step = secant_bias(outcome, design.constant, indicators, back, estimate.bse)
     if by_step is not None:
         context["settings"]["secant_bias"] = by_step.tolist()
+        text, notes = long_steps(names, by_step, estimate.bse)
+        if text:
+            context["settings"]["misfits"] = [*context["settings"].get("misfits", ()), text]
+            context["notes"] = (*context["notes"], *notes)
         estimate = replace(estimate, bias=by_step if estimate.bias is None else estimate.bias + by_step)
     sampling = None if noise is None else back @ (total - noise) @ back.T
     if "margins" not in averages and not _has_averages(rows, estimate, description, extra_settings):

@@ -31,6 +31,7 @@ def test_stored_fits_give_a_page(model, tmp_path, monkeypatch):
     assert "FINDINGS" not in page
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
 def test_intervals_of_the_table_are_those_of_the_fit(tmp_path):
     cell = cell_named("rare, Logit, 8,000, 1")
     lines = [long_steps.fit_of(cell, number) for number in (3, 4)]

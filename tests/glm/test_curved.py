@@ -314,7 +314,7 @@ def test_the_bias_of_the_last_step_is_that_of_a_curvature_which_changes_along_it
     to_user = np.array([[1.0, -1.0], [0.0, 2.0]])  # from the ends -1 and 1 to 0 and 1
     none = np.zeros(2, dtype=bool)
     bias = secant_bias(step, 0, none, to_user, np.full(2, 0.1))
-    level = 0.5 * 0.45 * 0.45
+    level = 0.5 * 0.5 * 0.5  # of rows at the nearer end
     np.testing.assert_allclose(bias, [level, 2.0 * 0.5 * 0.5 * 0.5 * (0.5 * 1.9)])
     np.testing.assert_allclose(secant_bias(step, 0, none, to_user, np.array([0.1, 3.0])), [level, 0.0])
     assert secant_bias(step, 0, none, to_user, np.full(2, 3.0)) is None
@@ -383,6 +383,33 @@ def test_intervals_allow_for_the_bias_of_a_last_step_along_a_rare_indicator(tmp_
     loaded = pi.load_results(tmp_path / "fit.pi")
     np.testing.assert_array_equal(loaded.conf_int(), fit.conf_int())
     assert text in " ".join(str(loaded.summary(notes="all")).split())
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
+def test_the_bias_of_a_rare_level_is_its_own_and_is_named():
+    rng = np.random.default_rng(1)
+    n = 20_000
+    table = pd.DataFrame(
+        {
+            "x": rng.uniform(-1, 1, n),
+            "g": rng.choice(["a", "b", "rare"], n, p=[0.6, 0.39, 0.01]),
+        }
+    )
+    table["y"] = np.where(rng.random(n) < expit(-1.2 + 0.5 * table["x"]), "yes", "no")
+    schema = pi.Schema({"x": (-1, 1), "g": ["a", "b", "rare"], "y": ["no", "yes"]})
+    named = 0
+    for seed in range(40):
+        fit = pi.Logit.from_formula("y ~ x + g", table, schema=schema).fit(epsilon=0.7, delta=1e-6, rng=seed)
+        bias = fit.estimate.bias
+        if bias is None or bias[fit.params.index.get_loc("g[T.rare]")] == 0.0:
+            continue
+        others = np.delete(bias / fit.bse.to_numpy(), fit.params.index.get_loc("g[T.rare]"))
+        assert others.max() < 1.0
+        if (bias / fit.bse).max() > 1.0:
+            named += 1
+            assert "the last step was long for g[T.rare]" in str(fit.to_dict()["cautions"])
+            assert "See notes for" in str(fit.summary())
+    assert named
 
 
 def test_odds_and_rate_ratios():
