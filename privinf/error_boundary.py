@@ -202,9 +202,9 @@ def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfE
         error, reason = refusals[name]
         return cast(PrivinfError, error(f"{name}= {reason}"))
     near = get_close_matches(name, options, 3)
-    hint = (
-        f"did you mean {' or '.join(map(repr, near))}?" if near else f"its arguments are {', '.join(options)}"
-    )
+    hint = f"its arguments are {', '.join(options)}" if options else "it has no arguments"
+    if near:
+        hint = f"did you mean {' or '.join(map(repr, near))}?"
     owner = function.__qualname__.removesuffix(".__init__")
     return ArgumentError(f"{name!r} is not an argument of {owner}: {hint}")
 

@@ -125,7 +125,12 @@ class CompleteShareModel:
 
 
 @error_boundary
-@refuses({"by": "is not an argument here: pi.stats.counts(a, by=) and pi.stats.crosstab count by group"})
+@refuses(
+    {
+        "by": "is not an argument here: pi.stats.mean(a, by=) returns the shares of a factor with two levels "
+        "by group, and pi.stats.crosstab counts by group"
+    }
+)
 def proportion_confint(
     a: ColumnLike | str,
     data: Table = None,

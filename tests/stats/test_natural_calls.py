@@ -88,7 +88,7 @@ WRONG = [
     (
         lambda **o: stats.proportion_confint("sick", by="g", data=ROWS, **o),
         ArgumentError,
-        r"counts\(a, by=\)",
+        r"mean\(a, by=\)",
     ),
     (lambda **o: stats.mean("y", groups="g", data=ROWS, **o), ArgumentError, "as by="),
     (lambda **o: stats.mean("y", "g", data=ROWS, schema=SCHEMA, **o), ArgumentError, "as by="),
