@@ -13,6 +13,8 @@ relation whose rows are read, and *DuckDB, sums inside* one with `push_down=True
 - **Longest**: seconds of the processor of this process and of the busiest worker (of Spark half of what its processes
   take): what the time would come to on two quiet cores.
 - **Time**: seconds by the clock, on a machine that other work shares.
+- **Two workers on two cores** save no time: one process decodes Parquet in a second thread, and two processes on
+  one processor's threads slow each other down.
 - **Memory**: the largest resident memory of a process since its start, in GB.
 """
 
