@@ -133,7 +133,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     Parameters
     ----------
     bounds : sequence of (low, high), or mapping
-        Public bounds of the columns that reach this step; values outside are clipped.
+        Public bounds of the columns that reach this step; values outside the bounds are clipped.
     y_bounds : (low, high)
         Public bounds of the response.
     ledger : Ledger or LedgerFile
@@ -273,7 +273,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         Public labels of both classes, which are not read from the rows. The model is for the probability of
         the second class.
     bounds : sequence of (low, high), or mapping
-        Public bounds of the columns that reach this step; values outside are clipped.
+        Public bounds of the columns that reach this step; values outside the bounds are clipped.
     ledger : Ledger or LedgerFile
         Budget ledger, which every `fit` charges. Clones share it; fits in several processes need a
         `LedgerFile`.

@@ -114,7 +114,7 @@ def find_bounds(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
     progress : bool, optional
         Whether to show a progress bar of the passes over the rows; default: on a terminal only.
 
@@ -163,9 +163,10 @@ def find_bounds(
     A table that is not in memory is read in three passes as a rule, four at most, and one more for each text
     column.
 
-    **Privacy.** The function reads all rows of these columns. The guarantee is for replacing one record, and
-    n is public. All releases have Gaussian noise, and the edges of the cells of later releases follow from
-    earlier releases. Noisy counts of levels must pass a threshold (`privinf.mechanisms.distribution`).
+    **Privacy.** The function reads all rows of these columns. Neighboring tables differ in one record
+    (replace-one), and n is public. All releases have Gaussian noise, and the edges of the cells of later
+    releases follow from earlier releases. Noisy counts of levels must pass a threshold
+    (`privinf.mechanisms.distribution`).
 
     Examples
     --------

@@ -141,7 +141,7 @@ def _in_memory(block: SiteBlock, plan: _Planned) -> Accumulator | Floats:
 def _by_passes(
     passes: RowPasses, planned: Sequence[_Planned], digests: BatchDigests
 ) -> list[Accumulator | Floats]:
-    """Return the un-noised sums of one pass, or of queries where a database makes them.
+    """Return the sums without noise of one pass, or of queries where a database makes them.
 
     Raises
     ------

@@ -238,8 +238,8 @@ class Reply:
     site : str
         Name of the site.
     sums : ndarray
-        The statistic summed over the site's rows. Only a site that trusts the server sends these un-noised
-        sums.
+        The statistic summed over the site's rows. Only a site that trusts the server sends these sums without
+        noise.
     rows : int
         Number of the site's rows, public.
     facts : mapping

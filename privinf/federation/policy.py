@@ -73,7 +73,7 @@ class SitePolicy:
     Parameters
     ----------
     trusted_server : bool
-        Whether un-noised sums may be sent to the server, which must add the noise that it states.
+        Whether sums without noise may be sent to the server, which must add the noise that it states.
     simulation : bool
         Whether releases without noise or with seeded noise are allowed: for simulated data.
     operations : tuple of str, optional

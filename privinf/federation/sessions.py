@@ -75,10 +75,10 @@ class Journal:
 
     Notes
     -----
-    **Privacy.** Holds public numbers and sent replies: masked words, never un-noised sums. Charges and
+    **Privacy.** Holds public numbers and sent replies: masked words, never sums without noise. Charges and
     reservations count against the ledger's limit and against that of the querying analyst (`Tally`), the
-    latter computed from all charges ever made for the name. The clock can end a
-    reservation, a promise to an analyst, and nothing else.
+    latter computed from all charges ever made for the name. The clock can end a reservation, a promise to an
+    analyst, and nothing else.
     """
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:

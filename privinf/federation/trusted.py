@@ -1,4 +1,4 @@
-"""TrustedServer: the only place where un-noised sums meet; every number that leaves it is noisy.
+"""TrustedServer: the only place where sums without noise meet; every number that leaves it is noisy.
 
 A release has three steps. `TrustedServer.planned` makes the query with its ledger line (`planned`);
 `TrustedServer.release` charges it and sends it to the sites (`rounds`); the sum of their replies leaves with
@@ -102,11 +102,11 @@ class TrustedServer:
 
     Notes
     -----
-    **Privacy.** The server is trusted: it sees un-noised sums and does not store them. A release is charged
-    before any site is queried, and the charge is kept if its round fails. A release of some sites only is
-    charged in the parallel scopes of these sites, whose rows are disjoint; the rows of the other sites are
-    not charged. Parallel composition holds within one session: releases of different servers add up in a
-    ledger, since two servers may use one name for different sites.
+    **Privacy.** The server is trusted: it sees sums without noise and does not store them. A release is
+    charged before any site is queried, and the charge is kept if its round fails. A release of some sites
+    only is charged in the parallel scopes of these sites, whose rows are disjoint; the rows of the other
+    sites are not charged. Parallel composition holds within one session: releases of different servers add up
+    in a ledger, since two servers may use one name for different sites.
 
     Noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
     release is identical (`privinf.noise.NoiseKey` states the assumption). The key is kept by the server, or

@@ -106,12 +106,13 @@ class GLM(Model[GLMOptions]):
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The column
         that `offset` names must be a column of X; it gets no coefficient.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside the bounds are
+        clipped.
     family : {"gaussian", "binomial", "poisson"}
         Distribution of the response: linear, logistic or Poisson regression.
     y_bounds : (low, high), optional
-        Public bounds of the response, which the linear and the Poisson model need; values outside are
-        clipped.
+        Public bounds of the response, which the linear and the Poisson model need; values outside the bounds
+        are clipped.
     radius : float, optional
         R, the length above which a row gets less weight, in units in which every bounded column is in [-1,
         1]. Default: the longest row that the bounds allow. A smaller R means less noise.
@@ -132,23 +133,23 @@ class GLM(Model[GLMOptions]):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, unless the options of `fit` state otherwise. With
-    ``trust="central"`` a curator holds the rows, and everything that leaves the curator is noised. With
-    ``trust="server"`` sites send un-noised sums to a server that they trust, and everything that leaves the
-    server is noised. With ``trust="secure-sum"`` the sites add the noise themselves, so only the noisy total
-    is revealed (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything
-    that a fit released.
+    **Privacy.** Neighboring tables differ in one record (replace-one), unless an option of `fit` changes
+    this. With ``trust="central"`` a curator holds the rows, and everything that leaves the curator has noise.
+    With ``trust="server"`` sites send sums without noise to a server that they trust, and everything that
+    leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves, so that only
+    the noisy total is revealed (`privinf.federation.SecureServer` states the trust assumptions). The privacy
+    report counts all releases of a fit.
 
     Linear models are fitted in one step from an initial estimate, and `privinf.glm.least_squares` has their
     equations and variances. Logistic and Poisson models are fitted in whitened units (`privinf.glm.curved`).
@@ -262,12 +263,12 @@ class GLM(Model[GLMOptions]):
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
-            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
-            revealed.
+            For a federation: "server" (default), the sites send sums without noise to a server that they
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
+            total is revealed.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -314,12 +315,13 @@ class GLM(Model[GLMOptions]):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+            Public bounds of every column but the constant, in order or by name; values outside the bounds are
+            clipped.
         family : {"gaussian", "binomial", "poisson"}
             Distribution of the response: linear, logistic or Poisson regression.
         y_bounds : (low, high), optional
-            Public bounds of the response, which the linear and the Poisson model need; values outside are
-            clipped.
+            Public bounds of the response, which the linear and the Poisson model need; values outside the
+            bounds are clipped.
         radius : float, optional
             R, the length above which a row gets less weight, in units in which every bounded column is in
             [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
@@ -337,12 +339,12 @@ class GLM(Model[GLMOptions]):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -559,12 +561,13 @@ class FederatedGLM(GLM):
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The column
         that `offset` names must be a column of X; it gets no coefficient.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside the bounds are
+        clipped.
     family : {"gaussian", "binomial", "poisson"}
         Distribution of the response: linear, logistic or Poisson regression.
     y_bounds : (low, high), optional
-        Public bounds of the response, which the linear and the Poisson model need; values outside are
-        clipped.
+        Public bounds of the response, which the linear and the Poisson model need; values outside the bounds
+        are clipped.
     radius : float, optional
         R, the length above which a row gets less weight, in units in which every bounded column is in
         [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
@@ -585,13 +588,13 @@ class FederatedGLM(GLM):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, unless `fit` states otherwise. With
-    ``trust="server"`` sites send un-noised sums to a server that they trust, and everything that leaves the
-    server is noised. With ``trust="secure-sum"`` the sites add the noise themselves, so only the noisy total
-    is revealed. The report counts everything that a fit released.
+    **Privacy.** Neighboring tables differ in one record (replace-one), unless an option of `fit` changes
+    this. With ``trust="server"`` sites send sums without noise to a server that they trust, and everything
+    that leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves, so that
+    only the noisy total is revealed. The privacy report counts all releases of a fit.
     """

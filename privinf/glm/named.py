@@ -118,9 +118,10 @@ class OLS(OneFamily):
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside the bounds are
+        clipped.
     y_bounds : (low, high)
-        Public bounds of the response; values outside are clipped.
+        Public bounds of the response; values outside the bounds are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
@@ -135,21 +136,21 @@ class OLS(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, features and response together. Every release
-    reads every row. The releases are second moments, counts, a Hessian, two parts of the scores, and the meat
-    of the sandwich covariance. Each release depends on the earlier ones, and the squares of the mu of all
-    releases add up to at most mu^2 (`privinf.glm.least_squares`).
+    **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
+    Every release reads every row. The releases are second moments, counts, a Hessian, two parts of the
+    scores, and the meat of the sandwich covariance. Each release depends on the earlier ones, and the squares
+    of the mu of all releases add up to at most mu^2 (`privinf.glm.least_squares`).
 
     Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and
     its variance.
@@ -232,12 +233,12 @@ class OLS(OneFamily):
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
-            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
-            revealed.
+            For a federation: "server" (default), the sites send sums without noise to a server that they
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
+            total is revealed.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -280,9 +281,10 @@ class OLS(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+            Public bounds of every column but the constant, in order or by name; values outside the bounds are
+            clipped.
         y_bounds : (low, high)
-            Public bounds of the response; values outside are clipped.
+            Public bounds of the response; values outside the bounds are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
@@ -294,12 +296,12 @@ class OLS(OneFamily):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -425,7 +427,8 @@ class Logit(OneFamily):
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
         that `offset` and `weights` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside the bounds are
+        clipped.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     weights : str, optional
@@ -439,21 +442,22 @@ class Logit(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, features and response together. With
-    ``trust="central"`` one curator holds the rows, and everything that leaves the curator is noised. With
-    ``trust="server"`` sites send un-noised sums to a server that they trust. With ``trust="secure-sum"`` the
-    sites add the noise themselves. The report counts everything that a fit released.
+    **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
+    With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
+    With ``trust="server"`` sites send sums without noise to a server that they trust. With
+    ``trust="secure-sum"`` the sites add the noise themselves. The privacy report counts all releases of a
+    fit.
 
     Examples
     --------
@@ -533,12 +537,12 @@ class Logit(OneFamily):
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
-            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
-            revealed.
+            For a federation: "server" (default), the sites send sums without noise to a server that they
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
+            total is revealed.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -582,7 +586,8 @@ class Logit(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+            Public bounds of every column but the constant, in order or by name; values outside the bounds are
+            clipped.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -594,12 +599,12 @@ class Logit(OneFamily):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -635,9 +640,10 @@ class Poisson(OneFamily):
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
         that `offset`, `exposure` and `weights` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside the bounds are
+        clipped.
     y_bounds : (low, high)
-        Public bounds of the response; values outside are clipped.
+        Public bounds of the response; values outside the bounds are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
         the threshold is extrapolated from these counts, and intervals allow for a bias from this
@@ -660,21 +666,22 @@ class Poisson(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, features and response together. With
-    ``trust="central"`` one curator holds the rows, and everything that leaves the curator is noised. With
-    ``trust="server"`` sites send un-noised sums to a server that they trust. With ``trust="secure-sum"`` the
-    sites add the noise themselves. The report counts everything that a fit released.
+    **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
+    With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
+    With ``trust="server"`` sites send sums without noise to a server that they trust. With
+    ``trust="secure-sum"`` the sites add the noise themselves. The privacy report counts all releases of a
+    fit.
 
     Examples
     --------
@@ -769,12 +776,12 @@ class Poisson(OneFamily):
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
-            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
-            revealed.
+            For a federation: "server" (default), the sites send sums without noise to a server that they
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
+            total is revealed.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -822,9 +829,10 @@ class Poisson(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+            Public bounds of every column but the constant, in order or by name; values outside the bounds are
+            clipped.
         y_bounds : (low, high)
-            Public bounds of the response; values outside are clipped.
+            Public bounds of the response; values outside the bounds are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
             beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
@@ -845,12 +853,12 @@ class Poisson(OneFamily):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------

@@ -58,9 +58,10 @@ class NegativeBinomial(OneFamily):
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
         that `offset` and `exposure` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside are clipped.
+        Public bounds of every column but the constant, in order or by name; values outside the bounds are
+        clipped.
     y_bounds : (low, high)
-        Public bounds of the response; values outside are clipped.
+        Public bounds of the response; values outside the bounds are clipped.
     offset : str, optional
         Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
     exposure : str, optional
@@ -74,21 +75,22 @@ class NegativeBinomial(OneFamily):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, features and response together. With
-    ``trust="central"`` one curator holds the rows, and everything that leaves the curator is noised. With
-    ``trust="server"`` sites send un-noised sums to a server that they trust. With ``trust="secure-sum"`` the
-    sites add the noise themselves. The report counts everything that a fit released, the dispersion included.
+    **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
+    With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
+    With ``trust="server"`` sites send sums without noise to a server that they trust. With
+    ``trust="secure-sum"`` the sites add the noise themselves. The privacy report counts all releases of a
+    fit, including the release of the dispersion.
 
     The coefficients solve the score equation of the model at a working dispersion a, which a first release
     estimates:
@@ -190,12 +192,12 @@ class NegativeBinomial(OneFamily):
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send un-noised sums to a server that they trust;
-            or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is
-            revealed.
+            For a federation: "server" (default), the sites send sums without noise to a server that they
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
+            total is revealed.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -240,9 +242,10 @@ class NegativeBinomial(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside are clipped.
+            Public bounds of every column but the constant, in order or by name; values outside the bounds are
+            clipped.
         y_bounds : (low, high)
-            Public bounds of the response; values outside are clipped.
+            Public bounds of the response; values outside the bounds are clipped.
         offset : str, optional
             Name of a column with bounds that is added to the linear predictor as it is; it has no
             coefficient.
@@ -254,12 +257,12 @@ class NegativeBinomial(OneFamily):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------

@@ -187,15 +187,15 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y), with
         y = -1 or 1.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
-        `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
-        these bounds.
+        Public bounds of the private columns, in order or by name; values outside the bounds are clipped. Pass
+        `bounds`, `radius` or both. With "data" the bounds are computed from the rows, with a warning, because
+        the guarantee does not cover such bounds.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     y_bounds : (low, high) or "data", optional
-        Public bounds of a numeric y, which the squared and Poisson losses need. "data" takes them from the
-        rows, with a warning; the guarantee does not cover these bounds.
+        Public bounds of a numeric y, which the squared and Poisson losses need. With "data" the bounds are
+        computed from the rows, with a warning, because the guarantee does not cover such bounds.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -211,22 +211,22 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
     NotAvailableError
         The loss does not accept the label (`from_formula` and `from_release`).
 
     Notes
     -----
-    **Privacy.** Each record adds its own noise, and the guarantee is for replacing one record. Features are
-    sent by one Gaussian release and randomized responses. The label is sent by randomized response or with
-    Gaussian noise (see `LocalExamples`). One release serves any number of models.
+    **Privacy.** Each record adds its own noise. Neighboring tables differ in one record (replace-one).
+    Features are sent by one Gaussian release and randomized responses. The label is sent by randomized
+    response or with Gaussian noise (see `LocalExamples`). One release serves any number of models.
 
     For the squared, quadratic, exponential and Poisson losses, inverse Weierstrass and Bernoulli transforms
     replace each record's score by a score whose mean over the noise is the score without noise. For the
@@ -358,8 +358,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
         data_bounds : bool
             Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
             the ledger then states this.
@@ -515,7 +515,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released. Default: the ledger of the model.
+            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
+            the model.
 
         Returns
         -------

@@ -78,10 +78,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
         or debiased. Without such a column, the response and the columns of the fit are centered at released
         means, which has the same effect as a constant.
     x_bound : float, optional
-        Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
+        Every column lies in [-x_bound, x_bound]; values outside the bounds are clipped. Give it or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
         Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
-        outside are clipped.
+        outside the bounds are clipped.
     y_bounds : (low, high), optional
         Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which the
         fit releases the scale of the residuals. The response is clipped only at 16 times the width of the
@@ -101,29 +101,29 @@ class DebiasedLasso(Model[LassoModelOptions]):
         rows that lack a value of the model from every sum. A fit with "drop" releases the number of complete
         rows first, for 1% of its budget.
     trust : {"central", "server", "secure-sum"}, optional
-        Who is trusted with the rows. "central": one curator holds the rows (the default without `sites`).
-        "server" (the default with `sites`): the sites send un-noised sums to a server that they trust.
-        "secure-sum": the sites add the noise themselves, under masks, so only the noisy total is revealed.
-        Secure sums need two sites or more, and named targets.
+        Who is trusted with the rows. With "central" (the default without `sites`) one curator holds the rows.
+        With "server" (the default with `sites`) the sites send sums without noise to a server that they
+        trust. With "secure-sum" the sites add the noise themselves and mask their sums, so that only the
+        noisy total is revealed. Secure sums need two sites or more, and named targets.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record. With ``trust="central"`` a curator holds the rows,
-    and with ``trust="server"`` sites send un-noised sums to a server that they trust. Everything that leaves
-    the curator or the server is noised. With ``trust="secure-sum"`` the sites add noise to their sums and
-    mask them (`privinf.federation.SecureServer` states the trust assumptions). The report counts everything
-    that a fit released. The response is clipped at 16 times the width of `y_bounds` and not at `y_bounds`,
-    because clipping at `y_bounds` would bias the coefficients. Residuals are clipped in every sum, so the
-    sensitivity of a sum does not depend on `y_bounds`.
+    **Privacy.** Neighboring tables differ in one record (replace-one). With ``trust="central"`` a curator
+    holds the rows, and with ``trust="server"`` sites send sums without noise to a server that they trust.
+    Everything that leaves the curator or the server has noise. With ``trust="secure-sum"`` the sites add
+    noise to their sums and mask them (`privinf.federation.SecureServer` states the trust assumptions). The
+    privacy report counts all releases of a fit. The response is clipped at 16 times the width of `y_bounds`
+    and not at `y_bounds`, because clipping at `y_bounds` would bias the coefficients. Residuals are clipped
+    in every sum, so the sensitivity of a sum does not depend on `y_bounds`.
 
     With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is ``b_j
     = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design differs
@@ -132,9 +132,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     those of the paper's algorithms.
 
     Fits by secure sums differ from other fits only in the selection of columns. With ``trust="central"`` or
-    ``trust="server"`` columns are selected by peeling, which needs un-noised sums. Secure sums instead make
-    one Gaussian release of the products with all p columns, and the columns with the largest products are
-    selected (`privinf.lasso.selection`). Each record's vector of products is shrunk to a length of C = R
+    ``trust="server"`` columns are selected by peeling, which needs sums without noise. Secure sums instead
+    make one Gaussian release of the products with all p columns, and the columns with the largest products
+    are selected (`privinf.lasso.selection`). Each record's vector of products is shrunk to a length of C = R
     sigma sqrt(p), so the l2 sensitivity is 2C. The cost is a higher detection limit: the noise of the
     selection grows as sqrt(p), `LassoResults.picks_from` reports this limit, and results warn if a signal may
     be missed. A logistic fit selects from clipped products instead of shrunk vectors, because their clip
@@ -248,13 +248,14 @@ class DebiasedLasso(Model[LassoModelOptions]):
             complete rows first, for 1% of its budget. In a federation each site decides by the argument
             `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. "central": one curator holds the rows (the default of a table
-            without `sites`). "server" (the default of several sites): the sites send un-noised sums to a
-            server that they trust. "secure-sum": the sites add the noise themselves, under masks, so only the
-            noisy total is revealed. Secure sums need two sites or more, and named targets.
+            Who is trusted with the rows. With "central" (the default for a table without `sites`) one curator
+            holds the rows. With "server" (the default for several sites) the sites send sums without noise to
+            a server that they trust. With "secure-sum" the sites add the noise themselves and mask their
+            sums, so that only the noisy total is revealed. Secure sums need two sites or more, and named
+            targets.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -299,10 +300,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         x_bound : float, optional
-            Every column lies in [-x_bound, x_bound]; values outside are clipped. Give it or `bounds`.
+            Every column lies in [-x_bound, x_bound]; values outside the bounds are clipped. Give it or
+            `bounds`.
         bounds : sequence of (low, high), or mapping, optional
             Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
-            outside are clipped.
+            outside the bounds are clipped.
         y_bounds : (low, high), optional
             Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which
             the fit releases the scale of the residuals. The response is clipped only at 16 times the width of
@@ -320,12 +322,13 @@ class DebiasedLasso(Model[LassoModelOptions]):
             the rows that lack a value of the model from every sum. A fit with "drop" releases the number of
             complete rows first, for 1% of its budget.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``. Secure sums need two sites or more, and named targets.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``. Secure sums need
+            two sites or more, and named targets.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------

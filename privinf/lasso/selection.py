@@ -1,8 +1,8 @@
-r"""Selection of columns without un-noised sums: one Gaussian release of the full vector of products.
+r"""Selection of columns without sums without noise: one Gaussian release of the full vector of products.
 
-Peeling compares un-noised sums at a trusted server. A secure sum reveals only the noisy total, so the
-full vector is released and the largest of its released entries are selected, for any number of selections
-at one price. All other releases of a sparse regression are Gaussian sums already: with a `VectorServer` the
+Peeling compares sums without noise at a trusted server. A secure sum reveals only the noisy total, so the
+full vector is released and the largest of its released entries are selected, for any number of selections at
+one price. All other releases of a sparse regression are Gaussian sums already: with a `VectorServer` the
 engines run on secure sums unchanged.
 
 **The vector.** With residuals r of scale sigma a record adds f = (x_j r)_j, shrunk to |f| <= C. Its entries

@@ -281,7 +281,7 @@ def noisy_scalar(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before the value is
-        read. The ledger is charged before anything is released.
+        read. The cost is recorded in the ledger before anything is released.
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
@@ -302,7 +302,7 @@ def noisy_scalar(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; mu = sensitivity / noise sd, exactly.
+    **Privacy.** Neighboring tables differ in one record (replace-one); mu = sensitivity / noise sd, exactly.
 
     Examples
     --------

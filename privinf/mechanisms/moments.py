@@ -117,13 +117,14 @@ class Moments:
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record, and mu = sensitivity / noise sd. A unit
-    with several rows multiplies the sensitivity by max_rows in the total, and by sqrt(max_rows) in local
-    releases. Public columns are the same in both neighbors.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The guarantee is mu-GDP, where mu is
+    the sensitivity divided by the standard deviation of the noise. A unit with several rows multiplies the
+    sensitivity by max_rows in the total, and by sqrt(max_rows) in local releases. Public columns are the same
+    in both neighbors.
 
     Examples
     --------
@@ -263,7 +264,7 @@ class Moments:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------

@@ -274,10 +274,10 @@ def release_sample(
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, values and cells together; n is public. The
-    release reads every record. The sensitivities are proved in `privinf.mechanisms.statistics.samples`. With
-    ``missing="drop"`` a row without a value adds zero to every sum, and the number of complete rows, which
-    is private, is released with the sums at no further cost.
+    **Privacy.** Neighboring tables differ in one record (replace-one), values and cells together; n is
+    public. The release reads every record. The sensitivities are proved in
+    `privinf.mechanisms.statistics.samples`. With ``missing="drop"`` a row without a value adds zero to every
+    sum, and the number of complete rows, which is private, is released with the sums at no further cost.
     """
     if rows.missing == "drop":
         query = replace(query, kind=_complete_kind(query.kind))
@@ -333,7 +333,7 @@ def _refuse_laplace(spending: SpendingWords, noise: NoiseChoice) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SampleTotals:
-    """The un-noised sums of a query by one pass over rows: in memory, of any table, or in a database."""
+    """The sums without noise of a query by one pass over rows: in memory, of any table, or in a database."""
 
     schema: Schema
     query: SampleQuery

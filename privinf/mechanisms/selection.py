@@ -205,11 +205,11 @@ class NoisyTopK:
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record. The ledger has one line for the selection
-    and one for the values. The loss of the selection is stated in pure epsilon if delta is 0, and for a
-    single selection with Laplace noise. In all other cases the loss is stated in zCDP (`ConcentratedLoss`).
-    The selected positions and their order are public afterward. Ties at the k-th place are broken by the
-    noise alone.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The ledger has one line for the
+    selection and one for the values. The loss of the selection is stated in pure epsilon if delta is 0, and
+    for a single selection with Laplace noise. In all other cases the loss is stated in zCDP
+    (`ConcentratedLoss`). The selected positions and their order are public afterward. Ties at the k-th place
+    are broken by the noise alone.
 
     References
     ----------
@@ -338,7 +338,7 @@ class NoisyTopK:
             Description of the release for the ledger.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -429,7 +429,7 @@ def private_max(
         Description of the release in the ledger.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
-        read. The ledger is charged before anything is released.
+        read. The cost is recorded in the ledger before anything is released.
     source : {"lattice", "opendp"}
         Sampler of secure noise: privinf's own (default), or OpenDP's.
 

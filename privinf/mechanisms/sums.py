@@ -58,7 +58,8 @@ class ExactSum:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums over records: it stays in the mechanisms and is not pickled or shown.
+    **Privacy.** Holds sums without noise over records: it stays in the mechanisms and is not pickled or
+    shown.
     """
 
     __slots__ = ("_added", "_high", "_low")

@@ -87,11 +87,12 @@ class RMGMOLS(PartyModel):
         Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
         the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover these bounds.
+        Public bounds of the columns of X, in order or by name; values outside the bounds are clipped. With
+        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
+        such bounds.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
-        a warning; the guarantee does not cover these bounds.
+        Public bounds of the response; values outside the bounds are clipped. With "data" the bounds are
+        computed from the rows, with a warning, because the guarantee does not cover such bounds.
     k : int, "auto" or "paper", optional
         Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
         data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of sensitivity.
@@ -116,19 +117,19 @@ class RMGMOLS(PartyModel):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one person's row. Each party's release costs the budget of
-    `fit`. A person has a row at every party, so the totals of the report compose all releases, and
+    **Privacy.** Neighboring tables differ in one person's row (replace-one). Each party's release costs the
+    budget of `fit`. A person has a row at every party, so the totals of the report compose all releases, and
     ``privacy.parties`` lists each party alone.
 
     The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
@@ -248,8 +249,8 @@ class RMGMOLS(PartyModel):
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -291,11 +292,12 @@ class DGMOLS(PartyModel):
         Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
         the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover these bounds.
+        Public bounds of the columns of X, in order or by name; values outside the bounds are clipped. With
+        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
+        such bounds.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
-        a warning; the guarantee does not cover these bounds.
+        Public bounds of the response; values outside the bounds are clipped. With "data" the bounds are
+        computed from the rows, with a warning, because the guarantee does not cover such bounds.
     intercept : bool
         Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}
@@ -304,19 +306,20 @@ class DGMOLS(PartyModel):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one person's row. Every number of the row is sent with noise.
-    For one regression this method needs far more people than `RMGMOLS`: see phi in `MixingPlan.check`.
+    **Privacy.** Neighboring tables differ in one person's row (replace-one). Every number of the row is sent
+    with noise. For one regression this method needs far more people than `RMGMOLS`: see phi in
+    `MixingPlan.check`.
 
     Corrected least squares ``(X'X/n - S)^-1 X'y/n`` with the sandwich of the rows' scores;
     ``epsilon=inf`` is ordinary least squares with HC0.
@@ -398,8 +401,8 @@ class DGMOLS(PartyModel):
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -437,11 +440,12 @@ class BGMOLS(DGMOLS):
         Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
         the response. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover these bounds.
+        Public bounds of the columns of X, in order or by name; values outside the bounds are clipped. With
+        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
+        such bounds.
     y_bounds : (low, high) or "data"
-        Public bounds of the response; values outside are clipped. "data" takes the bounds from the rows, with
-        a warning; the guarantee does not cover these bounds.
+        Public bounds of the response; values outside the bounds are clipped. With "data" the bounds are
+        computed from the rows, with a warning, because the guarantee does not cover such bounds.
     intercept : bool
         Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
     diameter : {"own", "largest"}
@@ -450,12 +454,13 @@ class BGMOLS(DGMOLS):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one person's row. Every number of the row is sent with noise.
+    **Privacy.** Neighboring tables differ in one person's row (replace-one). Every number of the row is sent
+    with noise.
 
     References
     ----------

@@ -277,7 +277,8 @@ class PartyModel(Model[PartyModelOptions]):
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released. Default: the ledger of the model.
+            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
+            the model.
 
         Returns
         -------

@@ -134,12 +134,13 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
-        `radius` or both, unless ``adjacency="unit"``. "data" takes the bounds from the rows, with a warning;
-        the guarantee does not cover these bounds.
+        Public bounds of the private columns, in order or by name; values outside the bounds are clipped. Pass
+        `bounds`, `radius` or both, unless ``adjacency="unit"``. With "data" the bounds are computed from the
+        rows, with a warning, because the guarantee does not cover such bounds.
     y_bounds : (low, high) or "data", optional
-        Public bounds of the response; it is then noised too, with its own share of the budget. "data" takes
-        the bounds from the rows, with a warning; the guarantee does not cover these bounds.
+        Public bounds of the response; it is then noised too, with its own share of the budget. With "data"
+        the bounds are computed from the rows, with a warning, because the guarantee does not cover such
+        bounds.
     response : {"protected", "public"}, optional
         "public" states that the response may be seen as it is, and silences the warning; "protected" needs
         `y_bounds`. Default: protected where there are `y_bounds`.
@@ -168,8 +169,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
@@ -180,8 +181,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     Notes
     -----
     **Privacy.** The model is local: each record adds its own noise. Each `fit` or `release` reads every row
-    once, in the iterative protocol once per round, and adds its lines to the ledger. Neighbors differ by the
-    replacement of one record.
+    once, in the iterative protocol once per round, and adds its lines to the ledger. Neighboring tables
+    differ in one record (replace-one).
 
     The estimate b solves ``mean x~ (y - x~'b) + S b = 0``. Here x~ is g/(1-alpha) with the message g of a
     record, and S is the known covariance of the noise in x~. With A = mean x~x~' - S and the score psi of a
@@ -316,8 +317,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
         data_bounds : bool
             Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
             the ledger then states this.
@@ -432,7 +433,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released. Default: the ledger of the model.
+            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
+            the model.
 
         Returns
         -------

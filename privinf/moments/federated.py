@@ -77,9 +77,10 @@ class FederatedMoments:
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record of one site. The sensitivity is that of a trusted
-    curator (`privinf.mechanisms.statistics.moments`), computed again by every site. With "secure-sum" the
-    sites add the noise, the honest ones enough for the claim; with "server" they send un-noised sums.
+    **Privacy.** Neighboring tables differ in one record (replace-one) of one site. The sensitivity is that of
+    a trusted curator (`privinf.mechanisms.statistics.moments`), computed again by every site. With
+    "secure-sum" the sites add the noise, the honest ones enough for the claim; with "server" they send sums
+    without noise.
     """
 
     def __init__(self, model_rows: ModelRows, *, trust: Trust, response_weight: float | None) -> None:

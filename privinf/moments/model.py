@@ -115,15 +115,16 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     X : array_like or DataFrame, shape (n, p)
         Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside are clipped. Pass `bounds`,
-        `radius` or both. "data" takes the bounds from the rows, with a warning; the guarantee does not cover
-        these bounds.
+        Public bounds of the private columns, in order or by name; values outside the bounds are clipped. Pass
+        `bounds`, `radius` or both. With "data" the bounds are computed from the rows, with a warning, because
+        the guarantee does not cover such bounds.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     y_bounds : (low, high) or "data"
-        Public bounds of the response, which is protected too; values outside are clipped. "data" takes the
-        bounds from the rows, with a warning; the guarantee does not cover these bounds.
+        Public bounds of the response, which is protected too; values outside the bounds are clipped. With
+        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
+        such bounds.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
         protected.
@@ -138,19 +139,19 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
         stays private.
     ledger : Ledger, optional
-        Budget ledger, which every fit and release of the model charges. It refuses a charge that would exceed
-        its limit. Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+        refuses a release that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No message contains a value of a row.
+        an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, features and response together. There is one
-    Gaussian release of the isometric entries of zz', where z = (public, x, c y); see
+    **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
+    There is one Gaussian release of the isometric entries of zz', where z = (public, x, c y); see
     `privinf.mechanisms.statistics.moments`. `privinf.federation.SecureServer` states the trust assumptions of
     secure sums.
 
@@ -228,17 +229,17 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping, optional
-            Public bounds of every column but the constant, in order or by name; values outside are clipped.
-            Pass `bounds`, `radius` or both.
+            Public bounds of every column but the constant, in order or by name; values outside the bounds are
+            clipped. Pass `bounds`, `radius` or both.
         radius : float, optional
             Project the private part of each row onto the ball of this radius. If there are `bounds`, the part
             is scaled by the bounds before the projection.
         y_bounds : (low, high)
-            Public bounds of the response; values outside are clipped.
+            Public bounds of the response; values outside the bounds are clipped.
         trust : {"secure-sum", "server"}, optional
-            "secure-sum" (default): the sites add the noise themselves, under masks, so only the noisy total
-            is revealed; it needs the extra ``federation``. "server": the sites send un-noised sums to a
-            server that all of them trust.
+            With "secure-sum" (default) the sites add the noise themselves and mask their sums, so that only
+            the noisy total is revealed; this mode needs the optional dependencies ``privinf[federation]``.
+            With "server" the sites send sums without noise to a server that all of them trust.
         response_weight : float, optional
             Public weight of the response relative to the features in the release. By default the largest
             weighted response is 0.87 times as large as the largest norm of the features.
@@ -247,8 +248,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
 
         Returns
         -------
@@ -315,8 +316,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         trust : {"central", "local", "secure-sum", "server"}, optional
             Who is trusted with the rows. For a table: "central" (default), a trusted curator adds one noise
             matrix to the total; or "local", each record adds its own noise. For a federation: "secure-sum"
-            (default), the sites add the noise themselves, under masks; or "server", the sites send un-noised
-            sums to a server that they trust.
+            (default), the sites add the noise themselves, under masks; or "server", the sites send sums
+            without noise to a server that they trust.
         response_weight : float, optional
             Public weight of the response relative to the features in the release. By default the largest
             weighted response is 0.87 times as large as the largest norm of the features.
@@ -331,8 +332,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
             number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
         ledger : Ledger, optional
-            Budget ledger, which every fit and release of the model charges. It refuses a charge that would
-            exceed its limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
+            refuses a release that would exceed the limit. By default the model makes a new ledger.
         data_bounds : bool
             Whether the bounds of the schema were taken from these rows. The guarantee does not cover such
             bounds, and the ledger then states this.
@@ -478,7 +479,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released. Default: the ledger of the model.
+            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
+            the model.
 
         Returns
         -------

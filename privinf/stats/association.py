@@ -251,7 +251,7 @@ def chi2_contingency(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def chi2_contingency(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. A
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. A
     replaced record moves from one cell to another, so that the counts change by sqrt 2.
 
     Examples
@@ -572,7 +572,7 @@ def pearsonr(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -583,8 +583,8 @@ def pearsonr(
     -----
     The interval assumes normal pairs, as scipy's does: it is too short where correlated columns are skewed.
 
-    **Privacy.** Neighbors differ by the replacement of one record, that is, of both its values; the number of
-    records is public. Five sums are released together.
+    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of both its values; the
+    number of records is public. Five sums are released together.
 
     Examples
     --------

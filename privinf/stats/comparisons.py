@@ -313,8 +313,8 @@ def ttest_ind(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     clip : {"bounds", "auto"}
         "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
         noisy counts choose the clipping thresholds. With "auto" the means of the clipped values are compared.
@@ -338,7 +338,7 @@ def ttest_ind(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -355,9 +355,9 @@ def ttest_ind(
     groups have the same mean and different spreads. ``null`` and the notes state this target, and a
     ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
 
-    **Privacy.** Neighbors differ by the replacement of one record, that is, of its value and its group. Only
-    the number of all records is public, not the size of each sample. Counts, sums and squares are released
-    together.
+    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of its value and its group.
+    Only the number of all records is public, not the size of each sample. Counts, sums and squares are
+    released together.
 
     Examples
     --------
@@ -446,8 +446,8 @@ def anova_oneway(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     levels : sequence, optional
         Public list of the groups, if `groups` is an array.
     clip : {"bounds", "auto"}
@@ -471,7 +471,7 @@ def anova_oneway(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------

@@ -795,7 +795,7 @@ def counts(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -815,7 +815,7 @@ def counts(
     exact quantile of the noise, so they hold for a cell of any size. Intervals of shares are score intervals.
     `privinf.inference.counts` has the formulas.
 
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. A replaced record moves from one cell to another, so that the counts change by sqrt 2,
     whatever the number of cells.
 
@@ -933,7 +933,7 @@ def crosstab(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -953,7 +953,7 @@ def crosstab(
     Cells and margins are combined by least squares. The table that is shown has no negative number, and its
     cells add up to its margins. `privinf.inference.counts` has the formulas.
 
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. A replaced record moves from one cell to another, and with margins to another row and
     column, so that the weighted counts change by sqrt 2.
 
@@ -1075,7 +1075,7 @@ def histogram(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -1092,7 +1092,7 @@ def histogram(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. A replaced record moves from one bin to another, so that the counts change by sqrt 2. The
     edges must not depend on the data.
 

@@ -259,7 +259,7 @@ def describe(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -275,7 +275,7 @@ def describe(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. All columns are checked before the first release. Each numeric column has two Gaussian
     releases: 0.4 of its mu^2 is for the sums of values and squares, and 0.6 for its distribution function at
     1,024 cells of its bounds. A factor of texts has one release, of the counts of its levels.

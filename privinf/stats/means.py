@@ -461,8 +461,8 @@ def mean(
     by : array_like, str or sequence of str, optional
         Group of each record, the name of its column, or names of several columns: one mean per group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     clip : {"bounds", "auto"}
@@ -492,7 +492,7 @@ def mean(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -509,7 +509,7 @@ def mean(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. Let u be a value in units in which all clipped values are in [-1, 1]. The sums of u and
     u^2 are released together, at the cost of the sum of u alone. With `by`, counts, sums and sums of squares
     of all groups are released together, at the same cost.
@@ -627,8 +627,8 @@ def ttest_1samp(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     clip : {"bounds", "auto"}
         "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
         noisy counts choose the clipping thresholds. Intervals with "auto" do not allow for rows that are far
@@ -653,7 +653,7 @@ def ttest_1samp(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------

@@ -200,7 +200,7 @@ def proportion_confint(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -209,9 +209,9 @@ def proportion_confint(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One count
-    is released, which changes by at most 1 when a record is replaced. For a factor with more than two levels
-    the counts of all levels are released, which together change by sqrt 2.
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. One
+    count is released, which changes by at most 1 when a record is replaced. For a factor with more than two
+    levels the counts of all levels are released, which together change by sqrt 2.
 
     Examples
     --------
@@ -337,7 +337,7 @@ def proportions_ztest(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -346,8 +346,9 @@ def proportions_ztest(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record, that is, of its outcome and its group; the
-    number of records is public. One count is released for one share, or four counts together for two groups.
+    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of its outcome and its group;
+    the number of records is public. One count is released for one share, or four counts together for two
+    groups.
 
     Examples
     --------

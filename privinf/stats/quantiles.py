@@ -382,8 +382,8 @@ def quantile(
         Group of each record, the name of its column, or names of several columns: the quantiles of each
         group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     target : {"population", "table"}
@@ -409,7 +409,7 @@ def quantile(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -435,7 +435,7 @@ def quantile(
     With `by`, one distribution function of each group is released, at 1,024 cells of the bounds, for the
     total budget. An interval is never shorter than two of these cells.
 
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. There are at least two Gaussian releases. The edges at which later releases count rows
     follow from the first release. With `by` there is one release, whose noise does not depend on the number
     of groups.
@@ -524,8 +524,8 @@ def median(
     by : array_like, str or sequence of str, optional
         Group of each record, the name of its column, or names of several columns: one median per group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     target : {"population", "table"}
@@ -551,7 +551,7 @@ def median(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -569,7 +569,7 @@ def median(
     -----
     The method is that of `quantile`, at order 0.5.
 
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. There are at least two Gaussian releases. The edges at which later releases count rows
     follow from the first release. With `by` there is one release, whose noise does not depend on the number
     of groups.

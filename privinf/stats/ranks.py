@@ -257,7 +257,7 @@ def mannwhitneyu(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -267,9 +267,9 @@ def mannwhitneyu(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record, that is, of its value and its sample; the
-    number of records is public. The sum of ranks and the size of the first sample are released together, and
-    the sum has no more noise than it would have alone.
+    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of its value and its sample;
+    the number of records is public. The sum of ranks and the size of the first sample are released together,
+    and the sum has no more noise than it would have alone.
 
     Examples
     --------
@@ -417,7 +417,7 @@ def kruskal(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -594,7 +594,7 @@ def wilcoxon(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -604,7 +604,7 @@ def wilcoxon(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. One
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. One
     number is released: the sum of signed ranks over n, which changes by at most 2 when a record is replaced.
 
     Examples

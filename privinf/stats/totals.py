@@ -279,8 +279,8 @@ def sum(
     by : array_like, str or sequence of str, optional
         Group of each record, the name of its column, or names of several columns: one sum per group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside are clipped. For a column of `data` the schema declares
-        them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
+        declares them.
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     target : {"table", "population"}
@@ -306,7 +306,7 @@ def sum(
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -322,7 +322,7 @@ def sum(
 
     Notes
     -----
-    **Privacy.** Neighbors differ by the replacement of one record; the number of records is public. Every
+    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
     record is read. With `by`, counts, sums and sums of squares of all groups are released together. The noise
     depends on the width of the bounds, not on the number of groups.
 

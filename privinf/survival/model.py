@@ -109,14 +109,14 @@ class _CurveModel(HidesRows):
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
             For several sites: "server" (default), the sites send un-noised counts to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so only the noisy total
-            is revealed.
+            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
+            total is revealed.
         sites : array_like or str, optional
             Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in
             this process.
         ledger : Ledger, optional
-            Budget ledger, which every fit of the model charges. It refuses a charge that would exceed its
-            limit. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit of the model. A ledger with a limit refuses a
+            release that would exceed the limit. By default the model makes a new ledger.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class KaplanMeier(_CurveModel):
 
     Not available: left truncation, strata, several rows for one person, and competing risks.
 
-    **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
+    **Privacy.** Neighboring tables differ in one record (replace-one), with its time, status and group; the
     number of records is public, and so are the grid and the horizon. Every record is read once. The noise
     does not depend on the number of groups from two on. With ``trust="secure-sum"`` only the noisy total is
     revealed.
@@ -265,7 +265,7 @@ class NelsonAalen(_CurveModel):
     survival curves at no further cost, and ``nelson_aalen()`` of a result of `KaplanMeier` returns the
     hazards.
 
-    **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
+    **Privacy.** Neighboring tables differ in one record (replace-one), with its time, status and group; the
     number of records is public, and so are the grid and the horizon. Every record is read once.
 
     Examples
@@ -370,7 +370,8 @@ def logrank(
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
         several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
-        "secure-sum", the sites add the noise themselves, under masks, so only the noisy total is revealed.
+        "secure-sum", the sites add the noise themselves, under masks, so that only the noisy total is
+        revealed.
     sites : array_like or str, optional
         Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
         process.
@@ -382,7 +383,7 @@ def logrank(
         noise. "classic" is the textbook formula, to reproduce published results only.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The ledger is charged before anything is released.
+        The cost is recorded in the ledger before anything is released.
 
     Returns
     -------
@@ -402,7 +403,7 @@ def logrank(
     interval of the hazard ratio contains every ratio that the test does not reject. If you also need curves,
     fit `KaplanMeier` and call its result's ``logrank()``, which costs nothing more.
 
-    **Privacy.** Neighbors differ by the replacement of one record, with its time, status and group; the
+    **Privacy.** Neighboring tables differ in one record (replace-one), with its time, status and group; the
     number of records is public, and so are the grid and the horizon. Every record is read once. There is one
     Gaussian release, of noisy counts.
 

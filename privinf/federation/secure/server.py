@@ -426,7 +426,7 @@ class SecureServer(TrustedServer):
         )
 
     def _check_selections(self) -> None:
-        """Refuse: peeling needs un-noised sums, which nobody sees here."""
+        """Refuse: peeling needs sums without noise, which nobody sees here."""
         raise NotAvailableError(
             "private selection is not available for secure sums; release all entries of the sum, "
             "or use a TrustedServer"

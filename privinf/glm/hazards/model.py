@@ -86,7 +86,8 @@ class PHReg(Model[PHRegOptions]):
     status : array_like, shape (n,), or str
         1 if the time ended with the event, 0 if it was censored; or the name of such a column of X.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column of X but the status, in order or by name; values outside are clipped.
+        Public bounds of every column of X but the status, in order or by name; values outside the bounds are
+        clipped.
     horizon : float
         Public end of the follow-up.
     intervals : int
@@ -99,20 +100,20 @@ class PHReg(Model[PHRegOptions]):
         Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
         server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
     ledger : Ledger, optional
-        Budget ledger, which every fit of the model charges. It refuses a charge that would exceed its limit.
-        Default: a new ledger of the model.
+        Budget ledger that records the cost of every fit of the model. A ledger with a limit refuses a release
+        that would exceed the limit. By default the model makes a new ledger.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound is missing or invalid, or an argument is invalid. No
-        message contains a value of a row.
+        error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The guarantee is for replacing one record, with its time, status and columns. The number of
-    records, the grid, the horizon and the bounds are public. Everything else that leaves the curator, or the
-    server, is noised, and the report counts everything that a fit released.
+    **Privacy.** Neighboring tables differ in one record, with its time, status and columns (replace-one). The
+    number of records, the grid, the horizon and the bounds are public. Everything else that leaves the
+    curator, or the server, is noised, and the report counts everything that a fit released.
 
     A record is followed until the hazard that its columns imply has cumulated to c, a public number for which
     the noise is small enough. If hazards are proportional and effects are linear, this limit does not change
@@ -207,7 +208,8 @@ class PHReg(Model[PHRegOptions]):
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with sums or rows. Default: "central" for one table, "server" for a federation.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit of the model. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit of the model. By default the model makes a new
+            ledger.
 
         Returns
         -------
@@ -253,7 +255,8 @@ class PHReg(Model[PHRegOptions]):
         status : str
             Name of a column of every X that is 1 if the time ended with the event, 0 if it was censored.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the status, in order or by name; values outside are clipped.
+            Public bounds of every column but the status, in order or by name; values outside the bounds are
+            clipped.
         horizon : float
             Public end of the follow-up.
         intervals : int
@@ -262,11 +265,12 @@ class PHReg(Model[PHRegOptions]):
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             records that lack a value, whose number stays private.
         trust : {"server", "secure-sum"}, optional
-            "server" (default): the sites send un-noised sums to a server that they trust. "secure-sum": the
-            sites add the noise themselves, under masks, so only the noisy total is revealed; it needs the
-            extra ``federation``.
+            With "server" (default) the sites send sums without noise to a server that they trust. With
+            "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
+            is revealed; this mode needs the optional dependencies ``privinf[federation]``.
         ledger : Ledger, optional
-            Budget ledger that is charged by every fit of the model. Default: a new ledger of the model.
+            Budget ledger that records the cost of every fit of the model. By default the model makes a new
+            ledger.
 
         Returns
         -------

@@ -271,7 +271,7 @@ class SparseResults(Results):
         Raises
         ------
         NotAvailableError
-            A trusted server peeled un-noised sums: none of that left it.
+            A trusted server peeled sums without noise: none of that left it.
         """
         detection = self._settings.get("sight")
         if detection is None:

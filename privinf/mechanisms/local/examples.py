@@ -102,7 +102,7 @@ class LocalExamples:
     Notes
     -----
     **Privacy.** The model is local: each record adds its own noise, once, and later models cost nothing more.
-    Neighbors differ by the replacement of one record. Gaussian columns are released together; they are
+    Neighboring tables differ in one record (replace-one). Gaussian columns are released together; they are
     exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Laplace columns
     are released together as well; they are pure epsilon-DP with epsilon = l1 diameter / scale. Each feature
     that is sent by randomized response is pure epsilon-DP, and so is a label that is sent in this way. For a
@@ -236,8 +236,9 @@ class LocalExamples:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released. A limit in (epsilon, delta) is enforced
-            in mu^2. Counted in mu^2, randomized responses cost more than in the total that the report states.
+            read. The cost is recorded in the ledger before anything is released. A limit in (epsilon, delta)
+            is enforced in mu^2. Counted in mu^2, randomized responses cost more than in the total that the
+            report states.
 
         Returns
         -------

@@ -116,8 +116,8 @@ class Modulation:
 
     Notes
     -----
-    **Privacy.** The model is local: each record adds its own noise. Neighbors differ by the replacement of
-    one record, or of one unit with at most `max_rows` rows. The messages of a unit's rows are concatenated,
+    **Privacy.** The model is local: each record adds its own noise. Neighboring tables differ in one record,
+    or in one unit with at most `max_rows` rows (replace-one). The messages of a unit's rows are concatenated,
     so that the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP, where mu^2 is
     (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds. L and D_y are the sensitivities of features
     and response, and sigma_t and sigma_y the sds of their noise.
@@ -245,7 +245,7 @@ class Modulation:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------
@@ -345,7 +345,7 @@ class Modulation:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------

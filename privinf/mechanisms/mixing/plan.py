@@ -397,7 +397,7 @@ class MixingPlan:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------

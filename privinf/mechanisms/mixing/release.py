@@ -72,8 +72,8 @@ class GaussianRows(PartyMechanism):
     Raises
     ------
     SchemaError, ArgumentError
-        A column does not match its declaration, or an argument is invalid. No message contains a value of a
-        row.
+        A column does not match its declaration, or an argument is invalid. No error message contains a value
+        of a row.
 
     Notes
     -----
@@ -133,7 +133,7 @@ class GaussianRows(PartyMechanism):
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------
@@ -205,8 +205,8 @@ class RandomMixing(PartyMechanism):
     Raises
     ------
     SchemaError, ArgumentError
-        A column does not match its declaration, or an argument is invalid. No message contains a value of a
-        row.
+        A column does not match its declaration, or an argument is invalid. No error message contains a value
+        of a row.
 
     Notes
     -----
@@ -334,7 +334,7 @@ class RandomMixing(PartyMechanism):
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The ledger is charged before anything is released.
+            read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------

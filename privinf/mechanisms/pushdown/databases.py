@@ -221,7 +221,7 @@ class PushedSource(Source):
 
     Notes
     -----
-    **Privacy.** `ask` returns un-noised sums over records, which never leave the mechanisms.
+    **Privacy.** `ask` returns sums without noise over records, which never leave the mechanisms.
     """
 
     __slots__ = ("_ask", "dialect", "kinds", "name")

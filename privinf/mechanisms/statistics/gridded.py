@@ -223,7 +223,7 @@ class MomentSums:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums: never leaves the mechanisms.
+    **Privacy.** Holds sums without noise: never leaves the mechanisms.
     """
 
     __slots__ = (

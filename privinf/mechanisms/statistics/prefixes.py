@@ -75,7 +75,7 @@ class PrefixSums:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
+    **Privacy.** Holds sums without noise: never leaves the mechanisms, cannot be pickled.
     """
 
     __slots__ = ("_total",)

@@ -175,7 +175,7 @@ class EntrySums:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
+    **Privacy.** Holds sums without noise: never leaves the mechanisms, cannot be pickled.
     """
 
     __slots__ = ("_total", "_units", "rows", "statistic")

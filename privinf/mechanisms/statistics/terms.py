@@ -316,7 +316,7 @@ class TermSums:
 
     Notes
     -----
-    **Privacy.** Holds un-noised sums: never leaves the mechanisms, cannot be pickled.
+    **Privacy.** Holds sums without noise: never leaves the mechanisms, cannot be pickled.
     """
 
     __slots__ = ("_kinds", "_parts", "_public", "_reader", "args", "terms", "width")
