@@ -56,32 +56,34 @@ _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """Hard limit on the privacy loss of one unit, which a ledger enforces.
+    """Hard limit on the privacy loss of one unit (a record or a person), which a ledger enforces.
 
     Parameters
     ----------
     epsilon, delta : float, optional
-        An (epsilon, delta) guarantee, converted once to the mu^2 of the Gaussian mechanism with the same
-        privacy. With ``delta=0`` the budget is a limit in pure epsilon, which admits no Gaussian release.
+        Limit as an (epsilon, delta) guarantee. The limit is converted once to mu^2, where mu is the parameter
+        of the Gaussian mechanism with the same guarantee. With ``delta=0`` the limit is a pure epsilon, which
+        no release with Gaussian noise satisfies.
     mu : float, optional
-        A limit in Gaussian DP (stored as mu^2).
+        Limit as mu of Gaussian differential privacy (GDP); the limit is stored as mu^2.
     rho : float, optional
-        A limit in zCDP.
+        Limit as rho of zero-concentrated differential privacy (zCDP).
 
     Attributes
     ----------
     currency : {"mu2", "rho", "pure"}
-        Unit in which costs are added.
+        Currency in which the costs of releases are added: mu^2 of GDP, rho of zCDP, or pure epsilon.
     limit : Fraction
-        The exact limit; a float counts as the decimal number that Python prints for it.
+        Exact limit in the currency of the budget. A float counts as the decimal number that Python prints for
+        it.
     delta : float or None
-        Delta at which the limit was stated, if any.
+        Delta of the (epsilon, delta) guarantee that was passed as the limit; None for other limits.
 
     Raises
     ------
     ArgumentError
-        Not exactly one of `epsilon`, `mu` and `rho` is passed, the value is not positive and finite, or
-        `epsilon` is passed without `delta`.
+        If not exactly one of `epsilon`, `mu` and `rho` is passed, if the value is not positive and finite, or
+        if `epsilon` is passed without `delta`.
 
     Notes
     -----
@@ -135,7 +137,7 @@ class Budget:
             self._set("mu2", exact(gaussian_mu(float(amount), delta)) ** 2 * _CONVERSION_SLACK, delta)
 
     def split(self, k: int) -> tuple[Budget, ...]:
-        """Return `k` equal budgets that add up to this one exactly.
+        """Split the budget into `k` equal budgets, whose sum is exactly this budget.
 
         Parameters
         ----------
@@ -145,7 +147,7 @@ class Budget:
         Returns
         -------
         tuple of Budget
-            The parts, with the same `currency` as this budget.
+            The `k` budgets, in the same `currency` as this budget.
         """
         if check_count(k, "k") > MAX_SHARES:
             raise ArgumentError(
@@ -156,7 +158,7 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """The largest mu of one Gaussian release within the budget; NotAvailableError for pure epsilon."""
+        """Largest mu of one Gaussian release within the budget; NotAvailableError for a pure epsilon."""
         if self.currency == "pure":
             raise NotAvailableError(
                 "this ledger's limit is a pure epsilon (delta=0), which no release with Gaussian noise "
@@ -166,7 +168,7 @@ class Budget:
 
     @property
     def rho(self) -> float:
-        """The limit in zCDP, rounded down; NotAvailableError if the limit is in pure epsilon."""
+        """Limit as rho of zCDP, rounded down; NotAvailableError if the limit is a pure epsilon."""
         if self.currency == "pure":
             raise NotAvailableError(
                 "this limit in pure epsilon cannot be converted to rho of zCDP; declare the limit as "
@@ -175,7 +177,7 @@ class Budget:
         return float_down(self.limit if self.currency == "rho" else self.limit / 2)
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of the budget when all of it is spent.
+        """Return the epsilon of the (epsilon, delta) guarantee after the total budget is spent.
 
         Parameters
         ----------
@@ -190,7 +192,7 @@ class Budget:
         Raises
         ------
         ArgumentError
-            A delta is needed, and neither the call nor the budget has one.
+            If a delta is needed, and neither the call nor the budget has one.
         """
         if self.currency == "pure":
             return float_down(self.limit)
@@ -204,7 +206,7 @@ class Budget:
         return rho_to_epsilon(float(self.limit), delta)
 
     def cost(self, loss: Loss) -> Fraction:
-        """Return the cost of a loss in this currency.
+        """Return the cost of a privacy loss, in the currency of the budget.
 
         Parameters
         ----------
@@ -219,19 +221,20 @@ class Budget:
         Raises
         ------
         BudgetExceededError
-            The cost is infinite: the release has no noise, or no finite cost can be derived.
+            If the cost is infinite, because the release has no noise, or because no finite cost can be
+            derived in this currency.
         """
         return cost_in(self.currency, loss)
 
     def described(self, amount: Fraction | None = None, relation: str = "") -> str:
-        """Return an amount of this currency as text: epsilon first, then mu or rho.
+        """Describe an amount of the budget as text, which states first epsilon and then mu or rho.
 
         Parameters
         ----------
         amount : Fraction, optional
-            Amount to describe; by default the limit.
+            Amount to describe, in the currency of the budget; by default the limit.
         relation : str
-            Neighboring relation that the text names, if any.
+            Neighboring relation to name in the text, such as "replace-one"; by default none is named.
 
         Returns
         -------
@@ -257,7 +260,7 @@ class Budget:
         return self.described(relation="<= ")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record, in which the limit is a fraction as text.
+        """Return a dictionary that can be written as JSON; the limit is a fraction as text, such as "1/10".
 
         Returns
         -------
@@ -283,7 +286,7 @@ class Budget:
         Raises
         ------
         ArgumentError
-            The record does not describe a budget.
+            If the dictionary does not describe a budget.
         """
         try:
             limit = record["limit"]

@@ -84,9 +84,10 @@ class TrustedServer:
     missing : {"raise", "continue"}
         Handling of a site that does not answer: stop, or continue with the others.
     relation : {"replace-one", "zero-out"}
-        Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
-        nothing: the sensitivity is about half as large, the guarantee is weaker, and selections are not
-        available. The sites' policy must allow "zero-out".
+        Neighboring relation of all guarantees. Under "zero-out" one of two neighboring tables has a record
+        that contributes nothing, in place of a record of the other table: the sensitivity is about half as
+        large, the guarantee is weaker, and selections are not available. The sites' policy must allow
+        "zero-out".
     trust : {"server", "central"}
         Trust model that ledger lines state: "central" where one curator holds the rows of all sites.
 

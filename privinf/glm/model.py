@@ -94,44 +94,47 @@ class GLMOptions(SumModelOptions):
 
 @error_boundaries
 class GLM(Model[GLMOptions]):
-    r"""Linear, logistic or Poisson regression of one table, or of a federation.
+    r"""Linear, logistic or Poisson regression on one table, or on a federation of sites.
 
-    For several sites, use `from_arrays`, or `from_formula` with a federation.
+    For the rows of several sites, use `from_arrays`, or pass a federation to `from_formula`.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The column
-        that `offset` names must be a column of X; it gets no coefficient.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The column that
+        `offset` names must be a column of X; it gets no coefficient.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name; values
+        outside the bounds are clipped.
     family : {"gaussian", "binomial", "poisson"}
         Distribution of the response: linear, logistic or Poisson regression.
     y_bounds : (low, high), optional
         Public bounds of the response, which the linear and the Poisson model need; values outside the bounds
         are clipped.
     radius : float, optional
-        R, the length above which a row gets less weight, in units in which every bounded column is in [-1,
-        1]. Default: the longest row that the bounds allow. A smaller R means less noise.
+        R, the norm of a row above which the row gets less weight, in units in which the bounds of every
+        column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have the
+        same weight. A smaller R needs less noise.
     residual_clip : {"auto", "bounds"} or float, optional
-        Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
-        clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
-        allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
-        tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
-        threshold in units of y. A threshold that you choose changes the target.
+        Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
+        threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
+        counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+        clipped and no assumption about the tail is needed, but the noise is scaled to the full range of the
+        response. A number is a clipping threshold in units of y. A threshold that you choose changes the
+        target: the coefficients then solve the estimating equation with clipped residuals.
     offset : str, optional
-        For the logistic and the Poisson model: name of a column with bounds that is added to the linear
-        predictor as it is; it has no coefficient.
+        For the logistic and the Poisson model: name of a column with declared bounds that is added to the
+        linear predictor. The column gets no coefficient.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -151,24 +154,27 @@ class GLM(Model[GLMOptions]):
     the noisy total is revealed (`privinf.federation.SecureServer` states the trust assumptions). The privacy
     report counts all releases of a fit.
 
-    Linear models are fitted in one step from an initial estimate, and `privinf.glm.least_squares` has their
-    equations and variances. Logistic and Poisson models are fitted in whitened units (`privinf.glm.curved`).
-    The following applies to every fit with ``optimizer=``, a `radius`, sites as units or named targets.
+    Linear models are fitted by one step from an initial estimate. Logistic and Poisson models are fitted by
+    Newton steps in coordinates in which the rows have identity covariance (whitened units). The rest of these
+    notes applies to fits with ``optimizer=``, `radius`, ``unit="client"`` or `targets`.
 
-    Let r be the clipped residual of a record, and w = min(1, R^2/||x||^2) its weight. The weight depends on
-    x alone and does not change a correctly specified mean. The estimate solves sum w x r = 0. The estimate is
-    computed in noisy rounds and one final Newton step, whose vector is D. The final step uses the noisy score
-    and Hessian H at the last iterate theta_T, and the covariance of the estimate is known:
+    Let r be the clipped residual of a record with features x, and let w = min(1, R^2/||x||^2) be the weight
+    of the record. The weight depends on x alone, so it does not change the coefficients if the model of the
+    mean is correct. The estimate solves the equation sum w x r = 0. It is computed in noisy rounds, which are
+    followed by one Newton step D. This final step uses the noisy score and the noisy Hessian H at the last
+    iterate. The covariance of the estimate is
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
-    Residuals are clipped at a public threshold E. The default E is so large that no residual of a response
-    within its bounds is clipped. If residuals are clipped, the fit estimates the root of the clipped score.
+    Here sigma_s and sigma_H are the standard deviations of the noise in the score and in the Hessian.
+    Residuals are clipped at a public threshold E. By default E is so large that no residual of a response
+    within its bounds is clipped. With a smaller E the fit estimates the root of the score with clipped
+    residuals.
 
     References
     ----------
     "Communication efficient, differentially private distributed optimization using correlation-aware
-    sketching", for `DOME`; the one-step intervals are this package's.
+    sketching", for `DOME`. The intervals of the final Newton step are not from this paper.
 
     Examples
     --------
@@ -236,8 +242,8 @@ class GLM(Model[GLMOptions]):
         ----------
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
-            as the argument `offset`.
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
+            effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -246,26 +252,29 @@ class GLM(Model[GLMOptions]):
         family : {"gaussian", "binomial", "poisson"}
             Distribution of the response: linear, logistic or Poisson regression.
         radius : float, optional
-            R, the length above which a row gets less weight, in units in which every bounded column is in
-            [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
+            R, the norm of a row above which the row gets less weight, in units in which the bounds of every
+            column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have
+            the same weight. A smaller R needs less noise.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose
-            the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
-            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
-            assumption about the tail is needed, and the noise is scaled to the total range of the response. A
-            number is a clipping threshold in units of y. A threshold that you choose changes the target.
+            Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
+            threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
+            counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+            clipped and no assumption about the tail is needed, but the noise is scaled to the full range of
+            the response. A number is a clipping threshold in units of y. A threshold that you choose changes
+            the target: the coefficients then solve the estimating equation with clipped residuals.
         offset : str, optional
-            For the logistic and the Poisson model: name of a column with bounds that is added to the linear
-            predictor as it is; it has no coefficient.
+            For the logistic and the Poisson model: name of a column with declared bounds that is added to the
+            linear predictor. The column gets no coefficient.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send sums without noise to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
-            total is revealed.
+            Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
+            the rows. For a federation, "server" (default) means that the sites send sums without noise to a
+            server that they trust. The choice "secure-sum" means that the sites add the noise themselves and
+            mask their sums, so that only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -273,12 +282,12 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLM
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError
-            The schema lacks bounds of a column that the formula needs.
+            If the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=check_choice(family, Family, "family"),
@@ -307,7 +316,7 @@ class GLM(Model[GLMOptions]):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; the column ``const`` is public.
 
         Parameters
         ----------
@@ -315,29 +324,31 @@ class GLM(Model[GLMOptions]):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside the bounds are
-            clipped.
+            Public bounds of every column except the constant, in the order of the columns or by name; values
+            outside the bounds are clipped.
         family : {"gaussian", "binomial", "poisson"}
             Distribution of the response: linear, logistic or Poisson regression.
         y_bounds : (low, high), optional
             Public bounds of the response, which the linear and the Poisson model need; values outside the
             bounds are clipped.
         radius : float, optional
-            R, the length above which a row gets less weight, in units in which every bounded column is in
-            [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
+            R, the norm of a row above which the row gets less weight, in units in which the bounds of every
+            column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have
+            the same weight. A smaller R needs less noise.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose
-            the clipping threshold, the tail beyond the threshold is extrapolated from these counts, and
-            intervals allow for a bias from this extrapolation. "bounds": no residual is clipped, no
-            assumption about the tail is needed, and the noise is scaled to the total range of the response. A
-            number is a clipping threshold in units of y. A threshold that you choose changes the target.
+            Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
+            threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
+            counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+            clipped and no assumption about the tail is needed, but the noise is scaled to the full range of
+            the response. A number is a clipping threshold in units of y. A threshold that you choose changes
+            the target: the coefficients then solve the estimating equation with clipped residuals.
         offset : str, optional
-            For the logistic and the Poisson model: name of a column with bounds that is added to the linear
-            predictor as it is; it has no coefficient.
+            For the logistic and the Poisson model: name of a column with declared bounds that is added to the
+            linear predictor. The column gets no coefficient.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
@@ -349,12 +360,12 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLM
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
         """
         options = GLMOptions(
             bounds=bounds,
@@ -420,42 +431,47 @@ class GLM(Model[GLMOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
-            Default: the one-step estimators of linear (`privinf.glm.least_squares`) and of logistic and
-            Poisson models (`privinf.glm.curved`). `Newton` runs a fixed number of noisy rounds; in a fit
-            without noise, `Newton` runs to convergence. The other optimizers are of first order, and may
-            return coefficients without intervals.
+            Optimizer to use instead of the default, which is a one-step estimator from a private initial
+            estimate. `Newton` runs a fixed number of noisy rounds; in a fit without noise, `Newton` runs to
+            convergence. The other optimizers use only gradients (scores), and may return coefficients without
+            intervals.
         public_seed : int
-            Seed of batches and probes; fixed before the data are seen, and public.
+            Public seed of the batches and of the random probes. Choose it before you see the data.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         relation : {"replace-one", "zero-out"}
-            Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
-            nothing. At the same budget the noise under "zero-out" is half as large as under "replace-one".
-            The guarantee is weaker: a record that is replaced by another record is protected at twice the mu.
-            The ledger and the policies of the sites must use the same relation.
+            Neighboring tables of the guarantee. Under "zero-out" one of two neighboring tables has a record
+            that contributes nothing, in place of a record of the other table. At the same budget the noise
+            under "zero-out" is half as large as under "replace-one". The guarantee of "zero-out" is weaker:
+            for the replacement of one record by another, mu is twice as large. The ledger and the policies of
+            the sites must use the same relation.
         unit : {"record", "client"}
-            What is replaced: a record, or all records of a site together. With "client", every site is in
-            every batch, so every round costs budget. Without `client_clip`, the sensitivity of a sum is the
-            sensitivity of one record times the number of records of the largest site.
+            Unit of privacy: one record, or all records of one site together ("client"). With "client", every
+            site has records in every batch, so every round costs budget. Without `client_clip`, the
+            sensitivity of a sum is the sensitivity of one record times the number of records of the largest
+            site.
         client_clip : float, optional
-            C, the largest norm of the summed score of a site for ``unit="client"``; longer scores are shrunk
-            to it. A replaced site then moves a sum by at most 2C. First-order optimizers need `client_clip`.
-            Let a site have n_i records in B equal batches. Near the solution, the sum of the scores of a
-            batch is about sqrt(n_i/B) times as long as the score of one record.
+            C, the largest norm of the summed score of a site, for ``unit="client"``. A longer score is shrunk
+            to norm C. Replacing one site then changes a sum by at most 2C. First-order optimizers need
+            `client_clip`. To choose C, let a site have n_i records, which are divided over B batches of equal
+            size. Near the solution, the norm of the summed score of a batch is about sqrt(n_i/B) times the
+            norm of the score of one record.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. "HC0" (default) is robust. "HC1", for the linear model, multiplies
-            the sampling part of the covariance by n/(n - p). "nonrobust", for the logistic and the Poisson
-            model, uses the Hessian as the meat of the sandwich. "nonrobust" is valid if the variance function
-            of the model is correct, and needs no release of a meat, which otherwise takes a tenth of the
-            budget of the final step. "cluster" clusters by the unit of the schema. "cluster" equals "HC0",
-            because these models accept only one row per unit (`MomentOLS` accepts several).
+            Covariance of the coefficients. "HC0" (default) is robust. With "HC1", for the linear model, the
+            sampling part of the covariance is multiplied by n/(n - p). With "nonrobust", for the logistic and
+            the Poisson model, the covariance of the scores is taken from the Hessian. This choice is valid if
+            the variance function of the model is correct. It saves a tenth of the budget of the final step,
+            because the covariance of the scores is not released. With "cluster" rows are clustered by the
+            unit of the schema, which gives the same result as "HC0", because these models accept only one row
+            per unit (`MomentOLS` accepts several).
         targets : sequence of str, optional
-            Names of the coefficients to report; no other coefficient is reported. Targets can have intervals
-            even if the columns are too many for a Hessian of all coefficients. The final step uses only the
-            columns of `targets`, the columns of `nuisance` and the constant, and p in the rule for intervals
-            counts these columns. The step assumes that no other column is correlated with the column of a
-            target, given these columns and in rows weighted by the curvature.
+            Names of the coefficients to report. No other coefficient is reported. Named targets can have
+            intervals even if there are too many columns to release the Hessian of all coefficients. The final
+            step uses only the columns of `targets`, the columns of `nuisance` and the constant. The rule for
+            intervals (see the notes below) counts only these columns as p. The final step assumes that the
+            column of a target has no partial correlation with the omitted columns, given the columns that are
+            used, in rows weighted by the curvature of the log-likelihood.
         nuisance : sequence of str
             Names of further coefficients, whose columns take part in the final step because they may be
             correlated with the columns of `targets`.
@@ -463,17 +479,20 @@ class GLM(Model[GLMOptions]):
             Whether to keep a tenth of the budget for average marginal effects (`get_margeff`) of a logistic
             or Poisson model.
         intervals : {"required", "optional"}
-            "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
-            few for its coefficients, before anything is charged. "optional" returns coefficients without
-            standard errors. With "optional" a fit that cannot have intervals uses `DPSGD`. A fit by a named
-            `optimizer` is never refused for a lack of intervals.
+            Whether the fit must have intervals. With "required" (default) the fit is refused before anything
+            is charged if there are too few rows, or too little budget, for intervals of all coefficients.
+            With "optional" such a fit returns coefficients without standard errors. A fit without intervals
+            uses the optimizer `DPSGD`. A fit with the argument `optimizer` is never refused for a lack of
+            intervals.
         checkpoint : path, optional
-            Over a federation: folder of this call alone, in which every query and release is stored. If the
-            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
-            the folder holds the secret key of the noise: protect it as you protect the rows.
+            Folder in which a fit over a federation stores every query and every release. Use a new folder for
+            each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
+            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
+            protect it as you protect the rows.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         progress : bool, optional
             Whether to show a progress bar of the sums that are released; default: on a terminal only, after
             two seconds.
@@ -481,41 +500,44 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLMResults
-            Coefficients, covariance, tests, prediction and the privacy report. The class is the same for one
-            table and for a federation.
+            Coefficients, covariance, tests, prediction and the privacy report. The results of one table and
+            of a federation are of the same class.
 
         Raises
         ------
         ArgumentError
-            The request is wrong; nothing was spent.
+            If an argument is invalid; nothing was spent.
         NotAvailableError
-            Intervals are required and not possible; nothing was spent.
+            If intervals are required but not possible; nothing was spent.
         BudgetExceededError
-            The fit would exceed the ledger's limit; nothing was spent.
+            If the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
-            Without noise: there is no finite estimate, or columns are collinear.
+            If, in a fit without noise, there is no finite estimate or columns are collinear.
         StorageError
-            The folder of `checkpoint` belongs to a different fit, or lacks the key of the noise of its fit.
+            If the folder of `checkpoint` belongs to a different fit, or if the key of the noise is missing
+            from the folder.
 
         Notes
         -----
-        **Privacy.** `privacy` counts every release. Settings that were chosen by private data are not
-        charged unless the fits behind that choice are in the same ledger; the summary lists the charges.
+        **Privacy.** `privacy` counts every release. If you choose settings from the results of earlier fits
+        on the same data, these fits cost budget too. Use the same ledger for all fits, so that the totals
+        include them.
 
-        Intervals of logistic and Poisson models are quantiles of draws that account for the noise. If the
-        smallest eigenvalue of the Hessian is small relative to the noise of the Hessian, the intervals are
-        quantiles of a posterior with a named prior (benchmarks/results/logistic.md). The rest of these notes
-        applies to fits with ``optimizer=``, not to the default. Intervals need ``p^1.5 <= 0.1 n mu_H``, where
-        mu_H is the budget of the final Hessian. If sites are the units, n is the number of all rows divided
-        by the number of rows of the largest site. If p is too large for intervals, the total budget goes to
-        the coefficients, and the fit has no intervals. A fit whose `client_clip` may shrink the score of a
-        site has no intervals either, because the bias from shrinking is not known. Standard errors treat rows
-        as independent, also those of the same site.
+        Intervals of logistic and Poisson models are quantiles of simulated draws, which account for the
+        privacy noise. If the smallest eigenvalue of the Hessian is small relative to the noise of the
+        Hessian, the intervals are quantiles of a posterior distribution, and the summary names its prior. The
+        rest of these notes applies only to fits with ``optimizer=``. Such a fit has intervals only if ``p^1.5
+        <= 0.1 n mu_H``, where p is the number of coefficients, n the number of rows and mu_H the budget (in
+        mu) of the final Hessian. If sites are the units of privacy, n is the number of all rows divided by
+        the number of rows of the largest site. If p is too large for intervals, the total budget is spent on
+        the coefficients, and the fit has no intervals. A fit in which `client_clip` may shrink the score of a
+        site has no intervals, because the bias from shrinking is not known. Standard errors treat all rows as
+        independent, including rows of the same site.
 
-        A fit has not converged if its last Newton step has a root mean square above 1.5 in standard errors of
-        this step. Such a fit has coefficients only, unless the remaining error is negligible
-        (`privinf.glm.convergence`; benchmarks/results/settled.md). Reasons for a lack of convergence are rare
-        events, strong signals, and a clip that is small relative to the response.
+        A fit has not converged if its last Newton step is too long: its root mean square is above 1.5
+        standard errors of this step. A fit that has not converged has coefficients without intervals, unless
+        the remaining error is negligible. Fits may not converge if events are rare, if effects are strong, or
+        if the clipping threshold is small relative to the response.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -551,42 +573,45 @@ class GLM(Model[GLMOptions]):
 
 @error_boundaries
 class FederatedGLM(GLM):
-    """Another name of `GLM`, with the same constructors and results.
+    """Another name for `GLM`, with the same constructors, methods and results.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The column
-        that `offset` names must be a column of X; it gets no coefficient.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The column that
+        `offset` names must be a column of X; it gets no coefficient.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name; values
+        outside the bounds are clipped.
     family : {"gaussian", "binomial", "poisson"}
         Distribution of the response: linear, logistic or Poisson regression.
     y_bounds : (low, high), optional
         Public bounds of the response, which the linear and the Poisson model need; values outside the bounds
         are clipped.
     radius : float, optional
-        R, the length above which a row gets less weight, in units in which every bounded column is in
-        [-1, 1]. Default: the longest row that the bounds allow. A smaller R means less noise.
+        R, the norm of a row above which the row gets less weight, in units in which the bounds of every
+        column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have the
+        same weight. A smaller R needs less noise.
     residual_clip : {"auto", "bounds"} or float, optional
-        Clipping of residuals of the linear and the Poisson model. "auto" (default): noisy counts choose the
-        clipping threshold, the tail beyond the threshold is extrapolated from these counts, and intervals
-        allow for a bias from this extrapolation. "bounds": no residual is clipped, no assumption about the
-        tail is needed, and the noise is scaled to the total range of the response. A number is a clipping
-        threshold in units of y. A threshold that you choose changes the target.
+        Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
+        threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
+        counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+        clipped and no assumption about the tail is needed, but the noise is scaled to the full range of the
+        response. A number is a clipping threshold in units of y. A threshold that you choose changes the
+        target: the coefficients then solve the estimating equation with clipped residuals.
     offset : str, optional
-        For the logistic and the Poisson model: name of a column with bounds that is added to the linear
-        predictor as it is; it has no coefficient.
+        For the logistic and the Poisson model: name of a column with declared bounds that is added to the
+        linear predictor. The column gets no coefficient.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.

@@ -81,8 +81,9 @@ class OneFamily(GLM):
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
 
         Returns
         -------
@@ -116,25 +117,27 @@ class OLS(OneFamily):
     y : array_like, shape (n,)
         Response; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name; values
+        outside the bounds are clipped.
     y_bounds : (low, high)
         Public bounds of the response; values outside the bounds are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
-        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
-        the threshold is extrapolated from these counts, and intervals allow for a bias from this
-        extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
-        is scaled to the total range of the response. A number is a clipping threshold in units of y. A
-        threshold that you choose changes the target.
+        Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts. The
+        tail beyond the threshold is extrapolated from these counts, and the intervals allow for a bias from
+        this extrapolation. With "bounds" no residual is clipped and no assumption about the tail is needed,
+        but the noise is scaled to the full range of the response. A number is a clipping threshold in units
+        of y. A threshold that you choose changes the target: the coefficients then solve the estimating
+        equation with clipped residuals.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -222,20 +225,22 @@ class OLS(OneFamily):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
-            noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. A threshold that you choose changes the target.
+            Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
+            The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
+            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
+            threshold in units of y. A threshold that you choose changes the target: the coefficients then
+            solve the estimating equation with clipped residuals.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send sums without noise to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
-            total is revealed.
+            Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
+            the rows. For a federation, "server" (default) means that the sites send sums without noise to a
+            server that they trust. The choice "secure-sum" means that the sites add the noise themselves and
+            mask their sums, so that only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -243,12 +248,12 @@ class OLS(OneFamily):
         Returns
         -------
         OLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError
-            The schema lacks bounds of a column that the formula needs.
+            If the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -273,7 +278,7 @@ class OLS(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; the column ``const`` is public.
 
         Parameters
         ----------
@@ -281,20 +286,21 @@ class OLS(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside the bounds are
-            clipped.
+            Public bounds of every column except the constant, in the order of the columns or by name; values
+            outside the bounds are clipped.
         y_bounds : (low, high)
             Public bounds of the response; values outside the bounds are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
-            noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. A threshold that you choose changes the target.
+            Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
+            The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
+            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
+            threshold in units of y. A threshold that you choose changes the target: the coefficients then
+            solve the estimating equation with clipped residuals.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
@@ -306,12 +312,12 @@ class OLS(OneFamily):
         Returns
         -------
         OLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
         """
         options = GLMOptions(
             family=cls.family,
@@ -379,16 +385,19 @@ class OLS(OneFamily):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         intervals : {"required", "optional"}
-            "required" (default) refuses a fit that cannot have intervals, because its rows and budget are too
-            few for its coefficients, before anything is charged. "optional" returns coefficients without
-            standard errors. `without_intervals` returns the reason.
+            Whether the fit must have intervals. With "required" (default) the fit is refused before anything
+            is charged if there are too few rows, or too little budget, for intervals of all coefficients.
+            With "optional" such a fit returns coefficients without standard errors. `without_intervals`
+            returns the reason.
         checkpoint : path, optional
-            Over a federation: folder of this call alone, in which every query and release is stored. If the
-            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
-            the folder holds the secret key of the noise: protect it as you protect the rows.
+            Folder in which a fit over a federation stores every query and every release. Use a new folder for
+            each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
+            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
+            protect it as you protect the rows.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         progress : bool, optional
             Whether to show a progress bar of the sums that are released; default: on a terminal only, after
             two seconds.
@@ -396,8 +405,8 @@ class OLS(OneFamily):
         Returns
         -------
         GLMResults
-            Coefficients, covariance, tests, prediction and the privacy report. The class is the same for one
-            table and for a federation.
+            Coefficients, covariance, tests, prediction and the privacy report. The results of one table and
+            of a federation are of the same class.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -424,23 +433,25 @@ class Logit(OneFamily):
         0 or 1. Values outside [0, 1] are clipped without a message, because a message would reveal something
         about a row.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The columns
         that `offset` and `weights` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name; values
+        outside the bounds are clipped.
     offset : str, optional
-        Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
+        Name of a column with declared bounds that is added to the linear predictor. The column gets no
+        coefficient.
     weights : str, optional
         Name of the column that has the weight of each row; its bounds must not be negative. Robust standard
         errors treat each row as one independent observation, whatever its weight.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -518,28 +529,29 @@ class Logit(OneFamily):
         ----------
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
-            as the argument `offset`.
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
+            effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         offset : str, optional
-            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         weights : str, optional
             Name of the column that has the weight of each row; its bounds must not be negative. Robust
             standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send sums without noise to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
-            total is revealed.
+            Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
+            the rows. For a federation, "server" (default) means that the sites send sums without noise to a
+            server that they trust. The choice "secure-sum" means that the sites add the noise themselves and
+            mask their sums, so that only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -547,12 +559,12 @@ class Logit(OneFamily):
         Returns
         -------
         Logit
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError
-            The schema lacks bounds of a column that the formula needs.
+            If the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -578,7 +590,7 @@ class Logit(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; the column ``const`` is public.
 
         Parameters
         ----------
@@ -586,18 +598,18 @@ class Logit(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside the bounds are
-            clipped.
+            Public bounds of every column except the constant, in the order of the columns or by name; values
+            outside the bounds are clipped.
         offset : str, optional
-            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         weights : str, optional
             Name of the column that has the weight of each row; its bounds must not be negative. Robust
             standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
@@ -609,12 +621,12 @@ class Logit(OneFamily):
         Returns
         -------
         Logit
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
         """
         options = GLMOptions(
             family=cls.family,
@@ -637,34 +649,37 @@ class Poisson(OneFamily):
     y : array_like, shape (n,)
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The columns
         that `offset`, `exposure` and `weights` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name; values
+        outside the bounds are clipped.
     y_bounds : (low, high)
         Public bounds of the response; values outside the bounds are clipped.
     residual_clip : {"auto", "bounds"} or float, optional
-        Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail beyond
-        the threshold is extrapolated from these counts, and intervals allow for a bias from this
-        extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the noise
-        is scaled to the total range of the response. A number is a clipping threshold in units of y. A
-        threshold that you choose changes the target.
+        Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts. The
+        tail beyond the threshold is extrapolated from these counts, and the intervals allow for a bias from
+        this extrapolation. With "bounds" no residual is clipped and no assumption about the tail is needed,
+        but the noise is scaled to the full range of the response. A number is a clipping threshold in units
+        of y. A threshold that you choose changes the target: the coefficients then solve the estimating
+        equation with clipped residuals.
     offset : str, optional
-        Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
-    exposure : str, optional
-        Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+        Name of a column with declared bounds that is added to the linear predictor. The column gets no
         coefficient.
+    exposure : str, optional
+        Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the linear
+        predictor, and the column gets no coefficient.
     weights : str, optional
         Name of the column that has the weight of each row; its bounds must not be negative. Robust standard
         errors treat each row as one independent observation, whatever its weight.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -748,37 +763,39 @@ class Poisson(OneFamily):
         ----------
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
-            as the argument `offset`.
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
+            effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
-            noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. A threshold that you choose changes the target.
+            Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
+            The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
+            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
+            threshold in units of y. A threshold that you choose changes the target: the coefficients then
+            solve the estimating equation with clipped residuals.
         offset : str, optional
-            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         exposure : str, optional
-            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
-            coefficient.
+            Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the
+            linear predictor, and the column gets no coefficient.
         weights : str, optional
             Name of the column that has the weight of each row; its bounds must not be negative. Robust
             standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send sums without noise to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
-            total is revealed.
+            Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
+            the rows. For a federation, "server" (default) means that the sites send sums without noise to a
+            server that they trust. The choice "secure-sum" means that the sites add the noise themselves and
+            mask their sums, so that only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -786,12 +803,12 @@ class Poisson(OneFamily):
         Returns
         -------
         Poisson
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError
-            The schema lacks bounds of a column that the formula needs.
+            If the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -821,7 +838,7 @@ class Poisson(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; the column ``const`` is public.
 
         Parameters
         ----------
@@ -829,29 +846,30 @@ class Poisson(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside the bounds are
-            clipped.
+            Public bounds of every column except the constant, in the order of the columns or by name; values
+            outside the bounds are clipped.
         y_bounds : (low, high)
             Public bounds of the response; values outside the bounds are clipped.
         residual_clip : {"auto", "bounds"} or float, optional
-            Clipping of residuals. "auto" (default): noisy counts choose the clipping threshold, the tail
-            beyond the threshold is extrapolated from these counts, and intervals allow for a bias from this
-            extrapolation. "bounds": no residual is clipped, no assumption about the tail is needed, and the
-            noise is scaled to the total range of the response. A number is a clipping threshold in units of
-            y. A threshold that you choose changes the target.
+            Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
+            The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
+            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
+            threshold in units of y. A threshold that you choose changes the target: the coefficients then
+            solve the estimating equation with clipped residuals.
         offset : str, optional
-            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         exposure : str, optional
-            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
-            coefficient.
+            Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the
+            linear predictor, and the column gets no coefficient.
         weights : str, optional
             Name of the column that has the weight of each row; its bounds must not be negative. Robust
             standard errors treat each row as one independent observation, whatever its weight.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
@@ -863,12 +881,12 @@ class Poisson(OneFamily):
         Returns
         -------
         Poisson
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
         """
         options = GLMOptions(
             family=cls.family,

@@ -55,25 +55,27 @@ class NegativeBinomial(OneFamily):
     y : array_like, shape (n,)
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula. The columns
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The columns
         that `offset` and `exposure` name must be columns of X; they get no coefficients.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column but the constant, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name; values
+        outside the bounds are clipped.
     y_bounds : (low, high)
         Public bounds of the response; values outside the bounds are clipped.
     offset : str, optional
-        Name of a column with bounds that is added to the linear predictor as it is; it has no coefficient.
-    exposure : str, optional
-        Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
+        Name of a column with declared bounds that is added to the linear predictor. The column gets no
         coefficient.
+    exposure : str, optional
+        Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the linear
+        predictor, and the column gets no coefficient.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -173,28 +175,29 @@ class NegativeBinomial(OneFamily):
         ----------
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula is the same
-            as the argument `offset`.
+            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
+            effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         offset : str, optional
-            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         exposure : str, optional
-            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
-            coefficient.
+            Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the
+            linear predictor, and the column gets no coefficient.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For a federation: "server" (default), the sites send sums without noise to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
-            total is revealed.
+            Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
+            the rows. For a federation, "server" (default) means that the sites send sums without noise to a
+            server that they trust. The choice "secure-sum" means that the sites add the noise themselves and
+            mask their sums, so that only the noisy total is revealed.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -202,12 +205,12 @@ class NegativeBinomial(OneFamily):
         Returns
         -------
         NegativeBinomial
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError
-            The schema lacks bounds of a column that the formula needs.
+            If the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -234,7 +237,7 @@ class NegativeBinomial(OneFamily):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) per site; a column ``const`` of ones is public.
+        """Build the model from one pair (y, X) per site; the column ``const`` is public.
 
         Parameters
         ----------
@@ -242,20 +245,20 @@ class NegativeBinomial(OneFamily):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the constant, in order or by name; values outside the bounds are
-            clipped.
+            Public bounds of every column except the constant, in the order of the columns or by name; values
+            outside the bounds are clipped.
         y_bounds : (low, high)
             Public bounds of the response; values outside the bounds are clipped.
         offset : str, optional
-            Name of a column with bounds that is added to the linear predictor as it is; it has no
+            Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         exposure : str, optional
-            Name of a column with positive bounds whose logarithm is added to the linear predictor; it has no
-            coefficient.
+            Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the
+            linear predictor, and the column gets no coefficient.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
@@ -267,12 +270,12 @@ class NegativeBinomial(OneFamily):
         Returns
         -------
         NegativeBinomial
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
         """
         options = GLMOptions(
             family=cls.family,
@@ -332,12 +335,14 @@ class NegativeBinomial(OneFamily):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         checkpoint : path, optional
-            Over a federation: folder of this call alone, in which every query and release is stored. If the
-            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
-            the folder holds the secret key of the noise: protect it as you protect the rows.
+            Folder in which a fit over a federation stores every query and every release. Use a new folder for
+            each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
+            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
+            protect it as you protect the rows.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         progress : bool, optional
             Whether to show a progress bar of the sums that are released; default: on a terminal only, after
             two seconds.
@@ -351,13 +356,13 @@ class NegativeBinomial(OneFamily):
         Raises
         ------
         ArgumentError
-            The request is wrong; nothing was spent.
+            If an argument is invalid; nothing was spent.
         NotAvailableError
             Rows and budget are too few for the coefficients; nothing was spent.
         BudgetExceededError
-            The fit would exceed the ledger's limit; nothing was spent.
+            If the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
-            Without noise: there is no finite estimate, or columns are collinear.
+            If, in a fit without noise, there is no finite estimate or columns are collinear.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration

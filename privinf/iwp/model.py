@@ -182,14 +182,14 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for the squared and
         Poisson losses. For a label with several levels, use a formula and a schema.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula.
     loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
         Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y), with
         y = -1 or 1.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside the bounds are clipped. Pass
-        `bounds`, `radius` or both. With "data" the bounds are computed from the rows, with a warning, because
-        the guarantee does not cover such bounds.
+        Public bounds of the private columns, in the order of the columns or by name; values outside the
+        bounds are clipped. Pass `bounds`, `radius` or both. With "data" the bounds are computed from the
+        rows, with a warning, because the guarantee does not cover such bounds.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
@@ -367,13 +367,13 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Returns
         -------
         IWPGLM
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema lacks a declaration that the formula needs, or has several rows per unit. The loss does
-            not accept the label, or the data are a federation.
+            If the schema does not declare a column that the formula needs, or has several rows per unit. The
+            loss does not accept the label, or the data are a federation.
         """
         options = ExampleModelOptions(
             loss=loss,
@@ -509,8 +509,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
             written last; without it the file is not a release. `load_release` reads both.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
@@ -627,8 +628,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         public_seed : int, optional
             For ``method="sgd"``: seed of a public order of the records.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
 

@@ -80,8 +80,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
     x_bound : float, optional
         Every column lies in [-x_bound, x_bound]; values outside the bounds are clipped. Give it or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
-        Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
-        outside the bounds are clipped.
+        Public bounds of every column except the constant, in the order of the columns or by name, instead of
+        `x_bound`; values outside the bounds are clipped.
     y_bounds : (low, high), optional
         Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which the
         fit releases the scale of the residuals. The response is clipped only at 16 times the width of the
@@ -260,7 +260,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Returns
         -------
         DebiasedLasso
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
@@ -303,8 +303,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Every column lies in [-x_bound, x_bound]; values outside the bounds are clipped. Give it or
             `bounds`.
         bounds : sequence of (low, high), or mapping, optional
-            Public bounds of every column but the constant, in order or by name, instead of `x_bound`; values
-            outside the bounds are clipped.
+            Public bounds of every column except the constant, in the order of the columns or by name, instead
+            of `x_bound`; values outside the bounds are clipped.
         y_bounds : (low, high), optional
             Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which
             the fit releases the scale of the residuals. The response is clipped only at 16 times the width of
@@ -333,7 +333,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Returns
         -------
         DebiasedLasso
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------

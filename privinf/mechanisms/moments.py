@@ -105,8 +105,8 @@ class Moments:
         radius.
     missing : {"raise", "impute-public", "drop"}
         Whether missing values are refused or replaced by the middle of the bounds (for a factor, by its first
-        level), or rows that lack a value are dropped. Dropped rows add zero to every sum, so that their
-        number stays private. With `columns` a row is dropped if it lacks any of them.
+        level), or rows that lack a value are dropped. A dropped row adds zero to every sum, so that the
+        number of dropped rows stays private. With `columns` a row is dropped if it lacks any of them.
     weights : str, optional
         Name of a declared-public column of observation weights with positive bounds. With ``trust="central"``
         the upper bound of the weights multiplies the sensitivity.
@@ -258,8 +258,9 @@ class Moments:
             written last; without it the file is not a release. `load_release` reads both. Only for
             ``trust="local"``.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional

@@ -61,17 +61,17 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     Returns
     -------
     Release
-        A release of kind "joined random-mixing" or "joined gaussian-rows". The array ``arrays["rows"]`` and
-        the design of the joined release have the columns of all parties, in the order of the releases. The
-        ledger lines are those of all parties.
+        The joined release, of kind "joined random-mixing" or "joined gaussian-rows". The array
+        ``arrays["rows"]`` and the design of the joined release have the columns of all parties, in the order
+        of the releases. Its ledger lines are the lines of all parties.
 
     Raises
     ------
     AlignmentError
-        The releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix; a party or a
-        column occurs twice.
+        If the releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix, or if a party
+        or a column occurs twice.
     ArgumentError
-        An argument is not a release of a party.
+        If an argument is not the release of a party.
 
     Notes
     -----

@@ -75,45 +75,49 @@ class MixingModelOptions(PartyModelOptions):
 
 @error_boundaries
 class RMGMOLS(PartyModel):
-    r"""Linear regression on k random mixtures of rows, released by parties that hold different columns.
+    r"""Linear regression on k random sums of rows, released by parties that hold different columns.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, without a constant: `intercept` adds a constant.
+        Features, without a column of ones; the argument `intercept` adds the constant.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
-        the response. Each column belongs to one party.
+        Columns that each party holds, as positions or names of columns of X. The response is ``"y"``, or the
+        name of its Series. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside the bounds are clipped. With
-        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
-        such bounds.
+        Public bounds of the columns of X, in the order of the columns or by name; values outside the bounds
+        are clipped. With "data" the bounds are computed from the rows, with a warning, because the guarantee
+        does not cover such bounds.
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside the bounds are clipped. With "data" the bounds are
         computed from the rows, with a warning, because the guarantee does not cover such bounds.
     k : int, "auto" or "paper", optional
-        Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from the
-        data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of sensitivity.
+        Number k of mixed rows (random sums of rows). With "auto" (default) k is computed from n, the noise
+        and `rsquared`, never from the data. With "paper" k is sqrt(n)/sigma, as in the paper, where sigma is
+        the noise per unit of sensitivity.
     kind : {"countsketch", "signs", "hadamard"}, optional
-        Mixing matrix; all have the same accuracy, and "countsketch" (default) is the fastest.
+        Kind of the random mixing matrix. All kinds have the same accuracy, and "countsketch" (default) is the
+        fastest.
     seed : int
         Public seed of the mixing matrix.
     intercept : bool, optional
-        Whether to release the all-ones row and add ``const`` as the first column (default).
+        Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix), and
+        to add a constant (``const``) as the first column of the regression (default: True).
     share : float, optional
-        Share of the all-ones row. Default: computed from the noise and n.
+        Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default it is computed from
+        the noise and n.
     diameter : {"own", "largest"}, optional
-        Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
-        the paper).
+        Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
+        (default), or the largest diameter of all parties (d_max of the paper).
     variant : {"default", "paper"}
         "paper" changes the defaults to those of the paper's Algorithm 2: ``k="paper"``, ``kind="signs"``,
         ``intercept=False``, ``diameter="largest"``, and in `fit` ``calibration="classic"`` and
-        ``debias=False``. Arguments that you pass are used in both variants. The noise is the paper's if
-        bounds are symmetric around 0.
+        ``debias=False``. An argument that you pass replaces the default in both variants. The noise is the
+        same as in the paper if all bounds are symmetric around 0.
     rsquared : float, optional
-        Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
+        Public guess of the R^2 of the regression, in (0, 1), from which ``k="auto"`` computes k; default 0.8.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -128,14 +132,15 @@ class RMGMOLS(PartyModel):
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one person's row (replace-one). Each party's release costs the
-    budget of `fit`. A person has a row at every party, so the totals of the report compose all releases, and
-    ``privacy.parties`` lists each party alone.
+    **Privacy.** Neighboring tables differ in one person's row (replace-one). The release of each party costs
+    the budget that is passed to `fit`. Every person has a row at every party, so the totals of the privacy
+    report are the joint cost of the releases of all parties. The table ``privacy.parties`` lists the cost of
+    each party's release alone.
 
-    The de-biased estimator solves ``(X'X - k S) w = X'y`` on the mixed rows: see `MixedLeastSquares` for its
-    variance, its t intervals and its F score test. The noise shrinks the paper's plain estimator
-    (debias=False) toward zero. The result of `fit` then has the estimated bias as its attribute `bias`, and
-    no intervals.
+    The debiased estimator w solves ``(X'X - k S) w = X'y`` on the mixed rows, where S is the covariance of
+    the noise. With ``debias=False`` the estimator is not corrected, as in the paper, and the noise shrinks it
+    toward zero. In this case the result of `fit` has no intervals, and its attribute `bias` is the estimated
+    bias.
 
     References
     ----------
@@ -216,36 +221,40 @@ class RMGMOLS(PartyModel):
         Parameters
         ----------
         formula : str
-            Formula of a regression on released columns, which are numeric or factors (see `regress`).
+            Formula of the regression to fit. Its terms are released columns, which are numeric or factors.
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
             Public bounds or levels of every column of the parties.
         parties : mapping of str to sequence of str
-            Columns of each party; each column once. Columns that the formula does not name are released as
-            well.
+            Columns that each party holds. Each column belongs to one party. Columns that the formula does not
+            name are released as well.
         k : int, "auto" or "paper", optional
-            Number of mixed rows. "auto" (default) computes it from n, the noise and `rsquared`, never from
-            the data. "paper" is the paper's rule, sqrt(n)/sigma, with sigma the noise per unit of
-            sensitivity.
+            Number k of mixed rows (random sums of rows). With "auto" (default) k is computed from n, the
+            noise and `rsquared`, never from the data. With "paper" k is sqrt(n)/sigma, as in the paper, where
+            sigma is the noise per unit of sensitivity.
         kind : {"countsketch", "signs", "hadamard"}, optional
-            Mixing matrix; all have the same accuracy, and "countsketch" (default) is the fastest.
+            Kind of the random mixing matrix. All kinds have the same accuracy, and "countsketch" (default) is
+            the fastest.
         seed : int
             Public seed of the mixing matrix.
         intercept : bool, optional
-            Whether to release the all-ones row and add ``const`` as the first column (default).
+            Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix),
+            and to add a constant (``const``) as the first column of the regression (default: True).
         share : float, optional
-            Share of the all-ones row. Default: computed from the noise and n.
+            Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default it is computed
+            from the noise and n.
         diameter : {"own", "largest"}, optional
-            Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
-            of the paper).
+            Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
+            (default), or the largest diameter of all parties (d_max of the paper).
         variant : {"default", "paper"}
             "paper" changes the defaults to those of the paper's Algorithm 2: ``k="paper"``, ``kind="signs"``,
             ``intercept=False``, ``diameter="largest"``, and in `fit` ``calibration="classic"`` and
-            ``debias=False``. Arguments that you pass are used in both variants. The noise is the paper's if
-            bounds are symmetric around 0.
+            ``debias=False``. An argument that you pass replaces the default in both variants. The noise is
+            the same as in the paper if all bounds are symmetric around 0.
         rsquared : float, optional
-            Public guess of R^2 in (0, 1), for ``k="auto"``; default 0.8.
+            Public guess of the R^2 of the regression, in (0, 1), from which ``k="auto"`` computes k; default
+            0.8.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
@@ -255,7 +264,7 @@ class RMGMOLS(PartyModel):
         Returns
         -------
         RMGMOLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
@@ -287,22 +296,23 @@ class DGMOLS(PartyModel):
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, without a constant: `intercept` adds a constant.
+        Features, without a column of ones; the argument `intercept` adds the constant.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
-        the response. Each column belongs to one party.
+        Columns that each party holds, as positions or names of columns of X. The response is ``"y"``, or the
+        name of its Series. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside the bounds are clipped. With
-        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
-        such bounds.
+        Public bounds of the columns of X, in the order of the columns or by name; values outside the bounds
+        are clipped. With "data" the bounds are computed from the rows, with a warning, because the guarantee
+        does not cover such bounds.
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside the bounds are clipped. With "data" the bounds are
         computed from the rows, with a warning, because the guarantee does not cover such bounds.
     intercept : bool
-        Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
+        Whether to add a constant (``const``) as the first column. The other columns are then centered by
+        their bounds before noise is added.
     diameter : {"own", "largest"}
-        Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
-        the paper).
+        Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
+        (default), or the largest diameter of all parties (d_max of the paper).
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -317,12 +327,13 @@ class DGMOLS(PartyModel):
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one person's row (replace-one). Every number of the row is sent
-    with noise. For one regression this method needs far more people than `RMGMOLS`: see phi in
-    `MixingPlan.check`.
+    **Privacy.** Neighboring tables differ in one person's row (replace-one). Every number of a row is
+    released with noise. For one regression `DGMOLS` needs far more people than `RMGMOLS`; `MixingPlan.check`
+    forecasts whether n is large enough for a regression.
 
-    Corrected least squares ``(X'X/n - S)^-1 X'y/n`` with the sandwich of the rows' scores;
-    ``epsilon=inf`` is ordinary least squares with HC0.
+    The estimator is corrected least squares, ``(X'X/n - S)^-1 X'y/n``, where S is the covariance of the
+    noise. The covariance is the sandwich of the rows' scores. With ``epsilon=inf`` the fit is ordinary least
+    squares with HC0 standard errors.
 
     References
     ----------
@@ -384,20 +395,20 @@ class DGMOLS(PartyModel):
         Parameters
         ----------
         formula : str
-            Formula of a regression on released columns, which are numeric or factors (see `regress`).
+            Formula of the regression to fit. Its terms are released columns, which are numeric or factors.
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
             Public bounds or levels of every column of the parties.
         parties : mapping of str to sequence of str
-            Columns of each party; each column once. Columns that the formula does not name are released as
-            well.
+            Columns that each party holds. Each column belongs to one party. Columns that the formula does not
+            name are released as well.
         intercept : bool
-            Whether to add ``const`` as the first column, and center the others by their bounds before the
-            noise.
+            Whether to add a constant (``const``) as the first column. The other columns are then centered by
+            their bounds before noise is added.
         diameter : {"own", "largest"}
-            Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
-            of the paper).
+            Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
+            (default), or the largest diameter of all parties (d_max of the paper).
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds.
         ledger : Ledger, optional
@@ -407,7 +418,7 @@ class DGMOLS(PartyModel):
         Returns
         -------
         DGMOLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
@@ -425,32 +436,34 @@ class DGMOLS(PartyModel):
 
 
 class BGMOLS(DGMOLS):
-    """Uncorrected least squares on all rows with Gaussian noise: the biased baseline of the paper.
+    """Least squares on noisy rows without a correction for the noise, the biased baseline of the paper.
 
-    The release is that of `DGMOLS`. In contrast to `DGMOLS`, `fit` has ``debias=False`` by default, so the
-    result has no intervals. The attribute ``bias`` of the result estimates the bias from the noise.
+    `BGMOLS` releases the same noisy rows as `DGMOLS`. In contrast to `DGMOLS`, `fit` has ``debias=False`` by
+    default, so the result has no intervals. The attribute ``bias`` of the result is an estimate of the bias
+    that the noise causes.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, without a constant: `intercept` adds a constant.
+        Features, without a column of ones; the argument `intercept` adds the constant.
     parties : mapping of str to sequence
-        Columns of each party: positions or names of columns of X, and ``"y"`` or the name of the Series for
-        the response. Each column belongs to one party.
+        Columns that each party holds, as positions or names of columns of X. The response is ``"y"``, or the
+        name of its Series. Each column belongs to one party.
     bounds : sequence of (low, high), mapping, or "data"
-        Public bounds of the columns of X, in order or by name; values outside the bounds are clipped. With
-        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
-        such bounds.
+        Public bounds of the columns of X, in the order of the columns or by name; values outside the bounds
+        are clipped. With "data" the bounds are computed from the rows, with a warning, because the guarantee
+        does not cover such bounds.
     y_bounds : (low, high) or "data"
         Public bounds of the response; values outside the bounds are clipped. With "data" the bounds are
         computed from the rows, with a warning, because the guarantee does not cover such bounds.
     intercept : bool
-        Whether to add ``const`` as the first column, and center the others by their bounds before the noise.
+        Whether to add a constant (``const``) as the first column. The other columns are then centered by
+        their bounds before noise is added.
     diameter : {"own", "largest"}
-        Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max of
-        the paper).
+        Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
+        (default), or the largest diameter of all parties (d_max of the paper).
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -459,8 +472,8 @@ class BGMOLS(DGMOLS):
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one person's row (replace-one). Every number of the row is sent
-    with noise.
+    **Privacy.** Neighboring tables differ in one person's row (replace-one). Every number of a row is
+    released with noise.
 
     References
     ----------

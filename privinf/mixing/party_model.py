@@ -205,8 +205,9 @@ class PartyModel(Model[PartyModelOptions]):
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
 
         Returns
         -------
@@ -271,14 +272,15 @@ class PartyModel(Model[PartyModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
-            the model.
+            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any row
+            is read. The cost is recorded in the ledger before anything is released. The default is the ledger
+            of the model.
 
         Returns
         -------
@@ -384,8 +386,9 @@ class PartyModel(Model[PartyModelOptions]):
             Covariance of the coefficients of single rows (DGMOLS). "HC1" is "HC0" with its sampling part
             multiplied by n/(n - p). Mixed rows have a covariance of their own.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
 

@@ -129,14 +129,14 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     y : array_like, shape (n,)
         Response. Without `y_bounds` the response is NOT protected: it is sent as it is, with a warning.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside the bounds are clipped. Pass
-        `bounds`, `radius` or both, unless ``adjacency="unit"``. With "data" the bounds are computed from the
-        rows, with a warning, because the guarantee does not cover such bounds.
+        Public bounds of the private columns, in the order of the columns or by name; values outside the
+        bounds are clipped. Pass `bounds`, `radius` or both, unless ``adjacency="unit"``. With "data" the
+        bounds are computed from the rows, with a warning, because the guarantee does not cover such bounds.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response; it is then noised too, with its own share of the budget. With "data"
         the bounds are computed from the rows, with a warning, because the guarantee does not cover such
@@ -326,12 +326,12 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Returns
         -------
         ModulatedOLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema lacks a declaration that the formula needs, or the data are a federation.
+            If the schema does not declare a column that the formula needs, or the data are a federation.
         """
         options = ModulationModelOptions(
             response=response,
@@ -427,8 +427,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             written last; without it the file is not a release. `load_release` reads both. Only for
             ``method="one-shot"``.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
@@ -548,8 +549,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Whether to show a progress bar over the rounds of the iterative protocol; default: on a terminal
             only.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
 

@@ -105,19 +105,20 @@ class MomentModelOptions(ReleaseModelOptions):
 class MomentOLS(ReleaseModel[MomentModelOptions]):
     r"""Linear regression from second moments with Gaussian noise.
 
-    For several sites, use `from_arrays`, or `from_formula` with a federation. Secure sums reveal only the
-    noisy total. By default the noise of secure sums is as large as the noise of one trusted curator.
+    For the rows of several sites, use `from_arrays`, or pass a federation to `from_formula`. Secure sums
+    reveal only the noisy total. By default the noise of secure sums is as large as the noise of one trusted
+    curator.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features, used as they are: add a constant with `privinf.add_constant`, or use a formula.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula.
     bounds : sequence of (low, high), mapping, or "data", optional
-        Public bounds of the private columns, in order or by name; values outside the bounds are clipped. Pass
-        `bounds`, `radius` or both. With "data" the bounds are computed from the rows, with a warning, because
-        the guarantee does not cover such bounds.
+        Public bounds of the private columns, in the order of the columns or by name; values outside the
+        bounds are clipped. Pass `bounds`, `radius` or both. With "data" the bounds are computed from the
+        rows, with a warning, because the guarantee does not cover such bounds.
     radius : float, optional
         Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
         scaled by the bounds before the projection.
@@ -136,8 +137,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         response is 0.87 times as large as the largest norm of the features.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        every row that lacks a value of the model. Dropped rows add zero to every sum, so that their number
-        stays private.
+        every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
+        dropped rows stays private.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -229,8 +230,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Response and features of every site, by label or numbered from 0. The sites are simulated in this
             process; for real sites pass a federation to `from_formula`.
         bounds : sequence of (low, high), or mapping, optional
-            Public bounds of every column but the constant, in order or by name; values outside the bounds are
-            clipped. Pass `bounds`, `radius` or both.
+            Public bounds of every column except the constant, in the order of the columns or by name; values
+            outside the bounds are clipped. Pass `bounds`, `radius` or both.
         radius : float, optional
             Project the private part of each row onto the ball of this radius. If there are `bounds`, the part
             is scaled by the bounds before the projection.
@@ -245,8 +246,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             weighted response is 0.87 times as large as the largest norm of the features.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -254,12 +255,12 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Returns
         -------
         MomentOLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
 
         Examples
         --------
@@ -329,8 +330,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             not over a federation.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            every row that lacks a value of the model. Dropped rows add zero to every sum, so that their
-            number stays private. In a federation each site decides by the argument `missing` of its `Rows`.
+            every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
+            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            of its `Rows`.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -341,14 +343,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Returns
         -------
         MomentOLS
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, NotAvailableError
-            The schema lacks a declaration that the formula needs. This error is also raised if observation
-            weights were requested over a federation, where columns that the schema declares public are
-            protected like all other columns.
+            If the schema does not declare a column that the formula needs. This error is also raised if
+            observation weights were requested over a federation, where columns that the schema declares
+            public are protected like all other columns.
         """
         options = MomentModelOptions(
             trust=trust,
@@ -464,17 +466,19 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         checkpoint : path, optional
-            Over a federation: folder of this call alone, in which every query and release is stored. If the
-            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
-            the folder holds the secret key of the noise: protect it as you protect the rows.
+            Folder in which a fit over a federation stores every query and every release. Use a new folder for
+            each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
+            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
+            protect it as you protect the rows.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
             ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
             written last; without it the file is not a release. `load_release` reads both. Only for
             ``trust="local"``.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
@@ -588,12 +592,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         checkpoint : path, optional
-            Over a federation: folder of this call alone, in which every query and release is stored. If the
-            call is stopped, the same call resumes it and pays for no release twice. With ``trust="server"``
-            the folder holds the secret key of the noise: protect it as you protect the rows.
+            Folder in which a fit over a federation stores every query and every release. Use a new folder for
+            each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
+            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
+            protect it as you protect the rows.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
 

@@ -115,7 +115,7 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     Parameters
     ----------
     X : DataFrame (of polars or Arrow too), or array of shape (n,) or (n, p)
-        Array columns are called x1, x2, ...
+        Features. The columns of an array get the names x1, x2, and so on.
     prepend : bool
         Whether the constant is the first column (default) or the last.
 
@@ -127,12 +127,12 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        `X` already has a column ``const``, or has neither one nor two dimensions.
+        If `X` already has a column ``const``, or has neither one nor two dimensions.
 
     Notes
     -----
-    **Privacy.** The declaration that ``const`` is public is stored in ``frame.attrs["privinf_public"]``;
-    values are never read to find a constant.
+    **Privacy.** The attribute ``frame.attrs["privinf_public"]`` of the returned frame declares that ``const``
+    is public. privinf never reads values to find a constant.
 
     Examples
     --------

@@ -28,10 +28,11 @@ class Numeric:
     Parameters
     ----------
     low, high : float
-        Public bounds, fixed without looking at the rows, with low < high. Values outside are clipped at the
-        holder.
+        Public bounds, fixed without looking at the rows, with low < high. The holder of the rows clips values
+        outside the bounds to the nearest bound.
     public : bool
-        Whether the column is public and not protected (a design variable, a site, a date).
+        Whether the column is public, such as a treatment that was assigned by a public list. Public columns
+        are not protected.
     unit : str
         Unit of measurement, for display.
     center, scale : float, optional
@@ -41,7 +42,7 @@ class Numeric:
     Raises
     ------
     SchemaError
-        If the bounds are reversed, equal, nan or infinite, or `scale` is not positive.
+        If the bounds are reversed, equal, nan or infinite, or if `scale` is not positive.
     """
 
     low: float
@@ -83,7 +84,7 @@ class Numeric:
 
     @property
     def categorical(self) -> bool:
-        """False: a formula uses the column as a number."""
+        """Always False: a formula uses a numeric column as a number."""
         return False
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,25 +115,26 @@ class Factor:
     Parameters
     ----------
     levels : sequence of str, bool or number
-        At least two different levels, all of one kind; the first is the reference.
+        Public list of at least two different levels of one type (text, number or boolean). The first level is
+        the reference.
     public : bool
-        Whether the column is public, so that it is not protected.
+        Whether the column is public. Public columns are not protected.
     unit : str
         Unit of measurement, for display.
     other : level, optional
-        One of the levels. Level for every value that is not declared as a level, so that rare levels can be
-        pooled. Without `other`, such values are refused.
+        One of the levels. Level that replaces every value that is not a declared level, for pooling rare
+        levels. Without `other`, a value that is not a declared level raises an error.
 
     Raises
     ------
     SchemaError
-        If there are fewer than two levels, repeated levels, levels of several kinds, or `other` is not one of
-        them.
+        If there are fewer than two levels, repeated levels or levels of several types, or if `other` is not
+        one of the levels.
 
     Notes
     -----
-    Levels of text or booleans make the column a factor wherever a formula names it. A column whose levels are
-    numbers stays numeric, between the smallest and the largest level, unless the formula has ``C(x)``.
+    A column whose levels are texts or booleans is a factor in every formula. A column x whose levels are
+    numbers is numeric, with the smallest and the largest level as bounds, unless the formula has ``C(x)``.
     """
 
     levels: tuple[Level, ...]
@@ -160,14 +162,14 @@ class Factor:
 
     @property
     def categorical(self) -> bool:
-        """True if the column is a factor in formulas (its levels are not numbers)."""
+        """True if the levels are not numbers; the column is then a factor in formulas."""
         return _kind(self.levels[0]) != "number"
 
     @property
     def interval(self) -> Interval:
-        """Smallest and largest level, where levels are numbers.
+        """Smallest and largest level, if the levels are numbers.
 
-        Raises SchemaError if the levels are not numbers.
+        The attribute raises SchemaError if the levels are not numbers.
         """
         if self.categorical:
             raise SchemaError(

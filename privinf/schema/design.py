@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Design:
-    """Columns of a regression, their public bounds, and the map to the units in which noise is added.
+    """Columns of a regression, their public bounds, and the scaling to the units in which noise is added.
 
-    Made by `Design.from_formula` or `Design.from_arrays`; never fitted on data.
+    A design is made by `Design.from_formula` or `Design.from_arrays`, from public declarations alone.
 
     Attributes
     ----------
@@ -47,33 +47,36 @@ class Design:
     schema : Schema or None
         None for arrays.
     columns : tuple of columns
-        Design columns in order, p of them.
+        Columns of the design matrix in order; p is their number.
     private : ndarray of bool, shape (p,)
-        For each design column, False if it is made of columns that are declared public, and True otherwise.
+        For each column of the design matrix, False if all columns from which it is computed are declared
+        public, and True otherwise.
     constant : int or None
-        Position of the declared-public column of ones.
+        Position of the public column of ones (the constant); None without a constant.
     low, high : ndarray, shape (p,)
-        Bounds in user units; infinite where none are declared (public columns, `radius` alone).
+        Bounds of the columns in user units. They are infinite for columns without declared bounds, such as
+        public columns, or all columns if only `radius` is declared.
     center, scale : ndarray, shape (p,)
-        ``scaled = (x - center) / scale``. In scaled units, numeric private columns are in [-1, 1]; public
-        columns and indicators stay as they are.
+        ``scaled = (x - center) / scale``. In scaled units, the bounds of numeric private columns are [-1, 1].
+        Public columns and indicators are not scaled.
     blocks : tuple of tuple of int
         Private indicator columns of which at most one is 1 in any row.
     radius : float or None
-        Radius of the ball that contains the scaled private part of a row.
+        Radius of the ball that contains the private columns of every row, in scaled units; None without a
+        radius.
     outcome : Response
         The response and its bounds.
     raw : tuple of columns, or None
-        The user's columns, to which the coefficients belong, if `columns` are an internal basis
-        (`conditioned`).
+        Columns of the user's formula, to which the reported coefficients belong, if `columns` are internal
+        columns (see `conditioned`).
     basis : ndarray, shape (p, p)
-        Matrix M that turns a row of `columns` into a row of `raw`: ``raw = columns @ M``. The identity if
-        `columns` are the user's columns.
+        Matrix M that turns a row of `columns` into a row of `raw`: ``raw = columns @ M``. M is the identity
+        matrix if `columns` are the columns of the user's formula.
 
     Notes
     -----
-    **Privacy.** A design is public. The sensitivities of a design are for the replacement of one row:
-    `diameter` is the largest distance between the scaled private parts of two rows.
+    **Privacy.** A design is public. Neighboring tables differ in one row (replace-one), so the sensitivity is
+    `diameter`: the largest distance between the scaled private columns of two rows.
     """
 
     formula: str | None
@@ -109,11 +112,12 @@ class Design:
         object.__setattr__(self, "basis", basis)
 
     def conditioned(self) -> Design:
-        """Return the design on centered products and orthogonal powers of its columns, or itself.
+        """Return an equivalent design in which products are centered and powers are orthogonal.
 
-        Noise is added to the internal columns. There, products and powers are centered, or orthogonal to the
-        columns from which they are computed. `basis` maps the coefficients back exactly
-        (`privinf.schema.conditioning`). A column is changed only if the columns together span its centered or
+        Noise is added to the internal columns, and not to the columns of the user's formula. Internal columns
+        are products and powers that are centered, or orthogonal to the columns from which they are computed.
+        The attribute `basis` converts the coefficients of internal columns exactly to coefficients of the
+        user's columns. A product or power is changed only if the columns of the formula span its centered or
         orthogonal version.
 
         Returns
@@ -133,7 +137,7 @@ class Design:
 
     @property
     def user(self) -> Design:
-        """The same design with the user's columns instead of an internal basis."""
+        """The same design with the columns of the user's formula instead of internal columns."""
         if self.raw is None or self.schema is None:
             return self
         low, high = _ends(self.raw, self.schema)
@@ -149,7 +153,7 @@ class Design:
         response: ResponseMode = "protected",
         radius: float | None = None,
     ) -> Design:
-        """Return the design of a formula, from the declarations alone.
+        """Make the design of a formula from public declarations alone.
 
         Parameters
         ----------
@@ -162,10 +166,10 @@ class Design:
         schema : Schema
             Public bounds and levels of the columns that the formula names.
         response : {"protected", "public"}
-            Whether the response is noised or sent unprotected. A response that is computed from public
-            columns is never protected.
+            Whether noise is added to the response ("protected"), or the response is released as it is
+            ("public"). A response that is computed from public columns is never protected.
         radius : float, optional
-            Radius, in scaled units, of the ball onto which the private part of each row is projected.
+            Radius, in scaled units, of the ball onto which the private columns of each row are projected.
 
         Returns
         -------
@@ -175,15 +179,16 @@ class Design:
         Raises
         ------
         SchemaError
-            The formula names unknown columns, has a term that the schema cannot bound, or has its response
-            among the columns.
+            If the formula names unknown columns, has a term for which no bounds follow from the schema, or
+            has its response among the columns.
         ArgumentError
             `schema` is not a Schema, `radius` is not positive, or `response` is neither "protected" nor
             "public".
 
         Notes
         -----
-        **Privacy.** No row is read. The design is public, as the formula and the schema are.
+        **Privacy.** No row is read. Costs nothing: the design is computed from the formula and the schema,
+        which are public.
 
         Examples
         --------
@@ -212,26 +217,27 @@ class Design:
         response: str = "y",
         y_bounds: Pair | None = None,
     ) -> Design:
-        """Return the design of a plain matrix.
+        """Make the design of a matrix of numbers, without a formula.
 
         Parameters
         ----------
         names : sequence of str
             Columns of the matrix, in order.
         bounds : sequence of (low, high), or mapping, optional
-            Bounds of the columns: one pair for each private column or for each column, in order, or pairs by
-            the name of the column.
+            Public bounds of the columns: pairs (low, high) in order, for all columns or for the private
+            columns, or a mapping from names of columns to pairs.
         radius : float, optional
-            Radius of the ball that contains the private part of a row, in scaled units if there are `bounds`,
-            and otherwise in user units.
+            Radius of the ball that contains the private columns of every row. It is in scaled units if
+            `bounds` is passed, and otherwise in user units.
         public : iterable of str
             Public columns, which are not protected.
         constant : int, optional
-            Position of the public column of ones; by default the public column named ``const``.
+            Position of the public column of ones. By default it is the public column named ``const``.
         response : str
             Name of the response.
         y_bounds : (low, high), optional
-            Bounds of a protected response; without them it is sent unprotected.
+            Public bounds of the response, to which noise is then added. Without bounds the response is
+            released unprotected.
 
         Returns
         -------
@@ -243,7 +249,7 @@ class Design:
         SensitivityError
             If a private column has neither bounds nor radius.
         SchemaError
-            Bounds are reversed, equal or infinite, or names are unknown or repeated.
+            If bounds are reversed, equal or infinite, or if names are unknown or repeated.
         """
         columns = matrix_columns(
             names,
@@ -258,19 +264,19 @@ class Design:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the design columns, as statsmodels would print them."""
+        """Names of the columns of the design matrix, as statsmodels would print them."""
         return tuple(column.name for column in self.columns)
 
     @property
     def constant_direction(self) -> Floats | None:
-        """Vector v with ``x'v = 1`` in every row, shape (p,); None without a constant or a factor."""
+        """Vector v, shape (p,), with ``x'v = 1`` for every row x; None without a constant or a factor."""
         return constant_direction(self.columns, self.constant, self.schema)
 
     @property
     def terms(self) -> dict[str, str]:
-        """Name of the term of each column, as patsy writes it.
+        """Name of the term of the formula to which each column belongs, as patsy writes it.
 
-        Raises SchemaError if the design was not made from a formula.
+        The attribute raises SchemaError if the design was not made from a formula.
         """
         if self.formula is None or self.schema is None:
             raise SchemaError("this design was made from arrays, not from a formula, and has no terms")
@@ -278,12 +284,12 @@ class Design:
 
     @property
     def private_names(self) -> tuple[str, ...]:
-        """Names of the private design columns."""
+        """Names of the private columns of the design matrix."""
         return tuple(name for name, private in zip(self.names, self.private, strict=True) if private)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Columns of the data that the design matrix reads."""
+        """Names of the columns of the data from which the design matrix is computed."""
         return inputs_of(self.columns)
 
     @property
@@ -293,7 +299,7 @@ class Design:
 
     @property
     def response_public(self) -> bool:
-        """Whether the response is public, so that it is sent unprotected."""
+        """Whether the response is public. A public response is released unprotected."""
         return self.outcome.public
 
     @property
@@ -308,39 +314,39 @@ class Design:
 
     @property
     def y_center(self) -> float:
-        """Center of the scaled response; 0 if the response is public or there is no constant."""
+        """Response that is 0 in scaled units; 0 if the response is public or there is no constant."""
         return self.outcome.affine(centred=self.constant is not None)[0]
 
     @property
     def y_scale(self) -> float:
-        """Unit of the scaled response; 1 if the response is public."""
+        """Number of user units in one scaled unit of the response; 1 if the response is public."""
         return self.outcome.affine(centred=self.constant is not None)[1]
 
     @property
     def scaled_low(self) -> Floats:
-        """Lower bounds in scaled units, shape (p,)."""
+        """Lower bounds of the columns in scaled units, shape (p,)."""
         return (self.low - self.center) / self.scale
 
     @property
     def scaled_high(self) -> Floats:
-        """Upper bounds in scaled units, shape (p,)."""
+        """Upper bounds of the columns in scaled units, shape (p,)."""
         return (self.high - self.center) / self.scale
 
     @property
     def box_diameter(self) -> float:
-        """Largest distance between two scaled private rows inside the bounds; inf without bounds."""
+        """Largest distance, in scaled units, between the private columns of two rows; inf without bounds."""
         numeric = geometry.outside(self.private, self.blocks)
         return geometry.box_diameter(((self.high - self.low) / self.scale)[numeric], self.blocks)
 
     @property
     def diameter(self) -> float:
-        """The smaller of the box diameter and twice the radius: the replace-one sensitivity of a row."""
+        """Replace-one sensitivity of a row: the smaller of the box diameter and twice the radius."""
         ball = math.inf if self.radius is None else 2.0 * self.radius
         return min(self.box_diameter, ball)
 
     @property
     def norm(self) -> float:
-        """Largest norm of a scaled private row."""
+        """Largest norm of the private columns of a row, in scaled units."""
         numeric = geometry.outside(self.private, self.blocks)
         reach = np.maximum(np.abs(self.scaled_low), np.abs(self.scaled_high))[numeric]
         box = geometry.box_norm(reach, self.blocks)
@@ -348,14 +354,14 @@ class Design:
 
     @property
     def bounded(self) -> bool:
-        """Whether private rows are bounded, by the bounds of all columns or by a radius."""
+        """Whether the private columns are bounded, by the bounds of all columns or by a radius."""
         return self.norm < geometry.UNBOUNDED_RADIUS
 
     @property
     def y_diameter(self) -> float:
         """Width of the scaled response.
 
-        Raises SensitivityError if the response is public.
+        The attribute raises SensitivityError if the response is public.
         """
         bounds = self.outcome.protected_bounds
         return (bounds.high - bounds.low) / self.y_scale
@@ -364,14 +370,14 @@ class Design:
     def y_norm(self) -> float:
         """Largest absolute value of the scaled response.
 
-        Raises SensitivityError if the response is public.
+        The attribute raises SensitivityError if the response is public.
         """
         bounds = self.outcome.protected_bounds
         return max(abs(bounds.low - self.y_center), abs(bounds.high - self.y_center)) / self.y_scale
 
     @property
     def to_user(self) -> tuple[Floats, Floats]:
-        """T, shape (p, p), and shift, shape (p,): ``params_user = T @ params_scaled + shift``.
+        """Matrix T (p, p) and vector shift (p,) of the map ``params_user = T @ params_scaled + shift``.
 
         The scaled model is ``(y - y_center) / y_scale = sum_j b_j (x_j - center_j) / scale_j``.
         """
@@ -382,7 +388,7 @@ class Design:
 
     @property
     def reading(self) -> RowReading:
-        """Rules that compute columns and response from raw rows."""
+        """Rules by which the design matrix and the response are computed from raw rows."""
         return RowReading(
             schema=self.schema,
             columns=self.columns,
@@ -394,14 +400,14 @@ class Design:
 
     @property
     def clipped_inputs(self) -> tuple[str, ...]:
-        """Numeric columns of the data that are clipped to their bounds before other columns are computed."""
+        """Numeric columns that are clipped to their bounds before terms are computed from them."""
         if self.schema is None:
             return ()
         private_columns = (column for column, flag in zip(self.columns, self.private, strict=True) if flag)
         return clipped_inputs((self.outcome.column, *private_columns), self.schema)
 
     def mapped(self, coefficients: Floats) -> Floats:
-        """Return the coefficients of the user's columns, ``M^-1 b``, from those of the internal columns.
+        """Return coefficients of the user's columns, ``M^-1 b``, from coefficients b of the internal columns.
 
         Parameters
         ----------
@@ -418,7 +424,7 @@ class Design:
         return np.array(np.linalg.solve(self.basis, coefficients), dtype=np.float64)
 
     def scaled_slopes(self, slopes: Floats) -> Floats:
-        """Return private slopes in scaled units.
+        """Convert the coefficients of private columns from user units to scaled units.
 
         Parameters
         ----------
@@ -441,13 +447,15 @@ class Design:
         Parameters
         ----------
         table : DataFrame, mapping of arrays, table with ``to_pandas``, or (n, p) array
-            Raw rows; an array only where the design came from arrays.
+            Raw rows. An array is accepted only if the design was made from arrays.
         missing : {"raise", "impute-public"}
-            Handling of missing values: refuse them, or impute the middle of the bounds or the first level.
+            Handling of missing values: refuse them, or impute the middle of the bounds (for a factor, its
+            first level).
         extrapolate : bool
-            False (for holders): inputs of derived private columns are clipped to their declared bounds, so
-            that ``np.log(x)`` always exists. Columns that enter unchanged are not clipped here, because the
-            mechanism clips them. True (for predictions): nothing is clipped.
+            Whether values outside the declared bounds are used as they are. With False (for holders of the
+            rows), columns from which private terms are computed are clipped to their bounds, so that terms
+            such as ``np.log(x)`` always exist. Columns that are terms themselves are not clipped here,
+            because the mechanism clips them. With True (for predictions), nothing is clipped.
 
         Returns
         -------
@@ -457,13 +465,13 @@ class Design:
         Raises
         ------
         SchemaError
-            A column is absent, has a type or a level that differs from its declaration, or has a missing or
-            infinite value. The message names the column, never a value.
+            If a column is absent, has a type or a level that differs from its declaration, or has a missing
+            or infinite value. The message names the column, never a value.
 
         Notes
         -----
-        **Privacy.** The method reads raw rows and returns them transformed: call it only where rows may be
-        seen.
+        **Privacy.** The method reads raw rows and returns transformed raw rows, without noise. Call it only
+        where raw rows may be seen.
         """
         return self.user.released(table, missing, extrapolate=extrapolate)
 
@@ -475,20 +483,21 @@ class Design:
         extrapolate: bool = False,
         seen_levels: set[str] | None = None,
     ) -> Floats:
-        """Return the columns of raw rows to which noise is added, before a change of basis.
+        """Return the columns of the user's formula, computed from raw rows, without noise.
 
         Parameters
         ----------
         table : DataFrame, mapping of arrays, table with ``to_pandas``, or (n, p) array
-            Raw rows; an array only where the design came from arrays.
+            Raw rows. An array is accepted only if the design was made from arrays.
         missing : {"raise", "impute-public"}
             Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         extrapolate : bool
-            False (for holders): inputs of derived private columns are clipped to their declared bounds.
-            True (for predictions): new rows may lie outside the bounds, and nothing is clipped.
+            Whether values outside the declared bounds are used as they are. With False (for holders of the
+            rows), columns from which private terms are computed are clipped to their bounds. With True (for
+            predictions), nothing is clipped.
         seen_levels : set of str, optional
-            Levels that occurred in earlier blocks, where `table` is one block of a table.
+            Levels that occurred in earlier blocks, if `table` is one block of a larger table.
 
         Returns
         -------
@@ -497,15 +506,15 @@ class Design:
 
         Notes
         -----
-        **Privacy.** The method reads raw rows and returns them transformed: call it only where rows may be
-        seen.
+        **Privacy.** The method reads raw rows and returns transformed raw rows, without noise. Call it only
+        where raw rows may be seen.
         """
         return self.reading.features(table, missing, extrapolate=extrapolate, seen_levels=seen_levels)
 
     def response_values(
         self, table: Table, missing: Missing = "raise", *, seen_levels: set[str] | None = None
     ) -> Floats:
-        """Return the response of raw rows, in user units.
+        """Return the response, computed from raw rows, in user units.
 
         Parameters
         ----------
@@ -515,7 +524,7 @@ class Design:
             Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         seen_levels : set of str, optional
-            Levels that occurred in earlier blocks, where `table` is one block of a table.
+            Levels that occurred in earlier blocks, if `table` is one block of a larger table.
 
         Returns
         -------
@@ -525,41 +534,42 @@ class Design:
         Raises
         ------
         SchemaError
-            A column is absent, has a type or a level that differs from its declaration, or has a missing or
-            infinite value. The message names the column, never a value.
+            If a column is absent, has a type or a level that differs from its declaration, or has a missing
+            or infinite value. The message names the column, never a value.
 
         Notes
         -----
-        **Privacy.** The method reads raw rows and returns them transformed: call it only where rows may be
-        seen.
+        **Privacy.** The method reads raw rows and returns transformed raw rows, without noise. Call it only
+        where raw rows may be seen.
         """
         return self.reading.response(table, missing, seen_levels=seen_levels)
 
     def beyond(self, table: Table) -> dict[str, str]:
-        """Return which columns of new rows have values outside the bounds or knots of the fit.
+        """Find the columns of new rows that have values outside the bounds or the knots of the fit.
 
         Parameters
         ----------
         table : table
-            New rows with the columns of the formula, without missing values. Do not pass rows of the fit.
+            New rows with the columns of the formula, without missing values. Do not pass the rows to which
+            the model was fitted.
 
         Returns
         -------
         dict of str to str
-            Texts by the name of the column. Each of these texts depends on the declarations alone. The text
-            states that a spline is flat beyond its boundary knots, or that the fit clipped the column to its
-            declared bounds.
+            A text for each such column, by the name of the column. The texts depend on the public
+            declarations alone. A text states that a spline is constant beyond its boundary knots, or that the
+            fit clipped the column to its declared bounds.
         """
         reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
 
     def beyond_bounds(self, rows: Floats) -> dict[str, str]:
-        """Return which columns of a design matrix have values outside their bounds.
+        """Find the columns of a design matrix that have values outside their bounds.
 
         Parameters
         ----------
         rows : ndarray, shape (n, p)
-            New rows, where some entries may be nan.
+            Design matrix of new rows; some entries may be nan.
 
         Returns
         -------
@@ -569,7 +579,7 @@ class Design:
         return columns_beyond(self.names, self.private, self.low, self.high, rows)
 
     def frame(self) -> pd.DataFrame:
-        """Return simulated public rows with the columns that the formula or the matrix names.
+        """Return simulated rows, made from public declarations, with the columns that the formula names.
 
         Returns
         -------
@@ -593,7 +603,7 @@ class Design:
         return frame.assign(**{name: np.resize([-1.0, 0.0, 1.0], len(frame)) for name in undeclared})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description; `from_dict` is its exact inverse.
+        """Return a dictionary that can be written as JSON; `from_dict` is its exact inverse.
 
         Returns
         -------
@@ -617,7 +627,7 @@ class Design:
 
     @classmethod
     def from_dict(cls, content: Json) -> Design:
-        """Return the design that `to_dict` described.
+        """Make a design from a dictionary that `to_dict` returned.
 
         Parameters
         ----------
@@ -632,8 +642,7 @@ class Design:
         Raises
         ------
         SchemaError
-            The content does not describe a design, or describes a design that does not follow from its own
-            schema.
+            If the dictionary does not describe a design, or if its design does not follow from its schema.
         """
         try:
             design = _described(content)
@@ -646,10 +655,10 @@ class Design:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON, in hexadecimal.
+        """SHA-256 digest of the canonical JSON text of the design, in hexadecimal.
 
-        The bounds that a schema implies are left out: they may come from logarithms and exponentials, whose
-        last bit depends on the platform.
+        Bounds that follow from the schema are not in the digest, because logarithms and exponentials in these
+        bounds may differ in their last bit between platforms.
         """
         content = self.to_dict()
         if self.schema is not None:

@@ -44,29 +44,31 @@ HEADER = ("column", "bounds or levels", "sent", "unit")  # of a schema as it is 
 @error_boundaries
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
-    """Public description of a table: columns, bounds or levels, public columns, the unit of privacy.
+    """Public description of a table: columns, their bounds or levels, public columns and the unit of privacy.
 
     Parameters
     ----------
     columns : mapping
-        Name -> ``(low, high)`` (a tuple of two numbers), a list of levels, `Numeric` or `Factor`.
+        Declaration of each column by its name: a tuple ``(low, high)`` of two numbers, a list of levels, a
+        `Numeric` or a `Factor`.
     public : sequence of str
-        Columns that are public and not protected; the same as ``public=True`` in their declaration.
+        Names of the columns that are public and therefore not protected, as with ``public=True`` in their
+        declaration.
     unit : str, optional
         Column that identifies the person (or firm, or household), if a person may have several rows.
     max_rows : int
-        Public cap on the rows of one unit; the sensitivity is multiplied by it.
+        Largest number of rows of one unit. It is public, and the sensitivity grows with it.
 
     Raises
     ------
     SchemaError
-        A bound, a list of levels or a name is invalid; `public` names a column that is not declared;
-        `max_rows` > 1 without `unit`.
+        If a bound, a list of levels or a name is invalid, if `public` names a column that is not declared, or
+        if `max_rows` is above 1 without `unit`.
 
     Notes
     -----
-    **Privacy.** A schema is never fitted on data. Everything in a schema is public and must be fixed without
-    looking at the rows that it describes.
+    **Privacy.** A schema is not estimated from data. Everything in a schema is public, and must be chosen
+    without looking at the rows that it describes.
 
     Examples
     --------
@@ -149,16 +151,16 @@ class Schema:
 
     @property
     def blank(self) -> tuple[str, ...]:
-        """Names of columns without declared bounds or levels."""
+        """Names of the columns that have no declared bounds or levels yet."""
         return tuple(name for name, item in self.columns.items() if isinstance(item, Blank))
 
     def fill(self, columns: Mapping[str, Any] | Schema) -> Schema:
-        """Return a copy of the schema with new or changed declarations.
+        """Return a copy of the schema in which some declarations are new or changed.
 
         Parameters
         ----------
         columns : mapping or Schema
-            Declarations by name of the column; they replace those of the same name.
+            New declarations by the name of the column. They replace earlier declarations of the same columns.
 
         Returns
         -------
@@ -184,25 +186,25 @@ class Schema:
 
     @classmethod
     def from_frame_names(cls, table: Table, *, unit: str | None = None, max_rows: int = 1) -> Schema:
-        """Return a schema of a table's columns with blank bounds and levels, to be filled by `fill`.
+        """Make a schema with the columns of a table and blank declarations, which `fill` replaces.
 
-        Names and types of columns are read and assumed to be public; values are not read. Boolean columns
-        count as numbers. A column in `blank` cannot be used before `fill` has declared it. The column of
-        `unit` is left out.
+        The function reads the names and types of the columns, which are assumed to be public, and no values.
+        Boolean columns count as numbers. A column whose declaration is blank cannot be used before `fill`
+        declares it. The column that `unit` names is not in the schema.
 
         Parameters
         ----------
         table : table
             A frame of any library, a mapping of arrays, or the path of a file.
         unit : str, optional
-            Column that names the unit of each row, which is left out.
+            Name of the column that identifies the unit of each row. This column is not declared.
         max_rows : int
             The most rows that one unit has.
 
         Returns
         -------
         Schema
-            The schema, with all its columns in `blank`.
+            The schema, in which all declarations are blank.
         """
         kinds = {name: kind for name, kind in kinds_of(table).items() if name != unit}
         blank = {name: Blank(kind) for name, kind in kinds.items()}
@@ -212,7 +214,7 @@ class Schema:
         return name in self.columns
 
     def interval(self, name: str) -> Interval:
-        """Return the bounds of a column used as a number.
+        """Return the bounds of a numeric column, or the smallest and the largest level if levels are numbers.
 
         Parameters
         ----------
@@ -227,7 +229,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            The column is unknown, or its levels are not numbers.
+            If the column is unknown, or if its levels are not numbers.
         """
         item = self[name]
         try:
@@ -236,7 +238,7 @@ class Schema:
             raise SchemaError(f"column {name!r}: {error}") from None
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the notes of a fit about the bounds of these columns; declared bounds have none.
+        """Return the notes of a fit about released bounds; a schema of declared bounds has none.
 
         Parameters
         ----------
@@ -253,7 +255,7 @@ class Schema:
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return the warnings of a fit about its bounds; declared bounds have none.
+        """Return the warnings of a fit about released bounds; a schema of declared bounds has none.
 
         Parameters
         ----------
@@ -274,12 +276,12 @@ class Schema:
         return ()
 
     def frame(self, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return simulated public rows: both bounds and the middle of each number, all levels of each factor.
+        """Return simulated rows with the bounds and middles of numeric columns and all levels of factors.
 
         Parameters
         ----------
         names : iterable of str, optional
-            Columns of the rows; by default all.
+            Names of the columns of the simulated rows; by default all columns.
 
         Returns
         -------
@@ -294,27 +296,30 @@ class Schema:
         return pd.DataFrame({name: _made_up(item, rows) for name, item in items.items()}, index=range(rows))
 
     def undeclared_levels(self, table: Table) -> dict[str, list[Level]]:
-        """Return the values of factors that are not declared levels; for the holder of the rows only.
+        """Find the values of factors that are not declared levels (for the holder of the rows only).
 
         Parameters
         ----------
         table : DataFrame, mapping of arrays, or table with ``to_pandas``
-            Raw rows. Columns that the schema declares as numbers, or that are absent, are not read.
+            Raw rows. Columns that the schema declares as numbers are not read, and columns that are absent
+            are skipped.
 
         Returns
         -------
         dict of str to list
-            Undeclared values by column, each once, in order of appearance. Missing values do not count.
+            Undeclared values by the name of the column. Each value is listed once, in order of appearance.
+            Missing values do not count.
 
         Raises
         ------
         SchemaError
-            The argument is not a table.
+            If the argument is not a table.
 
         Notes
         -----
-        **Privacy.** The result holds values of rows, without noise and without a charge. The check is for the
-        holder of the rows only. Errors of fits name the column and no value.
+        **Privacy.** The result contains values of rows without noise, and no cost is recorded in a ledger.
+        Only the holder of the rows may see the result. The error messages of fits name the column, and never
+        a value.
 
         Examples
         --------
@@ -333,7 +338,7 @@ class Schema:
         return undeclared
 
     def in_days(self) -> Schema:
-        """Return the schema with dates as numbers, in days since 1970-01-01.
+        """Return a copy of the schema in which dates are numbers of days since 1970-01-01.
 
         Returns
         -------
@@ -348,7 +353,7 @@ class Schema:
         return self.fill(dated) if dated else self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description; `from_dict` is its exact inverse.
+        """Return a dictionary that can be written as JSON; `from_dict` is its exact inverse.
 
         Returns
         -------
@@ -385,7 +390,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Json) -> Schema:
-        """Return the schema that `to_dict` described.
+        """Make a schema from a dictionary that `to_dict` returned.
 
         Parameters
         ----------
@@ -400,7 +405,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            The content does not describe a schema.
+            If the dictionary does not describe a schema.
         """
         try:
             columns = {
@@ -419,7 +424,7 @@ class Schema:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON, in hexadecimal; the order of the columns does not matter."""
+        """SHA-256 digest of the schema as JSON, in hexadecimal; the order of columns does not matter."""
         return canonical_digest(self.to_dict())
 
     def __eq__(self, other: object) -> bool:

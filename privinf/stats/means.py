@@ -486,8 +486,9 @@ def mean(
         Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
         several releases.
     calibration : {"exact", "classic"}, optional
-        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-        noise. "classic" is the textbook formula, to reproduce published results only.
+        How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+        calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
+        published results.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
@@ -647,8 +648,9 @@ def ttest_1samp(
         Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
         several releases.
     calibration : {"exact", "classic"}, optional
-        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-        noise. "classic" is the textbook formula, to reproduce published results only.
+        How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+        calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
+        published results.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional

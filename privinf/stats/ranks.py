@@ -251,8 +251,9 @@ def mannwhitneyu(
         Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
         several releases.
     calibration : {"exact", "classic"}, optional
-        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-        noise. "classic" is the textbook formula, to reproduce published results only.
+        How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+        calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
+        published results.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
@@ -411,8 +412,9 @@ def kruskal(
         Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
         several releases.
     calibration : {"exact", "classic"}, optional
-        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-        noise. "classic" is the textbook formula, to reproduce published results only.
+        How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+        calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
+        published results.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
@@ -588,8 +590,9 @@ def wilcoxon(
         Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
         several releases.
     calibration : {"exact", "classic"}, optional
-        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-        noise. "classic" is the textbook formula, to reproduce published results only.
+        How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+        calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
+        published results.
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional

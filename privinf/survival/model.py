@@ -107,10 +107,10 @@ class _CurveModel(HidesRows):
             The number of dropped rows is private: the number of complete rows is released with the counts at
             no further cost. In a federation, each site declares this option for its own rows.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows.
-            For several sites: "server" (default), the sites send un-noised counts to a server that they
-            trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy
-            total is revealed.
+            Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
+            the rows. For several sites: "server" (default), the sites send un-noised counts to a server that
+            they trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the
+            noisy total is revealed.
         sites : array_like or str, optional
             Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in
             this process.
@@ -175,8 +175,9 @@ class _CurveModel(HidesRows):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
 
         Returns
         -------
@@ -187,7 +188,7 @@ class _CurveModel(HidesRows):
         Raises
         ------
         ArgumentError
-            The request is wrong; nothing was spent.
+            If an argument is invalid; nothing was spent.
         BudgetExceededError
             The release would exceed the ledger's limit; nothing was spent.
         NotAvailableError, AlignmentError
@@ -368,10 +369,10 @@ def logrank(
         The number of dropped rows is private: the number of complete rows is released with the counts at no
         further cost. In a federation, each site declares this option for its own rows.
     trust : {"central", "server", "secure-sum"}, optional
-        Who is trusted with the rows. For a table: "central" (default), one curator, who holds the rows. For
-        several sites: "server" (default), the sites send un-noised counts to a server that they trust; or
-        "secure-sum", the sites add the noise themselves, under masks, so that only the noisy total is
-        revealed.
+        Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds the
+        rows. For several sites: "server" (default), the sites send un-noised counts to a server that they
+        trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy total
+        is revealed.
     sites : array_like or str, optional
         Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
         process.
@@ -379,8 +380,9 @@ def logrank(
         Number of sites that may collude with the server in secure sums; their noise does not count toward the
         guarantee.
     calibration : {"exact", "classic"}, optional
-        How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-        noise. "classic" is the textbook formula, to reproduce published results only.
+        How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+        calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
+        published results.
     ledger : Ledger, optional
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
         The cost is recorded in the ledger before anything is released.

@@ -199,9 +199,9 @@ class SecureServer(TrustedServer):
         Columns and bounds, for sites that hold a table and a schema. The server sends the design to the sites
         first.
     relation : {"replace-one", "zero-out"}
-        Neighboring relation of all guarantees. Under "zero-out" a record is replaced by one that contributes
-        nothing: the sensitivity is about half as large, the guarantee is weaker, and the sites' policy must
-        allow it.
+        Neighboring relation of all guarantees. Under "zero-out" one of two neighboring tables has a record
+        that contributes nothing, in place of a record of the other table: the sensitivity is about half as
+        large, the guarantee is weaker, and the sites' policy must allow it.
 
     Raises
     ------

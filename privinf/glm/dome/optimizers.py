@@ -81,26 +81,26 @@ def dome_variant(variant: OptimizerVariant) -> DomeVariant:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPSGD:
-    """Stochastic gradient ascent on clipped scores of full dimension.
+    """Stochastic gradient ascent on clipped scores without a sketch (DP-SGD).
 
     Parameters
     ----------
     epochs : int
-        Number of times that every record takes part.
+        Number of epochs: every record is in this number of batches.
     batches : int
-        Rounds per epoch; a batch has about n / batches records.
+        Number of rounds per epoch. A batch has about n / batches records.
     step : float
-        Size of a step, in units in which every bounded column is in [-1, 1].
+        Size of a step, in units in which the bounds of every column are [-1, 1].
     clip : float
-        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
-        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
-        the fit solves the equation of clipped scores.
+        C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
+        grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
+        The fit then solves the estimating equation of the clipped scores.
     average : float
-        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
-        iterate alone.
+        Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
+        0 returns the last iterate.
     final_share : float
-        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
-        release, and its rounds use the total budget.
+        Share of the budget (in mu^2) that is spent on the final release. A fit that cannot have intervals has
+        no final release, and its rounds use the total budget.
 
     Notes
     -----
@@ -127,26 +127,26 @@ class DPSGD:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPAdam(DPSGD):
-    """Adam on clipped scores of full dimension, its second moment corrected for the noise.
+    """Adam on clipped scores without a sketch; its second moment is corrected for the noise.
 
     Parameters
     ----------
     epochs : int
-        Number of times that every record takes part.
+        Number of epochs: every record is in this number of batches.
     batches : int
-        Rounds per epoch; a batch has about n / batches records.
+        Number of rounds per epoch. A batch has about n / batches records.
     step : float
-        Size of a step, in units in which every bounded column is in [-1, 1].
+        Size of a step, in units in which the bounds of every column are [-1, 1].
     clip : float
-        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
-        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
-        the fit solves the equation of clipped scores.
+        C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
+        grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
+        The fit then solves the estimating equation of the clipped scores.
     average : float
-        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
-        iterate alone.
+        Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
+        0 returns the last iterate.
     final_share : float
-        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
-        release, and its rounds use the total budget.
+        Share of the budget (in mu^2) that is spent on the final release. A fit that cannot have intervals has
+        no final release, and its rounds use the total budget.
 
     Notes
     -----
@@ -160,28 +160,28 @@ class DPAdam(DPSGD):
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSketch(DPSGD):
-    """Stochastic gradient ascent in a new random k-dimensional sketch every round (Chen et al. 2022).
+    """Stochastic gradient ascent on a random k-dimensional sketch, new in every round (Chen et al. 2022).
 
     Parameters
     ----------
     k : int
-        Number of values that a site sends per round.
+        Number k of values that a site sends per round, which is the dimension of the sketch.
     epochs : int
-        Number of times that every record takes part.
+        Number of epochs: every record is in this number of batches.
     batches : int
-        Rounds per epoch; a batch has about n / batches records.
+        Number of rounds per epoch. A batch has about n / batches records.
     step : float
-        Size of a step, in units in which every bounded column is in [-1, 1].
+        Size of a step, in units in which the bounds of every column are [-1, 1].
     clip : float
-        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
-        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
-        the fit solves the equation of clipped scores.
+        C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
+        grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
+        The fit then solves the estimating equation of the clipped scores.
     average : float
-        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
-        iterate alone.
+        Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
+        0 returns the last iterate.
     final_share : float
-        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
-        release, and its rounds use the total budget.
+        Share of the budget (in mu^2) that is spent on the final release. A fit that cannot have intervals has
+        no final release, and its rounds use the total budget.
 
     Notes
     -----
@@ -200,56 +200,57 @@ class RandomSketch(DPSGD):
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DOME(DPSGD):
-    """Stochastic gradient ascent in a sketch of learned directions and random probes.
+    """Stochastic gradient ascent on a sketch of the scores: learned directions and random probes.
 
     Parameters
     ----------
     k : int
-        Number of columns of the sketch, which is also the number of values that a site sends per round.
+        Number of columns of the sketch. A site sends this number of values per round.
     most_learned : int
         Largest number of learned directions.
     energy : float
-        Share of the spectrum of past gradients that the learned directions explain.
+        Share of the spectrum of past gradients that the learned directions must explain.
     variant : {"repaired", "paper"}
-        "repaired" scales the random probes so that the estimate of the gradient is unbiased, and takes steps
-        along this estimate without centering or preconditioning. "paper" centers and preconditions the scores
-        with Adam's moments and projects them. In the "paper" variant the learned directions follow the
-        gradient itself, by one QR step instead of an exact decomposition, and the iterates of Adam's steps
-        are not averaged. A model that is fitted with "paper" has a far larger value of the loss function than
-        a model that is fitted with "repaired". The "paper" variant needs the repository's studies
-        (``studies.paper.dome``), which are not in the wheel.
+        Variant of the algorithm. With "repaired" the random probes are scaled so that the estimate of the
+        gradient is unbiased, and a step goes along this estimate without centering or preconditioning. With
+        "paper" the scores are centered and preconditioned with Adam's moments, and then projected. In the
+        "paper" variant the learned directions follow the gradient itself, by one QR step instead of an exact
+        decomposition, and the iterates of Adam's steps are not averaged. The loss of a model that is fitted
+        with "paper" is far larger than the loss of a model that is fitted with "repaired". The "paper"
+        variant needs the module ``studies.paper.dome``, which is in the repository and not in the wheel.
     centre, precondition : bool, optional
         Whether Adam's first moment is subtracted from the scores before clipping, and whether the scores are
         divided by the root of Adam's second moment. The variant sets the default.
     probes : {"unbiased", "orthonormal"}, optional
         Scaling of the random probes. The variant sets the default.
     adam : bool, optional
-        Whether to take Adam's steps instead of plain gradient steps. The variant sets the default.
+        Whether to use the steps of Adam instead of plain gradient steps. The variant sets the default.
     epochs : int
-        Number of times that every record takes part.
+        Number of epochs: every record is in this number of batches.
     batches : int
-        Rounds per epoch; a batch has about n / batches records.
+        Number of rounds per epoch. A batch has about n / batches records.
     step : float
-        Size of a step, in units in which every bounded column is in [-1, 1].
+        Size of a step, in units in which the bounds of every column are [-1, 1].
     clip : float
-        C, the largest norm of a record's (sketched) score; longer scores are shrunk to it. The noise grows
-        with C. If C is smaller than the norm of a typical row in these units, many scores are clipped, and
-        the fit solves the equation of clipped scores.
+        C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
+        grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
+        The fit then solves the estimating equation of the clipped scores.
     average : float
-        Share of the rounds, counted back from the last round, whose iterates are averaged; 0 for the last
-        iterate alone. The paper variant averages nothing.
+        Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
+        0 returns the last iterate. The paper variant averages nothing.
     final_share : float
-        Share of the budget (mu^2) that the final release gets. A fit that cannot have intervals has no final
-        release, and its rounds use the total budget.
+        Share of the budget (in mu^2) that is spent on the final release. A fit that cannot have intervals has
+        no final release, and its rounds use the total budget.
 
     Notes
     -----
-    **Privacy.** The settings are public, and the sketch and Adam's moments are functions of past releases.
-    Replacing a record moves a sum by up to 2C; the paper uses C, the sensitivity to leaving out a record.
+    **Privacy.** The settings are public. The sketch and Adam's moments are computed from earlier releases and
+    public numbers only. Replacing a record changes a sum of scores by at most 2C, which is the sensitivity
+    used here. The paper uses C, the sensitivity to leaving out a record.
 
     The paper does not state two details of Adam's second moments. In `DOME` these moments are corrected for
-    their start at 0, and are at least a tenth of the average variance of the noise. Sites are sent the
-    learned directions and the probes' seed, not the sketch.
+    their initial value of 0, and they are at least a tenth of the average variance of the noise. The server
+    sends the learned directions and the seed of the probes to the sites, and not the sketch itself.
 
     References
     ----------

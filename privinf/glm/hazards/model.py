@@ -75,7 +75,7 @@ class PHRegOptions(SumModelOptions):
 class PHReg(Model[PHRegOptions]):
     r"""Cox's proportional-hazards regression of one table, or of a federation.
 
-    For several sites, use `from_arrays`, or `from_formula` with a federation.
+    For the rows of several sites, use `from_arrays`, or pass a federation to `from_formula`.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class PHReg(Model[PHRegOptions]):
     status : array_like, shape (n,), or str
         1 if the time ended with the event, 0 if it was censored; or the name of such a column of X.
     bounds : sequence of (low, high), or mapping
-        Public bounds of every column of X but the status, in order or by name; values outside the bounds are
-        clipped.
+        Public bounds of every column of X except the status, in the order of the columns or by name; values
+        outside the bounds are clipped.
     horizon : float
         Public end of the follow-up.
     intervals : int
@@ -97,8 +97,9 @@ class PHReg(Model[PHRegOptions]):
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         records that lack a value, whose number stays private.
     trust : {"central", "server"}, optional
-        Who is trusted with the rows. "central" (default): one curator, who holds the rows. "server": a
-        server, to which the rows are sent. Secure sums need several sites, see `from_arrays`.
+        Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
+        rows are sent to a server. Secure sums need several sites; pass the rows of each site to
+        `from_arrays`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit of the model. A ledger with a limit refuses a release
         that would exceed the limit. By default the model makes a new ledger.
@@ -214,7 +215,7 @@ class PHReg(Model[PHRegOptions]):
         Returns
         -------
         PHReg
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
@@ -255,8 +256,8 @@ class PHReg(Model[PHRegOptions]):
         status : str
             Name of a column of every X that is 1 if the time ended with the event, 0 if it was censored.
         bounds : sequence of (low, high), or mapping
-            Public bounds of every column but the status, in order or by name; values outside the bounds are
-            clipped.
+            Public bounds of every column except the status, in the order of the columns or by name; values
+            outside the bounds are clipped.
         horizon : float
             Public end of the follow-up.
         intervals : int
@@ -275,12 +276,12 @@ class PHReg(Model[PHRegOptions]):
         Returns
         -------
         PHReg
-            The model; nothing is released or charged yet.
+            The model. Building it releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            An error about the rows of one site names the site.
+            If the rows of one site cause the error, the message names the site.
         """
         tables = arrays.sites_with_constant(sites)
         names = arrays.column_names(next(iter(tables.values()))[1])
@@ -352,11 +353,12 @@ class PHReg(Model[PHRegOptions]):
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
         relation : {"replace-one", "zero-out"}
-            Neighboring tables of the guarantee. Under "zero-out" a record is replaced by one that contributes
-            nothing; the guarantee is weaker.
+            Neighboring tables of the guarantee. Under "zero-out" one record is replaced by a record that
+            contributes nothing, which is a weaker guarantee.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         progress : bool, optional
             Whether to show a progress bar of the sums that are released; default: on a terminal only, after
             two seconds.
@@ -369,14 +371,14 @@ class PHReg(Model[PHRegOptions]):
         Raises
         ------
         ArgumentError
-            The request is wrong; nothing was spent.
+            If an argument is invalid; nothing was spent.
         NotAvailableError
             Records or budget are too few for the coefficients, and nothing was spent; or there are too few
             events, and only their count was charged.
         BudgetExceededError
-            The fit would exceed the ledger's limit; nothing was spent.
+            If the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
-            Without noise: there is no finite estimate, or columns are collinear.
+            If, in a fit without noise, there is no finite estimate or columns are collinear.
 
         Notes
         -----

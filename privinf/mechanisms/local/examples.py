@@ -230,8 +230,9 @@ class LocalExamples:
             ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
             written last; without it the file is not a release. `load_release` reads both.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional

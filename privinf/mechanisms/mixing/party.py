@@ -26,16 +26,18 @@ NO_RESPONSE = Response(Column("(any released column)", ()), True, None)
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class PartyPlan:
-    """Columns and budget of one party of a plan.
+    """Columns and budget of one party in a plan of several parties.
 
     Attributes
     ----------
     schema : Schema
         Columns of the party, all private, with public bounds or levels.
     epsilon, delta : float
-        Budget of the party's one release; ``epsilon=inf`` adds no noise, for simulation only.
+        Epsilon and delta of the guarantee of the party's one release. With ``epsilon=inf`` no noise is added,
+        for simulations only.
     mu, rho : float
-        Budget in Gaussian or concentrated DP, instead of `epsilon`; epsilon is then reported at `delta`.
+        Budget in Gaussian differential privacy (mu) or in zero-concentrated differential privacy (rho),
+        instead of `epsilon`. Epsilon is then reported at `delta`.
     """
 
     schema: Schema
@@ -47,7 +49,7 @@ class PartyPlan:
 
     @property
     def spending(self) -> dict[str, float | None]:
-        """The budget as arguments of a release."""
+        """Budget of the party, as keyword arguments of the method `release`."""
         return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, "rho": self.rho}
 
     def total_mu(self, calibration: Calibration = "exact") -> float:
@@ -66,7 +68,7 @@ class PartyPlan:
         Raises
         ------
         ArgumentError
-            The plan states no budget, or more than one.
+            If the plan of the party has no budget, or more than one.
         """
         return calibrate_mu(**self.spending, calibration=calibration)
 
@@ -195,7 +197,7 @@ def party_design(schema: Schema, *, centred: bool) -> Design:
     Parameters
     ----------
     schema : Schema
-        The party's columns, all private, with public bounds or levels.
+        Columns of the party, all of them private, with their public bounds or levels.
     centered : bool
         Whether numeric columns are centered at the middle of their bounds (scaled range [-1, 1]) or only
         divided by their largest absolute value.

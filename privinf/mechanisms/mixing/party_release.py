@@ -104,7 +104,7 @@ class PartyMechanism:
     Parameters
     ----------
     schema : Schema
-        The party's columns, all private, with public bounds or levels.
+        Columns of the party, all of them private, with their public bounds or levels.
     n : int, optional
         Public number of people; a table with a different number of rows is refused.
     diameter : float, optional

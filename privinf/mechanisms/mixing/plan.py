@@ -49,47 +49,49 @@ PLAN_VERSION = 1  # of a plan's file
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixingPlan:
-    """Public plan of a multi-party release, made by `MixingPlan.new` or read from JSON.
+    """Public plan of a release by several parties, made by `MixingPlan.new` or read from JSON.
 
     Attributes
     ----------
     parties : mapping of str to PartyPlan
-        Released columns and budget of each party, by the party's name.
+        Released columns and budget of each party, by the name of the party.
     n : int
         Number of people, the same at every party.
     method : {"random-mixing", "gaussian-rows"}
-        k mixed rows (RMGMOLS) or all n rows with noise (DGMOLS, BGMOLS).
+        Method of the release: k mixed rows (`RMGMOLS`), or all n rows with noise (`DGMOLS`, `BGMOLS`).
     k : int
-        Number of mixed rows; n for "gaussian-rows".
+        Number of released rows: the number of mixed rows, or n for "gaussian-rows".
     kind : {"signs", "hadamard", "countsketch"}
         Kind of the random mixing matrix.
     seed : int
         Public seed of the mixing matrix.
     intercept : bool
-        Whether the all-ones row is released as well.
+        Whether the noisy sum over all people (the all-ones row of the mixing matrix) is released as well.
     share : float
-        Share of the all-ones row; 0 without one.
+        Weight of the all-ones row in the mixing matrix, as a share; 0 if there is no all-ones row.
     id : str or None
-        Name of the id column by which the parties' files are aligned. None if all files are already in the
-        same order.
+        Name of the id column by which the parties' files are aligned. None means that the files of all
+        parties are already in the same order.
     ids_sha256 : str or None
-        Digest of the sorted ids, where the parties agreed on a roster.
+        SHA-256 digest of the sorted ids, if the parties agreed on a list of people (roster); otherwise None.
     diameter : {"own", "largest"}
-        Diameter that determines the noise: each party's own, or the largest of all parties (d_max of the
-        paper).
+        Diameter to which the noise of a party is calibrated: the diameter of the party's own columns, or the
+        largest diameter of all parties (d_max of the paper).
     calibration : {"exact", "classic"}
-        How `epsilon` and `delta` of a party determine its noise; "classic" is the textbook formula.
+        How the noise of a party is computed from its `epsilon` and `delta`: "exact" is the exact calibration
+        of Gaussian noise, and "classic" is the textbook formula.
 
     Raises
     ------
     SchemaError
         Two parties have columns of the same name, or the id column is one of the released columns.
     ArgumentError
-        A number is out of its range: k above n, or too few mixed rows for the columns.
+        If a number is out of its range: k is above n, or there are too few mixed rows for the number of
+        columns.
 
     Notes
     -----
-    **Privacy.** Everything in the plan is public, and no rows are read.
+    **Privacy.** Costs nothing: a plan contains only public information, and no rows are read.
 
     Examples
     --------
@@ -174,60 +176,64 @@ class MixingPlan:
         diameter: DiameterChoice = "own",
         calibration: Calibration = "exact",
     ) -> MixingPlan:
-        """Make a plan; `k`, `intercept` and `share` follow from public numbers unless they are passed.
+        """Make a plan, and compute `k`, `intercept` and `share` from public numbers unless they are passed.
 
         Parameters
         ----------
         parties : mapping of str to PartyPlan
-            Released columns and budget of each party, by the party's name.
+            Released columns and budget of each party, by the name of the party.
         n : int
             Number of people, the same at every party.
         method : {"random-mixing", "gaussian-rows"}
             Whether each party releases k random sums over all people, or every row with noise.
         k : int, "auto" or "paper"
-            Number of mixed rows. "auto" chooses it from n, the noise and the guess of R^2. "paper" is the
-            paper's rule, sqrt(n)/sigma rounded down, with sigma the noise per unit of sensitivity.
+            Number of mixed rows. With "auto" it is computed from n, the noise and the guess of R^2. With
+            "paper" it is sqrt(n)/sigma, rounded down, as in the paper, where sigma is the noise per unit of
+            sensitivity.
         intercept : bool, optional
-            Whether the all-ones row is released as well. By default True for random mixing and False for
-            single rows.
+            Whether the noisy sum over all people (the all-ones row of the mixing matrix) is released as well.
+            The default is True for random mixing and False for noisy rows.
         share : float, optional
-            Share of the all-ones row; by default it follows from n and the largest noise of a party.
+            Weight of the all-ones row in the mixing matrix, as a share. By default it is computed from n and
+            the largest noise of a party.
         rsquared : float, optional
-            Public guess of R^2, in (0, 1), for k="auto"; default 0.8.
+            Public guess of the R^2 of the regression, in (0, 1), for ``k="auto"``; default 0.8.
         label : str, optional
-            Released column that will be the response, for k="auto". By default any released column may be the
-            response.
+            Released column that will be the response of the regression, for ``k="auto"``. By default any
+            released column may be the response.
         kind : {"signs", "hadamard", "countsketch"}
             Kind of the random mixing matrix.
         seed : int
             Public seed of the mixing matrix.
         id : str, optional
-            Name of the id column by which the parties' files are aligned. None if all files are already in
-            the same order.
+            Name of the id column by which the parties' files are aligned. None means that the files of all
+            parties are already in the same order.
         ids_sha256 : str, optional
-            SHA-256 of the sorted ids, where the parties agreed on a roster.
+            SHA-256 digest of the sorted ids, if the parties agreed on a list of people (see `roster_digest`).
         diameter : {"own", "largest"}
-            Diameter that scales the noise of a party: its own (default), or the largest of all parties (d_max
-            of the paper).
+            Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
+            (default), or the largest diameter of all parties (d_max of the paper).
         calibration : {"exact", "classic"}
-            How `epsilon` and `delta` of a party determine its noise. "exact" (default) is the exact account
-            of Gaussian noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise of a party is computed from its `epsilon` and `delta`. The choice "exact" (default)
+            is the exact calibration of Gaussian noise. The choice "classic" is the textbook formula; use it
+            only to reproduce published results.
 
         Returns
         -------
         MixingPlan
-            The plan, with `k`, `intercept` and `share` chosen.
+            The plan, in which `k`, `intercept` and `share` have values.
 
         Raises
         ------
         ArgumentError
-            A number is out of range, or an option is passed that the method or the given k does not use.
+            If a number is out of its range, or if an option is passed that the method or the chosen `k` does
+            not use.
         SchemaError
             Two parties have a column of the same name.
 
         Notes
         -----
-        **Privacy.** Everything in the plan is public, and no rows are read.
+        **Privacy.** Costs nothing: a plan contains only public information, and no rows are read.
         """
         check_parties(parties, id)
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
@@ -266,12 +272,12 @@ class MixingPlan:
 
     @property
     def width(self) -> int:
-        """Number of released columns of all parties."""
+        """Number of released columns, summed over all parties."""
         return sum(int(design.private.sum()) for design in self.designs().values())
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the plan, which every release contains."""
+        """SHA-256 digest of the plan. Every release of the plan contains this digest."""
         return canonical_digest(self.to_dict())
 
     def designs(self) -> dict[str, Design]:
@@ -280,7 +286,7 @@ class MixingPlan:
         Returns
         -------
         dict of str to Design
-            Designs by the names of the parties.
+            Columns, bounds and scaling of each party (`Design`), by the name of the party.
         """
         return party_designs(self.parties, self.intercept)
 
@@ -297,12 +303,13 @@ class MixingPlan:
             Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         data_bounds : bool
-            Whether the bounds come from the data: the privacy report then states that they are not public.
+            Whether the bounds were computed from the data. If True, the privacy report states that the bounds
+            are not public.
 
         Returns
         -------
         RandomMixing or GaussianRows
-            The mechanism for the method of the plan.
+            The mechanism of the plan's method, with the columns of this party.
 
         Raises
         ------
@@ -350,7 +357,7 @@ class MixingPlan:
         return self.parties[name]
 
     def losses(self, party: str) -> tuple[GaussianLoss, ...]:
-        """Return the cost of one party's release.
+        """Return the privacy losses of one party's release.
 
         Parameters
         ----------
@@ -384,7 +391,7 @@ class MixingPlan:
         party : str
             Name of the party.
         rows : table, array of shape (n, d), or RowBlocks
-            One row per person, in the order of the sorted ids.
+            Table of the party, with one row per person in the order of the sorted ids.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
@@ -392,17 +399,18 @@ class MixingPlan:
             Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
         data_bounds : bool
-            Whether the bounds come from the data: the privacy report then states that they are not public.
+            Whether the bounds were computed from the data. If True, the privacy report states that the bounds
+            are not public.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any row
+            is read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------
         Release
-            Release of the mechanism of the plan.
+            Release of the party's columns, with noise.
 
         Notes
         -----
@@ -414,17 +422,17 @@ class MixingPlan:
         )
 
     def check(self, rsquared: float = DEFAULT_RSQUARED) -> PlanCheck:
-        """Return the cost of the plan and whether it can identify a regression, before any row is read.
+        """Return the cost of the plan, and forecast whether a regression is identified; no rows are read.
 
         Parameters
         ----------
         rsquared : float
-            Public guess of R^2, in (0, 1).
+            Public guess of the R^2 of the regression, in (0, 1).
 
         Returns
         -------
         plan check
-            The returned object prints the cost of each party as a table, and whether a regression can be
+            Object that prints a table with the cost of each party, and the forecast whether a regression is
             identified.
 
         Notes
@@ -472,7 +480,7 @@ class MixingPlan:
     @classmethod
     @reads("a mixing plan")
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Return the plan that `to_dict` described.
+        """Make a plan from a dictionary that `to_dict` returned.
 
         Parameters
         ----------
@@ -482,7 +490,7 @@ class MixingPlan:
         Raises
         ------
         StorageError
-            The content does not describe a plan.
+            If the dictionary does not describe a plan.
         """
         fields = dict(content)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, PLAN_VERSION):
@@ -495,7 +503,7 @@ class MixingPlan:
         return cls(**fields)
 
     def to_json(self) -> str:
-        """Return the plan as JSON text, with its checksum.
+        """Return the plan as JSON text with a checksum.
 
         Returns
         -------
@@ -506,7 +514,7 @@ class MixingPlan:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the plan of a JSON text.
+        """Read a plan from JSON text that `to_json` returned.
 
         Parameters
         ----------
@@ -516,7 +524,7 @@ class MixingPlan:
         Raises
         ------
         StorageError
-            The text is not a plan, or its checksum does not match.
+            If the text is not a plan, or if its checksum does not match.
         """
         record = parse_json(text, "the text is not a mixing plan: the text")
         names = ("format", "version", *cls.__dataclass_fields__)
@@ -530,12 +538,12 @@ class MixingPlan:
         path : path
             The file.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            If the file exists and `overwrite` is not True.
         """
         check_vacant(path, overwrite).write_text(self.to_json() + "\n", encoding="utf-8")
 

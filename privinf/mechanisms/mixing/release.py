@@ -52,19 +52,20 @@ class GaussianRows(PartyMechanism):
     Parameters
     ----------
     schema : Schema
-        The party's columns, all private, with public bounds or levels.
+        Columns of the party, all of them private, with their public bounds or levels.
     n : int, optional
         Public number of people; a table with a different number of rows is refused.
     diameter : float, optional
-        If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
-        diameter (d_max of the paper).
+        Diameter to which the noise is calibrated, if it is larger than the diameter of the party's own
+        columns (d_max of the paper).
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
         first level).
     data_bounds : bool
-        Whether the bounds come from the data: the privacy report then states that they are not public.
+        Whether the bounds were computed from the data. If True, the privacy report states that the bounds are
+        not public.
     labels : labels of a plan, optional
-        The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
+        Plan to which the release belongs. `MixingPlan.mechanism` passes this argument.
     intercept : bool, default False
         Whether regressions will have an intercept. For regressions with an intercept, numeric columns are
         centered by their bounds.
@@ -77,8 +78,8 @@ class GaussianRows(PartyMechanism):
 
     Notes
     -----
-    **Privacy.** Reads every row once. For replacing one person's row, mu is the diameter divided by the
-    standard deviation of the noise.
+    **Privacy.** Reads every row once. Neighboring tables differ in one person's row (replace-one). The
+    release is mu-GDP, where mu is the diameter divided by the standard deviation of the noise.
 
     Examples
     --------
@@ -110,12 +111,12 @@ class GaussianRows(PartyMechanism):
         Parameters
         ----------
         rows : table, array of shape (n, d), or RowBlocks
-            One row per person, in the same order at every party. The columns of an array are those of the
-            schema, in order.
+            Table with one row per person, in the same order at every party. The columns of an array are those
+            of the schema, in order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. `epsilon` is the cost of the release
-            of this party alone.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The releases of other parties are not
+            counted in this epsilon.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -127,13 +128,14 @@ class GaussianRows(PartyMechanism):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any row
+            is read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------
@@ -175,32 +177,34 @@ class RandomMixing(PartyMechanism):
     Parameters
     ----------
     schema : Schema
-        The party's columns, all private, with public bounds or levels.
+        Columns of the party, all of them private, with their public bounds or levels.
     k : int
         Number of mixed rows, at most n.
     kind : {"signs", "hadamard", "countsketch"}
-        The mixing matrix, see `MixingMatrix`; all kinds have the same accuracy at equal k, and "countsketch"
-        costs one pass over the rows.
+        Kind of the random mixing matrix. All kinds have the same accuracy at equal k; "countsketch" is the
+        fastest and needs one pass over the rows.
     seed : int
         Public seed of the mixing matrix, the same for every party.
     n : int, optional
         Public number of people; a table with a different number of rows is refused.
     intercept : bool, default True
-        Whether to release the all-ones row too, for accurate column means and intercepts, and to center
-        numeric columns by their bounds.
+        Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix),
+        which makes column means and intercepts accurate, and to center numeric columns by their bounds.
     share : float, optional
-        Public weight a of the all-ones row. Releases can be joined only if all parties use the same weight.
-        Default: computed from the noise of this party, for a release that is not joined.
+        Public weight a of the all-ones row in the mixing matrix, as a share in (0, 1). Releases can be joined
+        only if all parties use the same weight. By default the weight is computed from the noise of this
+        party, for a release that is not joined with releases of other parties.
     diameter : float, optional
-        If this diameter is larger than the diameter of the party's columns, the noise is calibrated to this
-        diameter (d_max of the paper).
+        Diameter to which the noise is calibrated, if it is larger than the diameter of the party's own
+        columns (d_max of the paper).
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
         first level).
     data_bounds : bool
-        Whether the bounds come from the data: the privacy report then states that they are not public.
+        Whether the bounds were computed from the data. If True, the privacy report states that the bounds are
+        not public.
     labels : labels of a plan, optional
-        The plan that the release belongs to; `MixingPlan.mechanism` fills it in.
+        Plan to which the release belongs. `MixingPlan.mechanism` passes this argument.
 
     Raises
     ------
@@ -210,15 +214,16 @@ class RandomMixing(PartyMechanism):
 
     Notes
     -----
-    **Privacy.** Reads every row once, clipped to the public bounds; mu = diameter / tau for replacing one
-    person's row of this party. B is public: another party, or the analyst, knows it, and the guarantee holds
-    given B and given all other columns. The total for a person composes the releases of all parties
-    (`PrivacyReport.parties`).
+    **Privacy.** Reads every row once; values are clipped to the public bounds. Neighboring tables differ in
+    one person's row at this party (replace-one). The release is mu-GDP, where mu is the diameter divided by
+    tau, the standard deviation of the noise. The mixing matrix B is public, also to the other parties and to
+    the analyst. The guarantee holds for any given B and for any given values of all other columns. The total
+    cost for a person is the joint cost of the releases of all parties (see `PrivacyReport.parties`).
 
     References
     ----------
     Wu et al. (2022), "Differentially private multi-party data release for linear regression", algorithm RMGM.
-    privinf adds the all-ones row, fast matrices and exact calibration.
+    In addition to the paper, privinf has the all-ones row, fast mixing matrices and exact calibration.
 
     Examples
     --------
@@ -284,7 +289,7 @@ class RandomMixing(PartyMechanism):
         Returns
         -------
         mixing matrix
-            The matrix, which makes its public rows by blocks.
+            The mixing matrix, which computes its rows in blocks when they are needed.
         """
         return MixingMatrix(self.mixing, n=n, k=self.k, seed=self.seed)
 
@@ -311,12 +316,12 @@ class RandomMixing(PartyMechanism):
         Parameters
         ----------
         rows : table, array of shape (n, d), or RowBlocks
-            One row per person, in the same order at every party. The columns of an array are those of the
-            schema, in order.
+            Table with one row per person, in the same order at every party. The columns of an array are those
+            of the schema, in order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. `epsilon` is the cost of the release
-            of this party alone.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The releases of other parties are not
+            counted in this epsilon.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -328,29 +333,31 @@ class RandomMixing(PartyMechanism):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise. "exact" (default) is the exact account of Gaussian
-            noise. "classic" is the textbook formula, to reproduce published results only.
+            How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
+            calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
+            reproduce published results.
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any row
+            is read. The cost is recorded in the ledger before anything is released.
 
         Returns
         -------
         Release
             ``arrays["rows"]``, shape (k, d): the noisy random sums of rows. ``arrays["ones"]``, shape (k,):
-            the same sums of a column of ones, which are public. ``arrays["ones_row"]``, shape (d,), only
-            with ``intercept=True``: the noisy sum that belongs to the all-ones row.
+            the same random sums of a column of ones, which are public and have no noise.
+            ``arrays["ones_row"]``, shape (d,), only with ``intercept=True``: the noisy weighted sum of the
+            columns over all people.
 
         Raises
         ------
         AlignmentError
-            The number of rows is not the plan's.
+            If the number of rows differs from the number of people in the plan.
         SchemaError
-            A column is missing or not as declared.
+            If a column is missing or differs from its declaration.
         BudgetExceededError
-            The ledger's limit does not allow the release.
+            If the release would exceed the limit of the ledger.
         """
         options = SpendingOptions(
             epsilon=epsilon,
