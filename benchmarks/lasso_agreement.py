@@ -1,12 +1,12 @@
 """Do the sites agree? Size and power of `SiteResults.agreement` by Monte Carlo, fit by fit.
 
-    python benchmarks/lasso_agreement.py                       (500 fits a cell: 25 minutes of one core)
-    python benchmarks/lasso_agreement.py --cells "ar, " --fits 40
+    python benchmarks/lasso_agreement.py                       (500 fits a cell: 40 minutes of one core)
+    python benchmarks/lasso_agreement.py --cells "AR .5, " --fits 40
     python benchmarks/lasso_agreement.py --report              (-> results/lasso_agreement.md, lasso_agreement_power.md)
 
 Fits are appended to benchmarks/results/lasso_agreement.csv as they come; what stands there is not run again. A
 fit is seeded by its cell and number. Three targets: a signal that all sites share, a column without effect, and
-a column that has an effect at the first site alone.
+a column that has an effect at the first site alone. Sites of logistic cells have intercepts of their own too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 from tables import RESULTS, write_table
 
 import privinf as pi
@@ -53,6 +54,11 @@ class Cell:
     sizes: tuple[float, ...]
     n: int
     effect: float
+    intercepts: tuple[float, ...] = ()  # of the sites, in a logistic cell
+
+    @property
+    def family(self) -> str:
+        return "binomial" if self.intercepts else "gaussian"
 
     @property
     def name(self) -> str:
@@ -72,11 +78,13 @@ class Cell:
         )
         sample = design.draw(np.random.default_rng(seed))
         sites = sample.machines
-        y = sample.y.copy()
+        y = np.take(self.intercepts, sites) + sample.X @ sample.shared if self.intercepts else sample.y.copy()
         for site in range(len(rows)):
             here = sites == site
             y[here] += OWN * sample.X[here, 4 + site]
         y[sites == 0] += self.effect * sample.X[sites == 0, DIFFERS]
+        if self.intercepts:
+            y = (np.random.default_rng([*seed, 2]).random(len(y)) < expit(y)).astype(float)
         kept = np.concatenate([np.flatnonzero(sites == site)[:size] for site, size in enumerate(rows)])
         return y[kept], sample.X[kept], sites[kept]
 
@@ -97,13 +105,47 @@ CELLS = {
     for n, effect in ((2_000, 0.08), (8_000, 0.04))
     for cell in (Cell(*design, n, effect) for design in DESIGNS)
 }
+LOGISTIC = (
+    Cell(
+        "logistic, AR .5, 4 equal sites",
+        "ar",
+        0.5,
+        "normal",
+        (1.0,) * 4,
+        4_000,
+        0.2,
+        (-0.6, -0.2, 0.2, 0.6),
+    ),
+    Cell(
+        "logistic, common correlation .2, 6 unequal sites",
+        "equicorrelated",
+        0.2,
+        "normal",
+        (0.6, 0.7, 0.8, 1.2, 1.3, 1.4),
+        5_000,
+        0.2,
+        (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0),
+    ),
+    Cell(
+        "logistic, AR .5, rates 0.14 to 0.29, 4 equal sites",
+        "ar",
+        0.5,
+        "normal",
+        (1.0,) * 4,
+        10_000,
+        0.15,
+        (-2.4, -2.0, -1.6, -1.2),
+    ),
+)
+CELLS |= {cell.name: cell for cell in LOGISTIC}
 
 
 def one_fit(cell: Cell, seed: list[int]) -> dict[str, object]:
     """Return the tests of one fit, and the errors of the sites' coefficients."""
     y, X, sites = cell.draw(seed)
     started = time.process_time()
-    model = pi.DebiasedLasso(y, X, x_bound=4.5, x_scale=1.0, y_bounds=(-6, 6), sites=sites)
+    response = {"y_bounds": (-6, 6)} if cell.family == "gaussian" else {"family": "binomial"}
+    model = pi.DebiasedLasso(y, X, x_bound=4.5, x_scale=1.0, sites=sites, **response)
     options = {"sparsity": 4, "shared_sparsity": 3, "heterogeneous": True}
     options |= {"targets": [SHARED, NOTHING, DIFFERS], "epsilon": EPSILON, "delta": 0.5 / len(y)}
     try:

@@ -66,45 +66,49 @@ class LassoModelOptions(SumModelOptions):
 
 @error_boundaries
 class DebiasedLasso(Model[LassoModelOptions]):
-    r"""Sparse linear or logistic regression with debiased intervals over one or more sites.
+    r"""Sparse linear or logistic regression with debiased intervals, for the rows of one or more sites.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features. `X` is not copied: do not change `X` before the fit. The fit checks again that all values
-        are finite. A column of ones named ``const`` (`privinf.add_constant`) is fitted without being selected
-        or debiased. Without such a column, the response and the columns of the fit are centered at released
-        means, which has the same effect as a constant.
+        Features. Features. `X` is not copied, so do not change it before the fit. The fit checks again that
+        all values of `X` are finite. A constant, that is a column of ones named ``const`` (see
+        `privinf.add_constant`), is always in the fit; it is not selected or debiased. Without a constant, the
+        response and the columns of the fit are centered at released means, which has the same effect.
     x_bound : float, optional
-        Every column lies in [-x_bound, x_bound]; values outside the bounds are clipped. Give it or `bounds`.
+        Public bound of all columns: every column is in [-x_bound, x_bound], and values outside the bounds are
+        clipped. Give it or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
         Public bounds of every column except the constant, in the order of the columns or by name, instead of
         `x_bound`; values outside the bounds are clipped.
     y_bounds : (low, high), optional
-        Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which the
-        fit releases the scale of the residuals. The response is clipped only at 16 times the width of the
-        bounds.
+        Public bounds of the response, required for ``family="gaussian"``. The bounds determine the grid on
+        which the fit releases the scale of the residuals. The response is clipped only if it is farther from
+        the bounds than 16 times their width.
     family : {"gaussian", "binomial"}
-        "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-        `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A binomial
-        fit always has an intercept, which is fitted and not debiased.
+        With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response is
+        0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an array is
+        clipped to [0, 1]. A schema that declares other bounds for it is refused. A logistic fit always has an
+        intercept, which is not debiased.
     x_scale : float or array_like, shape (p,), optional
-        Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of the
-        half-width of the bounds. The fit releases the scales of the selected columns and of the targets.
+        Public guesses of the standard deviations of the columns. They are used to rank columns for selection.
+        The default is a sixth of the width of the bounds. The standard deviations of the selected columns and
+        of the targets are released by the fit.
     sites : array_like, shape (n,), optional
-        Label of the site of every row, where the rows of several sites are in one place. Default: one
-        curator.
+        Label of the site of every row, if the rows of several sites are in one table. By default all rows
+        belong to one curator.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop the
-        rows that lack a value of the model from every sum. A fit with "drop" releases the number of complete
-        rows first, for 1% of its budget.
+        rows that lack a value of the model from every sum. A fit with "drop" spends 1% of its budget on a
+        noisy number of complete rows.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. With "central" (the default without `sites`) one curator holds the rows.
         With "server" (the default with `sites`) the sites send sums without noise to a server that they
         trust. With "secure-sum" the sites add the noise themselves and mask their sums, so that only the
-        noisy total is revealed. Secure sums need two sites or more, and named targets.
+        noisy total is revealed. Secure sums need at least two sites, and a list of names or positions as
+        `targets`.
     ledger : Ledger, optional
         Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
         refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -117,42 +121,44 @@ class DebiasedLasso(Model[LassoModelOptions]):
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one). With ``trust="central"`` a curator
-    holds the rows, and with ``trust="server"`` sites send sums without noise to a server that they trust.
+    **Privacy.** Neighboring tables differ in one record (replace-one). With ``trust="central"`` one curator
+    holds the rows. With ``trust="server"`` sites send sums without noise to a server that they trust.
     Everything that leaves the curator or the server has noise. With ``trust="secure-sum"`` the sites add
     noise to their sums and mask them (`privinf.federation.SecureServer` states the trust assumptions). The
-    privacy report counts all releases of a fit. The response is clipped at 16 times the width of `y_bounds`
-    and not at `y_bounds`, because clipping at `y_bounds` would bias the coefficients. Residuals are clipped
-    in every sum, so the sensitivity of a sum does not depend on `y_bounds`.
+    privacy report counts all releases of a fit. The response is clipped at 16 times the width of `y_bounds`,
+    because clipping at `y_bounds` itself would bias the coefficients. Residuals are clipped in every sum, so
+    the sensitivity of a sum does not depend on `y_bounds`.
 
-    With the noisy sparse fit b0 and the nodewise regression w_j of target j, the debiased coordinate is ``b_j
-    = b0_j + s_j / kappa_j`` (see `privinf.lasso.scores` for s, kappa and the variance). This design differs
-    from the paper in four points: one joint clip of the scores, clipped products for selection, a
-    preconditioned refit, and released slopes. The intervals of this design are 0.3 to 0.4 times as long as
-    those of the paper's algorithms.
+    Let b0 be the coefficients of the noisy sparse fit. The debiased coefficient of target j is ``b_j = b0_j +
+    s_j / kappa_j``. Here s_j is a noisy sum of clipped scores: residuals of the sparse fit times residuals of
+    the nodewise regression of column j. The slope kappa_j of this sum is released too. The estimator differs
+    from the paper in four points: the scores of all targets are clipped jointly, columns are selected by
+    clipped products, the refit is preconditioned, and the slopes are released. Its intervals are 0.3 to 0.4
+    times as long as the intervals of the paper's algorithms.
 
-    Fits by secure sums differ from other fits only in the selection of columns. With ``trust="central"`` or
-    ``trust="server"`` columns are selected by peeling, which needs sums without noise. Secure sums instead
-    make one Gaussian release of the products with all p columns, and the columns with the largest products
-    are selected (`privinf.lasso.selection`). Each record's vector of products is shrunk to a length of C = R
-    sigma sqrt(p), so the l2 sensitivity is 2C. The cost is a higher detection limit: the noise of the
-    selection grows as sqrt(p), `LassoResults.picks_from` reports this limit, and results warn if a signal may
-    be missed. A logistic fit selects from clipped products instead of shrunk vectors, because their clip
-    depends on x alone.
+    Fits with secure sums differ from other fits only in the selection of columns. With ``trust="central"`` or
+    ``trust="server"`` columns are selected one by one with noise (peeling), which needs access to sums
+    without noise. With secure sums the products of the residual with all p columns are released once, with
+    Gaussian noise, and the columns with the largest products are selected. The vector of the p products of a
+    record is shrunk to a norm of at most C = R sigma sqrt(p), so the l2 sensitivity is 2C. The detection
+    limit of secure sums is higher, because the noise of the selection grows as sqrt(p).
+    `LassoResults.picks_from` reports this limit, and results warn if a relevant column may be missed. In a
+    logistic fit with secure sums, products are clipped one by one and vectors are not shrunk.
 
-    With ``family="binomial"`` the sparse fit uses Newton steps. Debiasing releases one vector, the score of
-    the targets. The directions of this score are orthogonal to the constant and to the other columns of the
-    fit. The inner product is that of the Gram matrix with rows weighted by the curvature. The score is
-    multiplied by the inverse of its released secant matrix. `privinf.lasso.debiasing` has the equation and
-    the variance. No residual is clipped, because abs(y - p) <= 1. Rows are weighted by x alone, with the same
-    weights in score and curvature, so the weights do not change the coefficients of a correctly specified
-    mean. Omitting a relevant column attenuates the coefficients of the other columns, as in every logistic
-    regression.
+    With ``family="binomial"`` the sparse fit is computed by Newton steps. For debiasing, one vector is
+    released: the score of the targets. The score of a target uses the part of its column that is orthogonal
+    to the constant and to the other columns of the fit. Orthogonality is for the Gram matrix in which rows
+    are weighted by the curvature of the log-likelihood. The score is multiplied by the inverse of a released
+    matrix of secant slopes. The module `privinf.lasso.debiasing` documents the equation and the variance. No
+    residual is clipped, because a residual of a logistic regression is at most 1 in absolute value. The
+    weights of rows depend on x alone and are the same in the score and in the curvature, so they do not
+    change the coefficients if the model of the mean is correct. As in every logistic regression, omitting a
+    relevant column shrinks the coefficients of the other columns toward zero.
 
-    With ``missing="drop"`` the fit describes the complete rows. The number of complete rows, which is
-    private, cancels in coefficients and standard errors. Clips, quantiles and numbers of neighbors use a
-    noisy estimate of this number, which results report (`privinf.lasso.sums`). `bootstrap_draws` and the
-    paper's variant refuse ``missing="drop"``.
+    With ``missing="drop"`` the fit describes the complete rows. The number of complete rows is private; it
+    cancels in the coefficients and in the standard errors. Clipping thresholds, quantiles and the numbers of
+    neighbors are computed from a noisy number of complete rows, which the results report. Fits with
+    `bootstrap_draws` or ``variant="paper"`` refuse ``missing="drop"``.
 
     References
     ----------
@@ -223,36 +229,39 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The constant of the formula is fitted without being
-            selected or debiased. Without a constant, the columns are centered.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. The constant of the formula is
+            always in the fit; it is not selected or debiased. Without a constant, the response and the
+            columns are centered at released means.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included. The
             response is clipped to its bounds.
         family : {"gaussian", "binomial"}
-            "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
-            binomial fit always has an intercept, which is fitted and not debiased.
+            With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response
+            is 0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an
+            array is clipped to [0, 1]. A schema that declares other bounds for it is refused. A logistic fit
+            always has an intercept, which is not debiased.
         sites : str, optional
-            Name of the column of the table that holds the site of every row. Default: one curator.
+            Name of the column of the table that holds the site of every row. By default all rows belong to
+            one curator.
         x_scale : float or array_like, shape (p,), optional
-            Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
-            the half-width of the bounds. The fit releases the scales of the selected columns and of the
-            targets.
+            Public guesses of the standard deviations of the columns. They are used to rank columns for
+            selection. The default is a sixth of the width of the bounds. The standard deviations of the
+            selected columns and of the targets are released by the fit.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            the rows that lack a value of the formula from every sum. A fit with "drop" releases the number of
-            complete rows first, for 1% of its budget. In a federation each site decides by the argument
+            the rows that lack a value of the formula from every sum. A fit with "drop" spends 1% of its
+            budget on a noisy number of complete rows. In a federation each site chooses by the argument
             `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. With "central" (the default for a table without `sites`) one curator
             holds the rows. With "server" (the default for several sites) the sites send sums without noise to
             a server that they trust. With "secure-sum" the sites add the noise themselves and mask their
-            sums, so that only the noisy total is revealed. Secure sums need two sites or more, and named
-            targets.
+            sums, so that only the noisy total is revealed. Secure sums need at least two sites, and a list of
+            names or positions as `targets`.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -265,7 +274,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         SchemaError
-            The formula needs columns or bounds that the schema does not declare.
+            If the formula needs columns or bounds that the schema does not declare.
         """
         options = LassoModelOptions(
             family=family,
@@ -297,35 +306,37 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         x_bound : float, optional
-            Every column lies in [-x_bound, x_bound]; values outside the bounds are clipped. Give it or
-            `bounds`.
+            Public bound of all columns: every column is in [-x_bound, x_bound], and values outside the bounds
+            are clipped. Give it or `bounds`.
         bounds : sequence of (low, high), or mapping, optional
             Public bounds of every column except the constant, in the order of the columns or by name, instead
             of `x_bound`; values outside the bounds are clipped.
         y_bounds : (low, high), optional
-            Public bounds of the response, which ``family="gaussian"`` needs. The bounds set the grid on which
-            the fit releases the scale of the residuals. The response is clipped only at 16 times the width of
-            the bounds.
+            Public bounds of the response, required for ``family="gaussian"``. The bounds determine the grid
+            on which the fit releases the scale of the residuals. The response is clipped only if it is
+            farther from the bounds than 16 times their width.
         family : {"gaussian", "binomial"}
-            "binomial": logistic regression of a response of 0 and 1, or of a factor of two levels, without
-            `y_bounds`. Arrays are clipped to [0, 1]; a schema that declares other bounds is refused. A
-            binomial fit always has an intercept, which is fitted and not debiased.
+            With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response
+            is 0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an
+            array is clipped to [0, 1]. A schema that declares other bounds for it is refused. A logistic fit
+            always has an intercept, which is not debiased.
         x_scale : float or array_like, shape (p,), optional
-            Public guesses of the standard deviations of the columns, for ranking columns. Default: a third of
-            the half-width of the bounds. The fit releases the scales of the selected columns and of the
-            targets.
+            Public guesses of the standard deviations of the columns. They are used to rank columns for
+            selection. The default is a sixth of the width of the bounds. The standard deviations of the
+            selected columns and of the targets are released by the fit.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            the rows that lack a value of the model from every sum. A fit with "drop" releases the number of
-            complete rows first, for 1% of its budget.
+            the rows that lack a value of the model from every sum. A fit with "drop" spends 1% of its budget
+            on a noisy number of complete rows.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
             is revealed; this mode needs the optional dependencies ``privinf[federation]``. Secure sums need
-            two sites or more, and named targets.
+            at least two sites, and a list of names or positions as `targets`.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
@@ -338,7 +349,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         ArgumentError
-            There is no site, a site has no rows, or the sites have different columns.
+            If there is no site, if a site has no rows, or if the sites have different columns.
         """
         options = LassoModelOptions(
             x_bound=x_bound,
@@ -401,8 +412,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` the fit is the
-            debiased estimate without noise, or least squares if there are few columns.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` no noise is
+            added: the fit is the debiased estimate, or least squares if there are few columns.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -416,137 +427,142 @@ class DebiasedLasso(Model[LassoModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         sparsity : int or "auto"
-            Number of columns to keep. "auto" (default) selects columns in blocks of five and fits each block
-            at a low cost. Selection ends when fewer than three coefficients of a block are large relative to
-            their errors, or at `max_sparsity` columns. The full fit then uses the rest of the budget. The
-            full fit keeps the columns whose coefficients differ from zero at 5%, by Bonferroni's rule over
-            all p (`privinf.lasso.fit`). "auto" is not for heterogeneous fits and the paper's variant. With
-            few rows name one target: its interval is far narrower than the intervals of several targets,
-            which share the budget.
+            Number of columns in the sparse fit. With "auto" (default) columns are selected in blocks of five,
+            and each block is fitted at a low cost. Selection ends when fewer than three coefficients of a
+            block are large relative to their errors, or at `max_sparsity` columns. The final fit then uses
+            the rest of the budget. It keeps the columns whose coefficients differ from zero at the level 5%,
+            with Bonferroni's correction for all p columns. Heterogeneous fits and ``variant="paper"`` do not
+            accept "auto". With few rows, name one target in `targets`: its interval is far narrower than the
+            intervals of several targets, which share the budget.
         targets : sequence of names or positions, "selected", or "all"
-            Coefficients whose intervals are wanted. All targets share one budget, so name few targets.
-            "selected" (default): the columns that the fit keeps; not for heterogeneous fits. "all": every
-            column. On secure sums pass a list of names or positions.
+            Coefficients whose intervals are wanted. Coefficients to debias. All targets share one budget, so
+            name few targets. With "selected" (default) the targets are the columns of the sparse fit;
+            heterogeneous fits do not accept it. With "all" every column is a target. With secure sums, pass a
+            list of names or positions.
         variant : {"default", "paper"}
-            "paper" runs the algorithms of the paper, for comparison (`studies.paper.model`).
+            Variant of the algorithms. The choice "paper" runs the algorithms of the paper, for comparisons;
+            it needs the module ``studies.paper.model``.
         heterogeneous : bool
-            Whether coefficients differ between sites: they are u + v_i, where u has `shared_sparsity` and v_i
-            has ``sparsity - shared_sparsity`` nonzero entries. The results cover all sites.
+            Whether coefficients may differ between sites. The coefficients of site i are then u + v_i, where
+            u has `shared_sparsity` nonzero entries and v_i has ``sparsity - shared_sparsity`` nonzero
+            entries. The results cover all sites.
         max_sparsity : int, optional
-            Largest number of columns for ``sparsity="auto"``. Default: the largest number up to 50 for which
-            the noise of the Gram matrix is below a quarter of a column's mean square. It is a function of
-            public numbers (`privinf.lasso.plan`). With ``family="binomial"`` the default is at most ten, and
-            selection continues until `max_sparsity` columns are selected. Secure sums need `max_sparsity`.
+            Largest number of columns for ``sparsity="auto"``. The default is the largest number up to 50 for
+            which the noise of the Gram matrix is below a quarter of the mean square of a column. The default
+            is computed from public numbers. With ``family="binomial"`` the default is at most 10 columns, and
+            the selection ends only when `max_sparsity` columns are selected. Secure sums need `max_sparsity`.
         shared_sparsity : int, optional
-            Number of nonzero entries of the shared part u, for ``heterogeneous=True`` and the paper's
-            variant.
+            Number of nonzero entries of the part u of the coefficients that all sites share, for
+            ``heterogeneous=True`` and for ``variant="paper"``.
         accounting : {"joint", "per-interval"}
-            "joint" (default): the budget is for all intervals together. "per-interval", for heterogeneous
-            fits and the paper's variant, gives every interval the total budget for its own releases, as in
-            the paper. A budget per interval is not a joint guarantee: ledgers, limits and reports always have
-            the joint cost.
+            How the budget is divided over intervals. With "joint" (default) the budget is for all intervals
+            together. With "per-interval" every interval has the total budget for its own releases, as in the
+            paper; only heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is not a
+            joint guarantee: ledgers and privacy reports always count the joint cost of all intervals.
         precision : {"pooled", "machine"}
-            For heterogeneous fits: "pooled" (default) fits the nodewise regressions to the rows of all sites.
-            "machine" fits them to the rows of each site, for sites whose columns have different
-            distributions.
+            Rows for the nodewise regressions of heterogeneous fits. With "pooled" (default) the nodewise
+            regressions are fitted to the rows of all sites. With "machine" they are fitted to the rows of
+            each site separately, for sites whose columns have different distributions.
         precision_sparsity : int, optional
             Number of other columns (neighbors) that each nodewise regression uses, in addition to the
-            selected columns (double selection). Default: 4 to 40, the largest number that budget, rows and
-            the number of targets allow (`privinf.lasso.nodewise.neighbor_count`). Heterogeneous fits have 4
-            neighbors by default, and other fits with ``targets="all"`` have none.
-            `LassoResults.explained_shares` reports the share of each target's variance that its nodewise
-            regression explains, and results warn if more neighbors are needed. For the paper's variant
-            `precision_sparsity` is the number of nonzero entries of a column of the precision matrix, 5 by
-            default.
+            selected columns (double selection). The default is between 4 and 40: the largest number that the
+            budget, the number of rows and the number of targets allow. The default is 4 for heterogeneous
+            fits, and 0 for other fits with ``targets="all"``. `LassoResults.explained_shares` reports the
+            share of each target's variance that its nodewise regression explains, and results warn if more
+            neighbors are needed. With ``variant="paper"``, `precision_sparsity` is the number of nonzero
+            entries in a column of the precision matrix (default 5).
         iterations : int, optional
-            Number of blocks of columns, which are selected one block after the other; default 3. The columns
-            of a block are selected by the residuals of a fit to the columns of all earlier blocks. For the
-            paper's variant `iterations` is the T of the paper, by default the logarithm of the total number
-            of rows, rounded up. With secure sums, the columns of each block come from a separate release,
-            which takes its share of the budget. One block detects more with few rows and many columns, and
-            several blocks detect more if all columns are correlated.
+            Number of blocks in which columns are selected, one block after the other; default 3. The columns
+            of a block are selected by their products with the residuals of a fit to all earlier blocks. With
+            ``variant="paper"``, `iterations` is T of the paper, by default the logarithm of the total number
+            of rows, rounded up. With secure sums, each block needs a separate release, which takes its share
+            of the budget. One block detects more with few rows and many columns, and several blocks detect
+            more if all columns are correlated.
         clip : float, optional
-            Clip of residuals and products in selection and refit, in multiples of the released scale of the
-            residuals; default 1.5. The paper's variant clips at the R of the paper, in units of y. On secure
-            sums, products are not clipped one by one: each record's vector of products is shrunk to a norm.
+            Clipping threshold of residuals and products in the selection and in the refit, in multiples of
+            the released scale of the residuals; default 1.5. With ``variant="paper"`` the threshold is R of
+            the paper, in units of y. With secure sums, products are not clipped one by one: the vector of the
+            products of a record is shrunk to a norm.
         refit : bool, optional
-            For the paper's variant: whether the fit ends with least squares on the support. The default
-            variant always does.
+            For ``variant="paper"``: whether the sparse fit ends with least squares on the selected columns.
+            The default variant always does.
         center : {"declared", "released"}, optional
-            Initial centers of columns: the middles of their bounds, or released means of all columns.
-            Released means take a share of the budget (``means``, 0.04), and help to find columns whose mean
-            is far from the middle of the bounds, such as rare levels. With ``targets="all"`` or
-            ``heterogeneous=True`` the columns are not centered again later, so "released" is the default.
-            With these two options "declared" gives the regression that passes through the point in the middle
-            of all bounds, and a note states this.
+            Initial centers of the columns: the middles of their bounds ("declared"), or released means of all
+            columns ("released"). Released means take a share of the budget (``means``, 0.04). They help to
+            detect columns whose mean is far from the middle of the bounds, such as indicators of rare levels.
+            With ``targets="all"`` or ``heterogeneous=True`` the columns are not centered again later in the
+            fit, so the default is "released". If you choose "declared" with one of these two options, the
+            fitted regression passes through the middle of all bounds, and a note states this.
         target : {"mean", "robust"}, optional
-            "mean" (default for named and selected targets): noisy counts of the tail of the scores choose the
-            clipping threshold. With "mean" the coefficients describe the mean of the response, for any
-            distribution of errors (`privinf.lasso.scores`). "robust": the clipping threshold is optimal for
-            normal errors. With "robust" the intervals are narrower than with "mean", but if errors are
-            skewed, the coefficients do not describe the mean of the response. Fits with ``targets="all"``,
-            heterogeneous fits and the paper's variant are always "robust".
+            Target of the coefficients. With "mean" (default for named and selected targets) the clipping
+            threshold of the scores is chosen from noisy counts of their tail. The coefficients then describe
+            the mean of the response, for any distribution of errors. With "robust" the clipping threshold is
+            optimal for normal errors. The intervals of "robust" are narrower, but if errors are skewed, the
+            coefficients do not describe the mean of the response. Fits with ``targets="all"`` or
+            ``variant="paper"`` and heterogeneous fits always use "robust".
         bootstrap_draws : int, optional
             Number of draws of the private bootstrap (Algorithm 7), for
-            ``simultaneous(method="private-bootstrap")``. ``method="simulation"`` draws from the released
-            covariance instead, and is free.
+            ``simultaneous(method="private-bootstrap")``. The alternative,
+            ``simultaneous(method="simulation")``, draws from the released covariance and costs nothing.
         bootstrap_multipliers : {"rademacher", "gaussian"}
             Distribution of the multipliers of the private bootstrap.
         restricted_eigenvalues : bool
-            Whether to release the restricted eigenvalues too; the result has them as the attribute
-            `restricted_eigenvalues`.
+            Whether to release the restricted eigenvalues as well. They are the attribute
+            `restricted_eigenvalues` of the result.
         noise_variance : bool
-            Whether to release the variance of the errors too; the result has this variance as the attribute
-            `noise_variance`.
+            Whether to release the variance of the errors as well. It is the attribute `noise_variance` of the
+            result.
         bias_bound : bool
-            Whether to compute the bound of the bias too; the result has this bound as the attribute
-            `bias_bound`. The bound needs `restricted_eigenvalues`.
+            Whether to compute a bound of the bias as well. It is the attribute `bias_bound` of the result.
+            The bound needs `restricted_eigenvalues`.
         shares : mapping, optional
-            Shares of the budget; they sum to one. Give the keys ``selection``, ``refit``, ``scales``,
-            ``neighbours``, ``gram``, ``slopes`` and ``score``; for heterogeneous fits also ``own_selection``
-            and ``own_refit``; and ``means`` if means are released. The key ``missed`` (0.05) is the share for
-            a first test for columns outside the fit; the key ``score`` pays for further such tests.
-            ``targets="all"`` has no key ``missed``.
+            Shares of the budget for the releases of the fit; they add up to 1. The keys are ``selection``,
+            ``refit``, ``scales``, ``neighbours``, ``gram``, ``slopes`` and ``score``. Heterogeneous fits also
+            need ``own_selection`` and ``own_refit``, and fits that release means need ``means``. The share
+            ``missed`` (0.05) pays for a first test for relevant columns outside the fit, and the share
+            ``score`` pays for further such tests. ``targets="all"`` has no key ``missed``.
         extra_shares : mapping, optional
-            Shares of the total budget for bootstrap (0.15), eigenvalues (0.05) and noise_variance (0.03),
-            before `shares` divide the rest.
+            Shares of the total budget for ``bootstrap`` (0.15), ``eigenvalues`` (0.05) and ``noise_variance``
+            (0.03). The rest of the budget is divided by `shares`.
         paper_options : mapping, optional
-            For the paper's variant: any of step, norm_bound, precision_clip, form, variance, multiplier_draws
-            and public_seed of `studies.paper.model.fit_paper`.
+            Options for ``variant="paper"``: any of the arguments step, norm_bound, precision_clip, form,
+            variance, multiplier_draws and public_seed of `studies.paper.model.fit_paper`.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         cov_type : {"HC0"}, optional
-            Covariance of the debiased coefficients; "HC0" is the only one.
+            Kind of the covariance of the debiased coefficients. The only choice is "HC0", which allows for
+            heteroskedasticity.
         progress : bool, optional
-            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
-            two seconds.
+            Whether to show a progress bar over the releases of the fit. By default the bar appears after two
+            seconds, on a terminal only.
 
         Returns
         -------
         LassoResults
-            The debiased coefficients of the targets, and the sparse fit. With ``heterogeneous=True`` the call
-            returns `SiteResults`: the coefficients of all sites, named ``x3[site]``, with
-            ``agreement()`` of the sites and ``site(label)``, the `LassoResults` of one site.
+            Results with the debiased coefficients of the targets and the sparse fit. With
+            ``heterogeneous=True`` the method returns `SiteResults`, which have the coefficients of all sites
+            under names such as ``x3[site]``. The method ``agreement()`` of these results compares the sites,
+            and ``site(label)`` returns the `LassoResults` of one site.
 
         Raises
         ------
         ArgumentError, BudgetExceededError
-            The request is invalid, or would exceed the ledger's limit; nothing was spent.
+            If an argument is invalid, or if the fit would exceed the limit of the ledger; nothing was spent.
         SchemaError
-            The rows were changed after the model was built, and have missing or infinite values; nothing was
-            spent.
+            If the rows were changed after the model was built and now have missing or infinite values;
+            nothing was spent.
         NotAvailableError
-            No fit is possible with these rows, columns and budget; nothing was spent. With
-            ``variant="paper"`` the error also appears if the noise is too large for an estimate. In this case
-            the releases stay charged.
+            If no fit is possible with this number of rows and columns and this budget; nothing was spent.
+            With ``variant="paper"`` the error is also raised if the noise is too large for an estimate. In
+            this case the cost of the releases stays in the ledger.
 
         Notes
         -----
-        If the noise is too large for the slopes of some targets, these targets have no intervals, and the fit
-        returns its other releases (`LassoResults.hidden_targets`). If no column stands out
-        (``targets="selected"``), or the response of a logistic fit is too rare, the result has no
-        coefficients, and the rest of the budget is not spent.
+        If the noise is too large for the slopes of some targets, these targets have no intervals (see
+        `LassoResults.hidden_targets`). The fit returns the results of all other targets. The result has no
+        coefficients if no column is selected (with ``targets="selected"``) or if the events of a logistic fit
+        are too rare. The rest of the budget is then not spent.
         """
         options = LassoOptions(
             epsilon=epsilon,
