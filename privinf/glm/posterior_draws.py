@@ -25,6 +25,7 @@ import numpy as np
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy
 from privinf.glm.newton import OneStep
+from privinf.inference.factorization import exceeds, solved
 from privinf.inference.one_step import OneStepScores, step_noise
 from privinf.schema import Design
 from privinf.typing import Flags, Floats
@@ -342,9 +343,15 @@ def _seed(step: OneStepRelease) -> int:
 
 def _solved(matrices: Floats, vectors: Floats, low: float) -> Floats:
     """Return matrix^-1 vector, draw by draw, eigenvalues not below `low`."""
-    values, axes = np.linalg.eigh(matrices)
-    along = np.einsum("nji,nj->ni", axes, vectors) / np.maximum(values, low)
-    return np.asarray(np.einsum("nij,nj->ni", axes, along))
+    above = exceeds(matrices, low)
+    if above.all():
+        return solved(matrices, vectors)
+    solutions = np.empty_like(vectors)
+    solutions[above] = solved(matrices[above], vectors[above])
+    values, axes = np.linalg.eigh(matrices[~above])
+    along = np.einsum("nji,nj->ni", axes, vectors[~above]) / np.maximum(values, low)
+    solutions[~above] = np.einsum("nij,nj->ni", axes, along)
+    return solutions
 
 
 def prior_sds(step: OneStepRelease, constant: int | None) -> Floats:
@@ -372,10 +379,10 @@ def _posterior(
     low: float,
 ) -> Floats:
     """Return draws of D from its posterior, the Hessian integrated over its noise."""
-    values, axes = np.linalg.eigh(hessians)
-    definite = values[:, 0] > 0.0
+    definite = exceeds(hessians, 0.0)
     if definite.sum() < FEWEST_KEPT:
         # Few draws are positive definite: all are made so.
+        values, axes = np.linalg.eigh(hessians)
         hessians = np.einsum("nij,nj,nkj->nik", axes, np.maximum(values, low), axes)
     else:
         hessians = hessians[definite]
