@@ -72,17 +72,26 @@ STEP_UNKNOWN = (
 FEW_RECORDS = (
     "few records (noisy estimate: {1:.0f}) have the rarer value of {0}. Clipping the scores of such "
     "records may shift the coefficient of {0} by up to {2:.1f} standard errors, and the noisy counts of "
-    "clipped scores may be too low to show it; use more rows, a larger budget or "
-    'residual_clip="bounds"'
+    "clipped scores may be too low to show it; merge a rare level of a factor with another one "
+    '(pi.Factor(other=...)), or use more rows, a larger budget or residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
     "the initial estimate was far from the solution, so clipping of scores may shift the coefficient of {!r} "
-    "by about {:.0f} standard errors; use tighter bounds, logarithms of long-tailed columns, more budget or "
-    'residual_clip="bounds"'
+    "by about {:.0f} standard errors; {}"
 )
 FAR_RECORDS = (
     "a few records with extreme values in a column may shift {}, and noisy counts of large scores may be too "
-    'low to show it; use tighter bounds, logarithms or residual_clip="bounds"'
+    "low to show it; {}"
+)
+# Remedies of these two, by what the coefficients belong to: no bounds can be tighter for an indicator.
+OF_NUMBERS = 'use tighter bounds, logarithms of long-tailed columns, more budget or residual_clip="bounds"'
+OF_LEVELS = (
+    "merge the rare level with another one (pi.Factor(other=...)), or use more rows, more budget or "
+    'residual_clip="bounds"'
+)
+OF_BOTH = (
+    "use tighter bounds or logarithms of long-tailed columns, merge rare levels of factors "
+    '(pi.Factor(other=...)), or use more rows, more budget or residual_clip="bounds"'
 )
 MOST_NAMES = 4  # coefficients that a warning lists; of more, the first two
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
@@ -116,6 +125,10 @@ CAUSES = {
     "bounds": (
         "the bounds of {3} are wide relative to the values, or the noise hides how these vary, so declare "
         "tighter public bounds or spend more."
+    ),
+    "alike level": (
+        "few records have its rarer value, or it is correlated with other columns, or {1} coefficients are "
+        "many for {2} records at this budget, so merge it with another level, leave it out or spend more."
     ),
     "alike": (
         "it is correlated with other columns, or {1} coefficients are many for {2} records at this budget, "
@@ -365,7 +378,8 @@ def _weakest(rows: GlmRows, step: OneStepRelease, among: Flags) -> tuple[Column,
     column, cause = _cause(rows, np.where(among, direction, 0.0), step.walk.second, 0.0)
     length = np.sqrt(np.diag(step.walk.second))
     apart = np.linalg.eigvalsh(step.walk.second / np.outer(length, length))[0]
-    return column, "many" if cause == "alike" and apart > ALIKE else cause
+    is_many = cause == "alike" and apart > ALIKE
+    return column, "many" if is_many else cause
 
 
 def _largest(rows: GlmRows, draws: PosteriorDraws) -> str:
@@ -394,7 +408,7 @@ def _cause(rows: GlmRows, direction: Floats, gram: Floats, edge: float) -> tuple
     mean = 0.0 if design.constant is None else float(gram[design.constant, place])
     spread = float(gram[place, place]) - mean**2
     column = design.columns[place]
-    cause = "many" if rows.p > 10 else "alike"
+    cause = "many" if rows.p > 10 else "alike level" if column.indicator else "alike"
     if spread < max(NARROW, edge):
         cause = "level" if column.indicator else "product" if len(column.pieces) > 1 else "bounds"
         cause = cause if column.indicator or _bounded_pieces(column) else "coding"
@@ -531,7 +545,7 @@ def long_first_step(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Flo
     worst = int(np.argmax(moved))
     name = rows.design.names[worst]
     return (
-        must_read(LONG_FIRST_STEP.format(name, moved[worst]), columns=(name,))
+        must_read(LONG_FIRST_STEP.format(name, moved[worst], remedy(rows.design, [worst])), columns=(name,))
         if moved[worst] > MAX_STEP_ERRORS
         else ()
     )
@@ -552,4 +566,15 @@ def far_records(
     pulled = (one_sided_sds > ONE_SIDED_SDS) | (np.abs(shift) / bse > MOVED_ERRORS)
     places = np.flatnonzero(pulled & (reach > FAR_BOUND))
     names = tuple(rows.design.names[j] for j in places)
-    return must_read(FAR_RECORDS.format(listed(names)), columns=names) if names else ()
+    if not names:
+        return ()
+    slopes = [j for j in places if j != rows.design.constant]
+    return must_read(FAR_RECORDS.format(listed(names), remedy(rows.design, slopes)), columns=names)
+
+
+def remedy(design: Design, places: Sequence[int]) -> str:
+    """Return what to do about the coefficients of these columns: indicators have no bounds to tighten."""
+    are_levels = {design.columns[j].indicator for j in places}
+    if len(are_levels) > 1:
+        return OF_BOTH
+    return OF_LEVELS if True in are_levels else OF_NUMBERS

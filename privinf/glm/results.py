@@ -64,8 +64,19 @@ from privinf.results.notes import Note, must_read, target_notes
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
 from privinf.results.wald import NO_CONVERGENCE, Inference
-from privinf.typing import ColumnsLike, CovType, Floats, LossName, Margins, MarginsMethod, Missing, Which
-from privinf.validation import check_choice, check_fraction
+from privinf.schema.reading import labelled
+from privinf.typing import (
+    ArrayLike,
+    ColumnsLike,
+    CovType,
+    Floats,
+    LossName,
+    Margins,
+    MarginsMethod,
+    Missing,
+    Which,
+)
+from privinf.validation import check_array, check_choice, check_fraction
 
 # Options of statsmodels' get_margeff that no result here has.
 NO_OTHER_MARGINS = {
@@ -109,6 +120,13 @@ NO_MEANS = (
     "fit of a logistic or Poisson model"
 )
 NO_SQUARES = "this model releases no squared residuals, from which this quantity is computed"
+NOT_AMONG_COEFFICIENTS = (
+    "alpha is not among the coefficients: use result.alpha, result.alpha_bse and result.alpha_conf_int()"
+)
+NO_ROLE = (
+    "{0}= needs a model with {1}, and this model was fitted without: leave {0}= out, or name a column of the "
+    "schema with {0}= when the model is made"
+)
 NAMED_TARGETS = (
     "predictions need all coefficients, and this fit reports only its targets: fit without targets="
 )
@@ -151,6 +169,19 @@ class GlmSettings(TypedDict):
     at_an_end: NotRequired[list[str]]
 
 
+class WithoutDispersion(pd.Series):
+    """Numbers of the coefficients of a negative binomial mean: statsmodels has alpha among them."""
+
+    @property
+    def _constructor(self) -> type[pd.Series]:
+        return pd.Series
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str) and key == "alpha" and key not in self.index:
+            raise KeyError(NOT_AMONG_COEFFICIENTS)
+        return super().__getitem__(key)
+
+
 @dataclass(frozen=True, eq=False)
 class GLMInference(Inference):
     """Inference of a generalized linear model: draws of curved fits, effects of heavy tails."""
@@ -180,6 +211,11 @@ class GLMInference(Inference):
             if self.settings["family"] == "binomial"
             else "bias of clipping and the last step"
         )
+
+    def labelled(self, values: Floats, name: str) -> pd.Series[float]:
+        """Return numbers, one a coefficient; those of counts with a dispersion state where the latter is."""
+        series = super().labelled(values, name)
+        return WithoutDispersion(series, copy=False) if "alpha" in self.settings else series
 
     @cached_property
     def scaled_draws(self) -> Floats | None:
@@ -278,11 +314,15 @@ class GLMPredictions(Predictions):
         return LOSSES[self.inference.settings["family"]]
 
     def predict(
-        self, exog: ColumnsLike | None = None, transform: bool = True, which: Which = "mean"
+        self,
+        exog: ColumnsLike | None = None,
+        transform: bool = True,
+        which: Which = "mean",
+        *,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
     ) -> pd.Series[float]:
         """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
-
-        New rows have offset 0 and exposure 1, as in statsmodels: ``which="linear"`` is there to add them to.
 
         Parameters
         ----------
@@ -292,6 +332,10 @@ class GLMPredictions(Predictions):
             False: `exog` is the design matrix although the model has a formula.
         which : {"mean", "linear"}
             The mean, or the linear predictor.
+        exposure, offset : number or array_like, shape (rows,), optional
+            Exposure and offset of the new rows, for all rows or for each. Default: if the model was fitted
+            with an exposure or an offset, the column of that name in `exog`; where there is none, exposure 1
+            and offset 0, as in statsmodels.
 
         Returns
         -------
@@ -300,10 +344,17 @@ class GLMPredictions(Predictions):
         """
         check_choice(which, Which, "which")
         rows, index = self.rows(exog, transform)
-        linear: Floats = rows @ self.inference.joint_params
+        linear: Floats = rows @ self.inference.joint_params + self._shift(exog, exposure, offset, len(rows))
         return pd.Series(mean_response(self.loss, linear) if which == "mean" else linear, index, name=which)
 
-    def get_prediction(self, exog: ColumnsLike | None = None, transform: bool = True) -> Prediction:
+    def get_prediction(
+        self,
+        exog: ColumnsLike | None = None,
+        transform: bool = True,
+        *,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Prediction:
         """Return predicted means with standard errors (delta method) and intervals (from the predictor's).
 
         Intervals of new observations are gaussian, where squares of residuals were released. For counts they
@@ -316,6 +367,10 @@ class GLMPredictions(Predictions):
             New rows with the formula's columns, or the design matrix itself (by name where there are names).
         transform : bool
             False: `exog` is the design matrix although the model has a formula.
+        exposure, offset : number or array_like, shape (rows,), optional
+            Exposure and offset of the new rows, for all rows or for each. Default: if the model was fitted
+            with an exposure or an offset, the column of that name in `exog`; where there is none, exposure 1
+            and offset 0, as in statsmodels.
 
         Returns
         -------
@@ -332,9 +387,43 @@ class GLMPredictions(Predictions):
             alpha=Dispersion.from_dict(self.inference.settings["alpha"]).value
             if "alpha" in self.inference.settings
             else 0.0,
+            shift=self._shift(exog, exposure, offset, len(rows[0])),
         )
         weighted = self.loss == "poisson" and "Weights" in self.inference.context.options
         return replace(prediction, observation=None, reason=NO_DISPERSION) if weighted else prediction
+
+    def _shift(
+        self, exog: ColumnsLike | None, exposure: ArrayLike | None, offset: ArrayLike | None, size: int
+    ) -> Floats:
+        """Return what exposure and offset add to the linear predictors of new rows, shape (rows,)."""
+        options = self.inference.context.options
+        if exposure is not None and "Exposure" not in options:
+            raise ArgumentError(NO_ROLE.format("exposure", "an exposure"))
+        if offset is not None and "Offset" not in options:
+            raise ArgumentError(NO_ROLE.format("offset", "an offset"))
+        shift = np.zeros(size)
+        for role, values in (("Exposure", exposure), ("Offset", offset)):
+            if role not in options:
+                continue
+            numbers = _column(exog, options[role]) if values is None else values
+            if numbers is None:
+                continue
+            name = options[role] if values is None else role.lower() + "="
+            checked = check_array(numbers, name, ndim=np.ndim(numbers), finite=False)
+            if checked.ndim > 1 or checked.size not in (1, size):
+                raise ArgumentError(f"{name} must have one number for each of the {size} new rows")
+            if np.isinf(checked).any() or (role == "Exposure" and (checked <= 0.0).any()):
+                raise ArgumentError(f"{name} must be {'positive and ' * (role == 'Exposure')}finite")
+            shift += np.log(checked) if role == "Exposure" else checked
+        return shift
+
+
+def _column(exog: ColumnsLike | None, name: str) -> ArrayLike | None:
+    """Return a column of new rows, or its single value; None if they have no column of this name."""
+    table: Any = labelled(exog) if exog is not None else None
+    if isinstance(table, pd.DataFrame | pd.Series | Mapping) and name in table:
+        return np.asarray(table[name], dtype=np.float64)
+    return None
 
 
 @error_boundaries
@@ -356,6 +445,9 @@ class GLMResults(Results):
     @cached_property
     def _predictions(self) -> GLMPredictions:
         return GLMPredictions(self._inference, self._fit_statistics)
+
+    predict = delegated("_predictions", GLMPredictions.predict)
+    get_prediction = delegated("_predictions", GLMPredictions.get_prediction)
 
     def _refused_methods(self) -> frozenset[str]:
         refused = super()._refused_methods()

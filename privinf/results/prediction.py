@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -243,6 +243,7 @@ def predicted(
     scatter: float | str = NO_SCATTER,
     dispersion: float = 1.0,
     alpha: float = 0.0,
+    shift: Floats | float = 0.0,
 ) -> Prediction:
     """Return the prediction of new rows by the estimate of a model with this loss.
 
@@ -257,11 +258,14 @@ def predicted(
         Residual variance of a linear mean, or why there is none.
     dispersion, alpha : float
         Of counts; see `CountObservation`.
+    shift : float or ndarray of shape (rows,)
+        Known numbers that are added to the linear predictors: offsets, and logarithms of exposures.
     """
     exog, index = rows
     with np.errstate(over="ignore", invalid="ignore"):
         df = contrast_df(estimate, exog)
         linear = predict_mean(exog, estimate.params, estimate.covariance, df=df, bias=estimate.bias)
+        linear = replace(linear, mean=linear.mean + shift)
     if loss == "squared":
         if isinstance(scatter, str):
             return Prediction(linear, index, reason=scatter)

@@ -109,6 +109,13 @@ ROBUST_FIT = "; pass cov_type='HC0' where the variance may depend on the columns
 ROBUST_RELEASE = (
     "; robust standard errors need a new release of the rows by OLS or MomentOLS with cov_type='HC0'."
 )
+# Where the two tests of the hypothesis that all slopes are zero lead to different decisions.
+TESTS_DISAGREE = (
+    "The F test and the score test of zero slopes disagree at the 5% level: the F test uses errors at the "
+    "estimate, and the score test those under the hypothesis. The score test holds however strong the noise "
+    "is, so rely on it."
+)
+TEST_LEVEL = 0.05
 T_NOTE = (
     "P-values and intervals use t quantiles. The sampling error has {:d} degrees of "
     "freedom; the total error has more if part of it is noise of known variance "
@@ -198,7 +205,7 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
         rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
         tests=([], []) if options.slim else _test_facts(result, flags),
         privacy=privacy_facts(result.privacy),
-        notes=[*_warnings(result), *explained, *_assumptions(result.privacy)],
+        notes=[*_warnings(result), *_disagreement(result), *explained, *_assumptions(result.privacy)],
         printed=options.notes,
     )
     for column in result._summary_columns():
@@ -487,7 +494,24 @@ def _has_moments(result: FittedResult) -> bool:
 
 
 def _shows_f(result: FittedResult) -> bool:
-    return _has_moments(result) and math.isfinite(result.estimate.df_resid)
+    """Return whether F is shown: not if its normal inference about all slopes may be wrong."""
+    return (
+        _has_moments(result)
+        and math.isfinite(result.estimate.df_resid)
+        and not result._inference.weak_joint_inference
+    )
+
+
+def _disagreement(result: FittedResult) -> list[Note]:
+    """Return the note on an F test and a score test of zero slopes that decide differently."""
+    if not _shows_f(result):
+        return []
+    try:
+        pvalues = (result.f_pvalue, result.score_test().pvalue)
+    except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
+        return []
+    is_rejected = [pvalue < TEST_LEVEL for pvalue in pvalues if math.isfinite(pvalue)]
+    return [Note(TESTS_DISAGREE, "table")] if len(set(is_rejected)) > 1 else []
 
 
 def _strong_without_errors(result: FittedResult) -> bool:

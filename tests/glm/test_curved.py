@@ -810,3 +810,39 @@ def test_marginal_effects_are_those_of_statsmodels():
     assert "<table" in plain.get_margeff()._repr_html_()
     with pytest.raises(ArgumentError, match="margins"):
         logit(y, X).fit(epsilon=4.0, delta=1e-6, margins=True, optimizer=pi.Newton())
+
+
+def test_predictions_use_the_exposure_of_new_rows():
+    """As `exposure=` of statsmodels; a column of the name that the fit used is not ignored."""
+    rng = np.random.default_rng(0)
+    months, z = rng.uniform(1.0, 12.0, 4000), rng.uniform(-1.0, 1.0, 4000)
+    x = rng.uniform(0.0, 1.0, 4000)
+    table = pd.DataFrame({"x": x, "z": z, "months": months})
+    table["y"] = np.minimum(rng.poisson(months * np.exp(-1.0 + 0.5 * x + z)), 40)
+    schema = pi.Schema({"x": (0, 1), "z": (-1, 1), "months": (1, 12), "y": (0, 40)})
+    model = pi.Poisson.from_formula("y ~ x", table, schema=schema, exposure="months", offset="z")
+    fit = model.fit(epsilon=math.inf)
+    theirs = sm.GLM(
+        table.y, sm.add_constant(table.x), family=sm.families.Poisson(), exposure=months, offset=z
+    ).fit()
+    new = pd.DataFrame({"x": [0.2, 0.8, 0.5], "months": [2.0, 6.0, np.nan], "z": [0.0, 0.5, 0.1]})
+    exog = sm.add_constant(new.x)
+    expected = theirs.get_prediction(exog, exposure=new.months, offset=new.z).summary_frame()
+    frame = fit.get_prediction(new).summary_frame()
+    np.testing.assert_allclose(frame["mean"], expected["mean"], rtol=1e-5)
+    np.testing.assert_allclose(fit.predict(new), expected["mean"], rtol=1e-5)
+    given = fit.get_prediction(new[["x"]], exposure=[2.0, 6.0, np.nan], offset=new.z).summary_frame()
+    pd.testing.assert_frame_equal(frame, given)
+    plain = fit.predict(new[["x"]])
+    np.testing.assert_allclose(fit.predict(new[["x"]], exposure=3.0), 3.0 * plain)
+    np.testing.assert_allclose(fit.predict({"x": 0.2, "months": 2.0}), 2.0 * plain[:1])
+    np.testing.assert_allclose(fit.predict(pd.Series({"x": 0.2, "months": 2.0})), 2.0 * plain[:1])
+    np.testing.assert_allclose(fit.predict(new, which="linear"), np.log(fit.predict(new)))
+    for wrong, text in ((0.0, "positive"), ([1.0, 2.0], "one number for each of the 3"), (np.inf, "finite")):
+        with pytest.raises(pi.errors.ArgumentError, match=text):
+            fit.predict(new, exposure=wrong)
+    bare = pi.Poisson.from_formula("y ~ x", table, schema=schema).fit(epsilon=math.inf)
+    with pytest.raises(pi.errors.ArgumentError, match="fitted without"):
+        bare.get_prediction(new, exposure=2.0)
+    with pytest.raises(pi.errors.ArgumentError, match="needs a model with an offset"):
+        bare.predict(new, offset=2.0)

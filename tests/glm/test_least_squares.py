@@ -498,7 +498,10 @@ def test_records_far_out_in_a_column_that_miss_the_line_to_one_side_are_warned_o
 
 
 def test_only_far_columns_are_named_for_their_far_records():
-    rows = SimpleNamespace(design=SimpleNamespace(constant=0, names=("const", "near", "far")))
+    columns = [SimpleNamespace(indicator=False)] * 3
+    rows = SimpleNamespace(
+        design=SimpleNamespace(constant=0, names=("const", "near", "far"), columns=columns)
+    )
     gram = np.array([[1.0, 0.0, -0.8], [0.0, 0.3, 0.0], [-0.8, 0.0, 0.65]])
     look = SimpleNamespace(initial=SimpleNamespace(gram=gram))
     sds, shift, bse = np.array([0.0, 9.0, 0.0]), np.array([0.1, 2.0, 0.1]), np.ones(3)
@@ -507,12 +510,45 @@ def test_only_far_columns_are_named_for_their_far_records():
     assert note.columns == ("far",)
     (note,) = far_records(rows, look, sds, np.array([0.8, 2.0, -0.8]), bse)
     assert note.columns == ("const", "far")
+    assert "tighter bounds" in note.text
+    rows.design.columns = [SimpleNamespace(indicator=place > 0) for place in range(3)]
+    (note,) = far_records(rows, look, sds, np.array([0.8, 2.0, -0.8]), bse)
+    assert "merge the rare level" in note.text
+    assert "bounds, log" not in note.text
+    gram = np.array([[1.0, -0.8, -0.8], [-0.8, 0.65, 0.6], [-0.8, 0.6, 0.65]])
+    look = SimpleNamespace(initial=SimpleNamespace(gram=gram))
+    rows.design.columns[1] = SimpleNamespace(indicator=False)
+    (note,) = far_records(rows, look, np.array([0.0, 9.0, 9.0]), shift, bse)
+    assert "merge rare levels" in note.text
+    assert "use tighter bounds or" in note.text
+
+
+def test_a_level_with_few_records_has_no_bounds_to_tighten():
+    """A newcomer read of "tighter bounds" for an indicator; and that tests of one hypothesis differ."""
+    rng = np.random.default_rng(1)
+    g = rng.choice(list("abcd"), 5000, p=[0.5, 0.3, 0.19, 0.01])
+    x = rng.uniform(0, 10, 5000)
+    y = 1 + 0.3 * x + (g == "b") * 0.5 + (g == "d") + rng.normal(0, 1, 5000)
+    schema = pi.Schema({"g": list("abcd"), "x": (0, 10), "y": (-5, 10)})
+    model = pi.OLS.from_formula("y ~ x + C(g)", {"g": g, "x": x, "y": y}, schema=schema)
+    fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    about = [note for note in fit.notes if "C(g)[T.d]" in note]
+    assert about
+    assert not any("tighter bounds" in note for note in about)
+    assert all("merge" in note for note in about)
+    facts = fit.to_dict()["facts"]
+    assert "Score test, slopes 0" in facts
+    assert "F-statistic" not in facts
+    assert "score_test() tests several" in " ".join(str(fit.summary()).split())
 
 
 @pytest.mark.parametrize(("p", "listed"), [(4, "a, b, c, d, and"), (5, "a, b and 3 others, and")])
 def test_far_records_without_a_constant_list_at_most_four_coefficients(p, listed):
     """Without a constant distances are from zero: a column of 0.05 reaches 20 of its root mean squares."""
-    rows = SimpleNamespace(design=SimpleNamespace(constant=None, names=("near", *"abcde"[:p])))
+    columns = [SimpleNamespace(indicator=False)] * (p + 1)
+    rows = SimpleNamespace(
+        design=SimpleNamespace(constant=None, names=("near", *"abcde"[:p]), columns=columns)
+    )
     gram = np.diag([0.3**2] + [0.05**2] * p)
     look = SimpleNamespace(initial=SimpleNamespace(gram=gram))
     (note,) = far_records(rows, look, np.full(p + 1, 9.0), np.zeros(p + 1), np.ones(p + 1))

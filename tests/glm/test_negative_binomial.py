@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -80,6 +81,20 @@ def test_the_budget_is_spent_and_no_more(private):
     labels = [entry.label for entry in private.privacy.entries]
     assert labels.count("dispersion") == labels.count("dispersion, slope") == 2
     assert labels.count("dispersion, variance of the equation") == 1
+
+
+@pytest.mark.parametrize("member", ["params", "bse", "pvalues", "tvalues"])
+def test_alpha_is_named_where_statsmodels_has_it(private, member):
+    series = getattr(private, member)
+    with pytest.raises(KeyError, match=r"use result\.alpha, result\.alpha_bse"):
+        series["alpha"]
+    assert series.get("alpha") is None
+    assert series["a"] == series.iloc[1]
+    assert type(series * 2.0) is pd.Series
+    pd.testing.assert_series_equal(pickle.loads(pickle.dumps(series)), series)
+    with pytest.raises(KeyError):
+        series["nonsense"]
+    assert not series.to_numpy().flags.writeable
 
 
 def test_what_a_result_offers(private, tmp_path):
