@@ -89,50 +89,55 @@ class Sensitivity:
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """Ledger line of one release: mechanism, unit of privacy, noise and privacy loss.
+    """Ledger entry of one release: mechanism, unit of privacy, noise and privacy loss.
 
     Parameters
     ----------
     mechanism : str
-        "gaussian", "randomized response", ...
+        Name of the mechanism, such as "gaussian" or "randomized response".
     label : str
-        The caller's label of the release: "features", "second moments".
+        Label of the release, such as "features" or "second moments".
     unit : str
-        Unit of privacy: "record", "person".
+        Unit of privacy, such as "record" or "person".
     relation : {"replace-one", "metric", "zero-out"}
-        The neighboring relation of the guarantee. n is public throughout, so add/remove is refused; under
-        "zero-out" a unit is replaced by one that contributes nothing, a weaker guarantee (`check_joined`).
+        Neighboring relation of the guarantee. The number of records is always public, so there is no
+        add/remove relation. Under "zero-out" a unit is replaced by a unit that contributes nothing, which is
+        a weaker guarantee than "replace-one".
     trust : {"central", "server", "secure-sum", "local", "per-party"}
-        Who sees the rows.
+        Trust model, that is, who sees the raw rows.
     loss : Loss
         Privacy loss of the release.
     source : str
         Name of the noise source.
     secure : bool
-        False for seeded simulation noise and for no noise.
+        Whether the noise is secure. False for simulation noise (from a seed) and for releases without noise.
     sensitivity : Sensitivity, optional
-        None for a mechanism whose guarantee is cited rather than derived.
+        Sensitivity of the released statistic; None for a mechanism whose guarantee is taken from the
+        literature.
     noise : mapping, optional
-        The public noise model, such as ``{"law": "discrete gaussian", "scale": 2.1, "grid": 2**-19}``.
-        Numbers, texts and flags only.
+        Public noise model, such as ``{"law": "discrete gaussian", "scale": 2.1, "grid": 2**-19}``. Its values
+        are numbers, texts or booleans.
     assumptions : sequence of str
-        Assumptions of the guarantee: "n is public", "covers features only; y released in clear".
+        Assumptions of the guarantee, such as "n is public" or "covers features only; y released in clear".
     scope : sequence of str
-        Scope of the release, to which the ledger adds its own as a prefix (see :meth:`Ledger.scope`).
+        Names of the scopes of the release. The ledger adds its own scope as a prefix (see
+        :meth:`Ledger.scope`).
     party : str
-        Party that made the release, where several parties hold different columns of the same units.
+        Name of the party that made the release, if several parties hold different columns of the same units.
     id, time : str
-        By default a fresh uuid4 and the present time, ISO 8601 in UTC.
+        Identifier and time of the entry. By default they are a random UUID and the present time in UTC (ISO
+        8601).
 
     Raises
     ------
     ArgumentError
-        If a field is out of range, an add/remove relation is requested, or `noise` holds anything but the
-        noise model (an array, a seed, a count, a draw).
+        If a field is out of range, if an add/remove relation is requested, or if `noise` contains anything
+        other than the noise model, such as an array or a seed.
 
     Notes
     -----
-    **Privacy.** Entries are meant to be published: every field must be a function of public parameters.
+    **Privacy.** Ledger entries are meant to be published, so every field must be computed from public
+    parameters.
 
     Examples
     --------
@@ -190,36 +195,36 @@ class LedgerEntry:
         object.__setattr__(self, "noise", MappingProxyType(_check_noise(self.noise)))
 
     def within(self, scope: Scope) -> LedgerEntry:
-        """Return the same entry placed below `scope`.
+        """Return a copy of the entry that is nested in `scope`.
 
         Parameters
         ----------
         scope : tuple of str
-            Names of the scopes under which the entry is placed.
+            Names of the outer scopes, from the outermost to the innermost.
 
         Returns
         -------
         LedgerEntry
-            A copy; this entry is unchanged.
+            The copy. The original entry is unchanged.
         """
         return self.filed(self.id, scope + self.scope) if scope else self
 
     def filed(self, identity: str, scope: Scope, noise: Mapping[str, Any] | None = None) -> LedgerEntry:
-        """Return the same line with a changed id or scope, or with more noise terms.
+        """Return a copy of the entry with a different id or scope, or with more terms of the noise model.
 
         Parameters
         ----------
         identity : str
             Id of the line.
         scope : tuple of str
-            Names of the nested scopes of the ledger to which the line belongs, from the outermost on.
+            Names of the nested scopes of the entry, from the outermost to the innermost.
         noise : mapping, optional
-            Noise terms of the line; by default unchanged.
+            Noise model of the copy; by default it is unchanged.
 
         Returns
         -------
         LedgerEntry
-            A copy; this entry is unchanged.
+            The copy. The original entry is unchanged.
         """
         _check_text(identity, "id")
         entry = object.__new__(LedgerEntry)
@@ -275,7 +280,7 @@ class LedgerEntry:
         Raises
         ------
         ArgumentError
-            The record does not describe an entry.
+            The dictionary does not describe a ledger entry.
         """
         try:
             fields = dict(record)

@@ -35,48 +35,51 @@ LONGEST_SPEND = 60.0  # seconds for another process's spend, which takes millise
 
 @error_boundaries
 class LedgerFile(Ledger):
-    """Ledger in a file, which several processes can use as ``ledger=``.
+    """Budget ledger in a file, which several processes can use at the same time.
 
     Parameters
     ----------
     path : path
-        File on a local disk. The first charge creates the file, unless the anchor shows that an earlier
-        ledger was there.
+        File on a local disk. The first charge creates the file. If the anchor shows that an earlier ledger
+        was in this place, an error is raised.
     budget : Budget, optional
-        Limit of a new ledger. For an existing ledger the limit may be repeated, but not changed.
+        Limit of a new ledger. For an existing ledger the same limit may be passed again, but not a different
+        limit.
     name : str
-        Name of the unit of a new ledger, for reports.
+        Name of the unit of privacy of a new ledger, such as "person".
     anchor : path, optional
-        File in another folder that stores the last line of the ledger; by default a file below
-        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), whose name follows from the path of the
-        ledger.
+        Second file, in a different folder, that stores the last line of the ledger. By default it is a file
+        in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``), whose name is computed from the
+        path of the ledger.
 
     Raises
     ------
     StorageError
-        There is no ledger at `path` and no budget for a new one, or the folder is missing. The file is
-        damaged, is not a ledger, or is a ledger of version 1 or with a limit other than `budget`. The file
-        was cut, restored from an older copy or replaced, or has a second name (a hard link). This error is
-        also raised if the file was moved; run ``privinf ledger anchor`` to use it at its new place.
+        There is no ledger at `path` and no `budget` for a new ledger, or the folder is missing. The error is
+        also raised if the file is damaged, is not a ledger, is a ledger of version 1, or has a limit other
+        than `budget`. It is also raised if the file was truncated, replaced, or restored from an older copy,
+        or if it has a second name (a hard link). If the file was moved, run ``privinf ledger anchor`` to use
+        it in its new place.
     ArgumentError
         `budget` is not a Budget, or `name` is empty.
     NotAvailableError
-        The system has no file locks (POSIX).
+        The operating system has no POSIX file locks.
 
     Notes
     -----
-    **Privacy.** Reads no rows. Each charge locks the file, whatever name it was opened by. A charge reads the
-    charges of all processes, refuses a release that would exceed the limit, and appends a line. Line and
-    anchor are on the disk when the call returns. If two processes request the rest of a budget, one is
-    refused. The limit therefore cannot be exceeded. A fit with several releases checks its total cost first,
-    and then charges each release. If another process spends the rest meanwhile, the next release is refused
-    with BudgetExceededError. The fit then has no result, and its earlier charges are kept. Lines are chained
-    under a secret in the first line, so only the owner may read the file. The anchor shows that a ledger was
-    truncated, changed or replaced by an older copy, and such a ledger is refused. A running process also
-    remembers the last line that it read. If ledger and anchor are both replaced by older copies, only a
-    process that has the ledger open detects it: protect both files as you protect the rows. If a `Site` has a
-    `LedgerFile`, the reservation of a fit is checked against the limit but not held, so other processes may
-    spend the reserved budget.
+    **Privacy.** Reads no rows. Each charge locks the file. A charge first reads the charges of all processes,
+    then refuses a release that would exceed the limit, and otherwise appends a line. The line and the anchor
+    are on the disk when the call returns. If two processes request the rest of a budget at the same time, one
+    of them is refused. Therefore the limit cannot be exceeded. A fit with several releases checks its total
+    cost first, and then charges each release. If another process spends the rest of the budget in the
+    meantime, the next release of the fit is refused with BudgetExceededError. The fit then has no result, and
+    its earlier charges are kept. Every line is authenticated with a secret key in the first line, so only the
+    owner of the file may read it. With the anchor, privinf detects a ledger that was truncated, changed or
+    replaced by an older copy, and refuses it. A running process also keeps the last line that it read. If the
+    ledger and the anchor are both replaced by older copies, only a process that has the ledger open detects
+    the replacement, so protect both files as you protect the rows. If a `Site` has a `LedgerFile`, the cost
+    of a planned fit is checked against the limit but not reserved, so other processes may spend this budget
+    before the fit ends.
 
     Examples
     --------
@@ -126,9 +129,10 @@ class LedgerFile(Ledger):
         budget : Budget
             Limit of the ledger.
         name : str
-            Name of the unit that the limit is about, such as "person".
+            Name of the unit of privacy, such as "person".
         anchor : path, optional
-            Second file, best on a different disk than the ledger, that stores the last line of the ledger.
+            Second file, which stores the last line of the ledger. It should be on a different disk than the
+            ledger.
 
         Returns
         -------

@@ -44,14 +44,14 @@ _FIELDS = ("format", "version", "id", "name", "budget", "spent", "entries")
 
 @error_boundaries
 class Ledger:
-    """Budget ledger: all releases about one kind of unit, with an optional hard limit.
+    """Budget ledger: all releases about the same units, with an optional hard limit on their total cost.
 
     Parameters
     ----------
     budget : Budget, optional
-        Limit of the ledger; None: releases are recorded and never refused.
+        Limit of the ledger. With None, releases are recorded and never refused.
     name : str
-        Name of the unit, such as "person", for reports.
+        Name of the unit of privacy, such as "person", for reports.
 
     Raises
     ------
@@ -60,14 +60,15 @@ class Ledger:
 
     Notes
     -----
-    **Privacy.** Reads no rows. A mechanism charges the ledger before it reads rows. A refusal therefore
-    depends on no row, and an error after the charge does not undo it. Costs are added as exact rational
-    numbers, in mu^2, rho or epsilon as the limit requires. Charges are atomic over threads. A copy is another
-    handle of the same ledger; a pickle or JSON text contains all charges. If the pickle or text is loaded
-    into a process where the ledger still exists, the result joins that ledger. In any other process the
-    loaded ledger can only be read, because other copies may be charged as well (see `from_json`). In a forked
-    process, a ledger with a limit can also only be read. A limit does not apply to other processes: give the
-    ledger to one process, split its budget over the processes, or keep the ledger in a `LedgerFile`.
+    **Privacy.** Reads no rows. A mechanism records the cost of a release in the ledger before it reads rows.
+    A refusal therefore does not depend on any row, and an error after the charge does not undo the charge.
+    Costs are added as exact rational numbers, in the currency of the limit (mu^2, rho or epsilon). Charges
+    are atomic over threads. A copy of the object refers to the same ledger, and a pickle or a JSON text
+    contains all charges. If a pickle or text is loaded in a process in which the ledger still exists, the
+    loaded object refers to that ledger. In any other process the loaded ledger can only be read, because
+    charges to other copies would not be counted. A ledger with a limit can only be read in a forked process,
+    too. A limit is enforced in one process only. For several processes, split the budget over them, or keep
+    the ledger in a `LedgerFile`.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class Ledger:
 
     @property
     def budget(self) -> Budget | None:
-        """Limit of the ledger, all scopes together."""
+        """Limit of the ledger, which applies to all scopes together; None without a limit."""
         return self._account.budget
 
     @property
@@ -100,12 +101,12 @@ class Ledger:
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """The entries recorded in this scope and below it, in order."""
+        """The entries that were recorded in this scope and in its nested scopes, in order."""
         depth = len(self._scope)
         return tuple(entry for entry in self._account.snapshot() if entry.scope[:depth] == self._scope)
 
     def spend(self, *entries: LedgerEntry) -> tuple[LedgerEntry, ...]:
-        """Record releases that are about to be made, all of them or none.
+        """Record the cost of releases before they are made; all entries are recorded, or none.
 
         Parameters
         ----------
@@ -115,16 +116,16 @@ class Ledger:
         Returns
         -------
         tuple of LedgerEntry
-            The entries as recorded, with their full scope.
+            The recorded entries, each with its full scope.
 
         Raises
         ------
         BudgetExceededError
-            The limit would be exceeded. Nothing is recorded then. `spend` reads no data, so call it before
-            rows are read.
+            The limit would be exceeded; nothing is then recorded. Call `spend` before rows are read.
         ArgumentError
-            An entry is not a LedgerEntry, was recorded before, mixes zero-out and replace-one relations, or
-            is about other units than the limit; or the ledger was loaded and can only be read (`from_json`).
+            An entry is not a LedgerEntry, was recorded before, or is about other units than the limit. The
+            error is also raised if zero-out and replace-one relations would be mixed, or if the ledger was
+            loaded and can only be read.
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -136,17 +137,17 @@ class Ledger:
         return placed
 
     def find(self, entry: LedgerEntry) -> LedgerEntry | None:
-        """Return a line as it was charged through this handle.
+        """Return the recorded entry that is equal to a given entry.
 
         Parameters
         ----------
         entry : LedgerEntry
-            The line to find. All fields of the line must match, not only its id.
+            The line to find. All fields must be equal, not only the id.
 
         Returns
         -------
         LedgerEntry or None
-            None unless exactly this line was charged.
+            The recorded entry with its full scope, or None if no equal entry was recorded.
         """
         placed = entry.within(self._scope)
         return placed if self._account.holds(placed) else None
@@ -162,20 +163,20 @@ class Ledger:
         Returns
         -------
         int or None
-            None if the ledger has no line of this fit, or has earlier lines that belong to no fit of this
-            process.
+            The number of the fit. It is None if the ledger has no entry of this fit, or has earlier entries
+            of unknown fits.
         """
         return self._account.number_fit([entry.id for entry in entries])
 
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
-        """Raise BudgetExceededError if these losses together would exceed the limit; record nothing.
+        """Raise BudgetExceededError if losses together would exceed the limit; nothing is recorded.
 
-        Call `check` before expensive work. Only `spend` reserves budget.
+        Call `check` before a long computation. It does not reserve budget; only `spend` does.
 
         Parameters
         ----------
         losses : Loss or iterable of Loss
-            Planned losses.
+            Privacy losses of the planned releases.
         scope : sequence of str
             Names of the scopes under which the losses would be recorded.
 
@@ -184,7 +185,7 @@ class Ledger:
         BudgetExceededError
             The limit would be exceeded.
         ArgumentError
-            The ledger was loaded and can only be read.
+            The ledger was loaded from a text or a pickle and can only be read.
         """
         checked = (losses,) if isinstance(losses, Loss) else tuple(losses)
         for loss in checked:
@@ -197,22 +198,22 @@ class Ledger:
         self._account.check([(path, loss) for loss in checked], "these releases")
 
     def scope(self, name: str, *, disjoint: str | None = None) -> Ledger:
-        """Return a handle of the same ledger that records its entries under `name`.
+        """Return an object for the same ledger that records its entries in the scope `name`.
 
         Parameters
         ----------
         name : str
-            Name of the part of the work. With `disjoint`, name of the group of units, which is one class of
-            the partition.
+            Name of the scope, which is a part of the work. If `disjoint` is passed, the scope is one group of
+            units of this partition.
         disjoint : str, optional
-            Name of a partition of all **units** into disjoint groups, which was fixed before the data were
-            seen. Scopes of one partition have different units, so only the most expensive scope counts.
-            Without it, scopes add up.
+            Name of a partition of all **units** into disjoint groups. The partition must be fixed before the
+            data are seen. The scopes of one partition contain different units, so only the cost of the most
+            expensive scope counts. Without `disjoint`, the costs of scopes add up.
 
         Returns
         -------
         Ledger
-            Another handle of the same ledger.
+            An object for the same ledger.
 
         Raises
         ------
@@ -222,18 +223,18 @@ class Ledger:
         return ledger_of(self._account, (*self._scope, scope_component(name, disjoint)), self._fit_name)
 
     def named(self, name: str) -> Ledger:
-        """Return a handle of the same ledger whose charges are listed under a name.
+        """Return an object for the same ledger that lists its charges under a name.
 
         Parameters
         ----------
         name : str
-            Name of the fit for people who read the ledger, such as "table 2", of at most 200 characters. It
-            is public. The name has no effect on the cost, the noise or the scope of a release.
+            Name of the fit for readers of the ledger, such as "table 2"; at most 200 characters. It is
+            public. The name has no effect on the cost, the noise or the scope of a release.
 
         Returns
         -------
         Ledger
-            Another handle of the same ledger, to pass as ``ledger=``.
+            An object for the same ledger, to pass as ``ledger=``.
 
         Raises
         ------
@@ -260,22 +261,22 @@ class Ledger:
 
     @property
     def fits(self) -> LedgerFits:
-        """The entries of this scope by fit, in order, each with its formula or statistic and its name.
+        """The fits with entries in this scope, in order, each with its formula or statistic and its name.
 
-        The fits are a tuple of `LedgerFit`, which prints as a table with the cost of each fit. Entries of
-        ledgers of earlier versions, which did not record the fit, are grouped by their labels.
+        The attribute is a tuple of `LedgerFit` objects, and prints as a table with the cost of each fit.
+        Ledgers of earlier versions did not record the fit; their entries are grouped by their labels.
         """
         return fits_of(
             self.entries, self._account.purposes(), None if self.budget is None else self.budget.delta
         )
 
     def count_more(self) -> int | None:
-        """Return how many more fits with the cost of the last fit the limit allows.
+        """Return the number of further fits, each at the cost of the last fit, that the limit allows.
 
         Returns
         -------
         int or None
-            None without a limit, or without an earlier fit.
+            The number of further fits; None if there is no limit or no earlier fit.
         """
         rest = self.remaining()
         fits = self.fits
@@ -285,12 +286,12 @@ class Ledger:
         return None if not cost else int(rest.limit // cost)
 
     def total(self) -> Total | ParallelTotal:
-        """Return the joint loss of all releases in this scope, for the unit with the largest loss.
+        """Return the joint privacy loss of all releases in this scope, for the unit with the largest loss.
 
         Returns
         -------
         Total or ParallelTotal
-            A `ParallelTotal` if disjoint scopes were used, otherwise a `Total`.
+            The joint loss: a `ParallelTotal` if disjoint scopes were used, and otherwise a `Total`.
         """
         depth = len(self._scope)
         return total_of((entry.scope[depth:], entry.loss) for entry in self.entries)
@@ -301,12 +302,12 @@ class Ledger:
         Returns
         -------
         Budget or None
-            The rest, possibly 0; None without a limit.
+            The remaining budget, which may be 0; None if the ledger has no limit.
         """
         return self._account.remaining(self._scope)
 
     def to_json(self) -> str:
-        """Return the ledger with all scopes as JSON text, with its checksum.
+        """Return the ledger with all its scopes as JSON text with a checksum.
 
         Returns
         -------
@@ -321,19 +322,19 @@ class Ledger:
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
         """Read a ledger from JSON text, and recompute its total from its entries.
 
-        If the same ledger exists in this process, the text is merged into it and the result is another handle
-        of it. If the ledger does not exist in this process, the loaded ledger can be read (`entries`,
-        `total`, `remaining`, reports) but not charged. Otherwise a person with an older text, or another
-        copy, could spend the same budget again.
+        If the same ledger exists in this process, the charges in the text are merged into it, and the result
+        refers to it. If the ledger does not exist in this process, the loaded ledger can be read but not
+        charged. Charges are refused because a person with an older text or another copy could otherwise spend
+        the same budget again.
 
         Parameters
         ----------
         text : str
             Result of `to_json`.
         resume : bool
-            Whether to charge this ledger from now on. With True the holder confirms that the text is the
-            latest state of the ledger, and that no other copy is charged. For a ledger that outlives
-            processes use a `LedgerFile`, which needs no confirmation.
+            Whether the loaded ledger can be charged. With True the holder of the data confirms that the text
+            is the latest state of the ledger, and that no other copy will be charged. For a ledger that is
+            used by several processes one after the other, use a `LedgerFile`, which needs no confirmation.
 
         Returns
         -------
@@ -343,12 +344,12 @@ class Ledger:
         Raises
         ------
         StorageError
-            If the text is not a ledger, is a ledger of a different version, states a total that its entries
-            do not have, or describes its fits differently than when it was written.
+            If the text is not a ledger, is a ledger of a different version, or was changed after it was
+            written.
 
         Notes
         -----
-        A text without the keys that describe the fits is read, as texts of earlier versions are. `fits` then
+        A text of an earlier version, which does not describe the fits, can be read. In this case `fits`
         groups the entries by their labels.
 
         Examples

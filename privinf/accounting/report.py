@@ -80,32 +80,32 @@ _COLUMNS = (
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyReport:
-    """Privacy cost of one fit, and of all releases in its ledger at that time.
+    """Privacy cost of one fit, and of all releases that its ledger had recorded when the fit ended.
 
-    Reports are made by :meth:`from_entries`. Nothing in these entries depends on the data.
+    Reports are made by :meth:`from_entries`. Nothing in the entries of a report depends on the data.
 
     Parameters
     ----------
     entries : tuple of LedgerEntry
         The releases of this fit.
     recorded : tuple of LedgerEntry
-        All releases in the ledger when the report was made; without a ledger, the same as `entries`.
+        All entries in the ledger when the report was made. Without a ledger, they are equal to `entries`.
     budget : Budget or None
-        The ledger's limit.
+        Limit of the ledger; None without a limit.
     default_delta : float
-        The delta at which epsilon is printed.
+        Delta of the (epsilon, delta) guarantee that the report prints.
     fit : int or None
-        Number of this fit in its ledger, counted from 1; None if it is not known.
+        Number of this fit in its ledger, counted from 1; None if the number is not known.
     subject : {"fit", "earlier release", "release", "party", "ledger"}
         Releases that the totals cover: the releases of a fit, an earlier release that a fit reads at no
         further cost, one release, the releases of one party, or all releases in a ledger.
     elsewhere : int
-        Number of `entries` that were charged to another ledger than the ledger of this report.
+        Number of the `entries` that were charged to a different ledger than the ledger of this report.
 
     Notes
     -----
-    **Privacy.** Reads no rows. Totals are joint: a budget stated per interval or per party changes how noise
-    is calibrated, never the totals that are reported here.
+    **Privacy.** Reads no rows. Totals are the joint cost of all releases. A budget per interval or per party
+    changes the noise, but the totals always count all intervals and all parties together.
 
     Examples
     --------
@@ -135,19 +135,22 @@ class PrivacyReport:
         delta: float | None = None,
         subject: ReportSubject = "fit",
     ) -> PrivacyReport:
-        """Report on the releases of one fit.
+        """Make a report on the releases of one fit.
 
         Parameters
         ----------
         entries : iterable of LedgerEntry
             As returned by ``ledger.spend``.
         ledger : Ledger, optional
-            Ledger that the entries were charged to, in any scope. The report keeps the present state of the
-            ledger for :attr:`cumulative`, which also counts entries that were charged elsewhere.
+            Ledger to which the entries were charged, in any scope. The report stores the present entries of
+            the ledger, from which :attr:`cumulative` is computed. Entries that were charged to a different
+            ledger are included in :attr:`cumulative` too.
         delta : float, optional
-            The requested delta. The default is the delta of the ledger's limit, or 1e-6 without one.
+            The requested delta. The default is the delta of the limit of the ledger, or 1e-6 if there is
+            none.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
-            Releases that the totals cover; see the class.
+            Releases that the totals cover: the releases of a fit, an earlier release that a fit reads at no
+            further cost, one release, the releases of one party, or all releases in a ledger.
 
         Returns
         -------
@@ -157,8 +160,8 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1), an item is not an entry, zero-out lines are mixed with lines of a
-            different neighboring relation, or `subject` is not one of the choices.
+            If `delta` is outside (0, 1), if an item is not a LedgerEntry, if zero-out entries are mixed with
+            entries of a different neighboring relation, or if `subject` is not one of the choices.
         """
         lines = tuple(entries)
         check_choice(subject, ReportSubject, "subject")
@@ -187,12 +190,12 @@ class PrivacyReport:
         )
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of the releases of this report together.
+        """Return the joint epsilon of all releases of this report, at a given delta.
 
         Parameters
         ----------
         delta : float, optional
-            In (0, 1); by default the delta of the report.
+            Delta of the guarantee, in (0, 1); by default the delta of the report.
 
         Returns
         -------
@@ -207,7 +210,7 @@ class PrivacyReport:
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta of the releases of this report together.
+        """Return the joint delta of all releases of this report, at a given epsilon.
 
         Parameters
         ----------
@@ -222,23 +225,23 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            `epsilon` is negative, infinite or not a number.
+            `epsilon` is negative, infinite or nan.
         """
         return self._total().delta(epsilon)
 
     @property
     def mu(self) -> float:
-        """Cost of this fit in Gaussian DP (mu); NotAvailableError, with the reason, where mu is undefined."""
+        """Cost of this fit as mu of Gaussian DP; NotAvailableError, with the reason, if mu is undefined."""
         return self._total().mu
 
     @property
     def rho(self) -> float:
-        """Concentrated DP (zCDP) of this fit; NotAvailableError, with the reason, where it is undefined."""
+        """Cost of this fit as rho of zCDP; NotAvailableError, with the reason, if rho is undefined."""
         return self._total().rho
 
     @property
     def cumulative(self) -> Self:
-        """The report on everything that the ledger had recorded when this report was made."""
+        """Privacy report on all releases that the ledger had recorded when this report was made."""
         return type(self)(
             entries=self.recorded,
             recorded=self.recorded,
@@ -250,7 +253,7 @@ class PrivacyReport:
 
     @property
     def place(self) -> str:
-        """Number of this fit in its ledger, and the total cost; empty if the ledger has no other release."""
+        """Number of this fit in its ledger and total cost, as text; empty if there is no other release."""
         earlier = len({entry.id for entry in self.recorded} - {entry.id for entry in self.entries})
         if not earlier:
             return ""
@@ -259,10 +262,11 @@ class PrivacyReport:
 
     @property
     def stamp_of_others(self) -> str:
-        """Stamp of the ledger's total (such as NOT PRIVATE) after a comma, or an empty text.
+        """Text with a comma and the stamp of the total (such as NOT PRIVATE); empty without a stamp.
 
-        The stamp appears here if all releases of this report have secure noise, but some other release in the
-        ledger does not. A report with a stamp of its own does not repeat the stamp.
+        The total has a stamp of its own if all releases of this report have secure noise, but some other
+        release in the ledger does not. If this report itself has a stamp, the stamp of the total is not
+        repeated.
         """
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
@@ -276,14 +280,14 @@ class PrivacyReport:
     def relation(self) -> str:
         """Neighboring relation of the releases.
 
-        If there are several relations, the total holds for two tables that are neighbors under all of these
-        relations at the same time.
+        If the releases have several relations, the total cost is for two tables that are neighbors under all
+        these relations.
         """
         return _joined(entry.relation for entry in self.entries)
 
     @property
     def trust(self) -> str:
-        """Trust model: who had access to the rows."""
+        """Trust model, that is, who had access to the raw rows."""
         return _joined(entry.trust for entry in self.entries)
 
     @property
@@ -293,31 +297,32 @@ class PrivacyReport:
 
     @property
     def simulated(self) -> bool:
-        """Whether a release used seeded noise or none, so that the fit is a simulation and not private."""
+        """Whether some release had seeded noise or no noise; the fit is then a simulation and not private."""
         return not self.secure
 
     @property
     def stamp(self) -> str:
-        """Stamp of every output of this fit; empty if all noise was secure."""
+        """Stamp in every output of this fit (such as NOT PRIVATE); empty if all noise was secure."""
         return stamp_of(self.entries)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Assumptions of the guarantee, each once."""
+        """Assumptions of the privacy guarantee, each listed once."""
         units = {entry.unit for entry in self.entries}
         mixed = [OF_RECORDS] if "record" in units and len(units) > 1 else []
         return tuple(dict.fromkeys([text for entry in self.entries for text in entry.assumptions] + mixed))
 
     @property
     def response_in_clear(self) -> bool:
-        """Whether the response was sent unprotected, so that the guarantee covers the other columns alone."""
+        """Whether the response was released unprotected; the guarantee then covers only the other columns."""
         return Assumptions.CLEAR_RESPONSE in self.assumptions
 
     @property
     def releases(self) -> pd.DataFrame:
-        """Table of the releases, one row each: label, mechanism, noise and cost.
+        """Table of the releases of this report, with label, mechanism, noise and cost of each release.
 
-        Costs that are undefined for a mechanism are nan; epsilon is at the default delta.
+        Costs that are undefined for a mechanism are nan. Epsilon is stated at the default delta of the
+        report.
         """
         import pandas as pd
 
@@ -325,11 +330,11 @@ class PrivacyReport:
 
     @property
     def parties(self) -> pd.DataFrame:
-        """Table of the parties that made releases about the same units, with the loss of each alone.
+        """Table of the parties that made releases about the same units, with the cost of each party.
 
-        The columns are ``label`` (descriptions of the party's releases), ``noise_scale``, ``epsilon`` (at the
-        default delta), ``mu`` and ``rho``. The table is empty if no release states a party. The totals of
-        the report itself are per unit: all parties together.
+        Its columns are ``label`` (labels of the party's releases), ``noise_scale``, ``epsilon`` (at the
+        default delta), ``mu`` and ``rho``. The table is empty if no release has the name of a party. The
+        totals of the report are the joint cost of the releases of all parties.
         """
         import pandas as pd
 
@@ -340,7 +345,7 @@ class PrivacyReport:
         return table.rename_axis("party")
 
     def party(self, name: str) -> PrivacyReport:
-        """Return the report of one party's releases alone.
+        """Return a privacy report on the releases of one party alone.
 
         Parameters
         ----------
@@ -371,17 +376,17 @@ class PrivacyReport:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a table of the totals of this report and of its ledger; undefined totals are nan.
+        """Return a table of the total cost of this fit and of its ledger; undefined totals are nan.
 
-        The first column is "this fit", or "its release" where the fit reads an earlier one. The row "private"
-        is 1 if all noise is secure. The row is 0 if a release has seeded noise or none, so that the figures
-        are those of a simulation.
+        The first column is "this fit", or "its release" if the fit uses an earlier release. The row "private"
+        is 1 if all noise is secure, and 0 if a release has seeded noise or no noise. If it is 0, the other
+        rows describe a simulation.
 
         Returns
         -------
         DataFrame
-            One row per number (epsilon, mu, rho, the number of releases, "private"), one column for the fit
-            or release, and one for the ledger.
+            Table with the rows epsilon, mu, rho, number of releases and "private". It has one column for the
+            fit or its release, and one for the ledger.
         """
         import pandas as pd
 
@@ -431,7 +436,7 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            The record does not describe a report.
+            The dictionary does not describe a report.
         """
         try:
             lines = {entry["id"]: LedgerEntry.from_dict(entry) for entry in record["entries"]}

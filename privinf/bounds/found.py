@@ -39,38 +39,41 @@ NOTABLE_SHIFT = 0.5
 class FoundSchema(Schema):
     """Schema whose bounds and levels are private releases, with their cost and possible effects on fits.
 
-    `clips` has one row per column. For numbers, ``low`` and ``high`` are the bounds, and ``wanted`` is the
-    requested share of rows outside them. ``at_most`` is the largest plausible share outside the bounds. The
-    noisy counts below and above the bounds, each increased by two standard deviations of its noise, are added
-    and divided by the number of rows. ``moves`` is the largest relative change that clipping may cause in a
-    slope on the column. In the row of the response, ``moves`` applies to every slope
-    (`privinf.inference.quantiles.Range`). For levels, ``wanted`` is the share of rows below which a level is
-    pooled, and ``at_most`` is the share of rows that may be pooled in total. A level is "shown" (declared in
-    the schema under its own name) if its noisy count is above ``threshold``. If levels are pooled with a
-    shown level, ``moves`` is the largest possible share of pooled rows in that level. If the pooled levels
-    have the same effect as a level B, the difference between the shown level and B shrinks by this share. If
-    the pooled levels get a level ``other`` of their own, differences between the shown levels do not change.
-    Slopes of columns that are correlated with the pooled levels may still change. `privacy` is the report on
-    all releases, with the state of the ledger after them.
+    The table `clips` has one row per column of the schema. For a numeric column, ``low`` and ``high`` are the
+    released bounds, and ``wanted`` is the requested share of rows outside the bounds. ``at_most`` is an upper
+    limit of the share of rows outside the bounds. This limit is the sum of the noisy counts below and above
+    the bounds, each increased by two standard deviations of its noise, divided by the number of rows.
+    ``moves`` is the largest relative change of the slope of the column that clipping may cause. In the row of
+    the response, ``moves`` is the largest relative change of any slope. For a column with levels, ``wanted``
+    is the share of rows below which a level is pooled, and ``at_most`` is an upper limit of the total share
+    of pooled rows. A level is "shown" (declared in the schema under its own name) if its noisy count is above
+    ``threshold``. If rare levels are pooled with a shown level, ``moves`` is the largest possible share of
+    pooled rows among the rows of the shown level. If the pooled levels have the same effect as some level B,
+    the difference between the shown level and B shrinks by this share. If rare levels are pooled in a new
+    level ``other``, differences between the shown levels do not change. Slopes of columns that are correlated
+    with the pooled levels may still change. The attribute `privacy` is the privacy report on all releases of
+    the bounds and levels.
 
-    Clipping to the found bounds can change a slope. A fit warns (`ChangedTargetWarning`) if this change can
+    Clipping to released bounds can change a slope. A fit issues a `ChangedTargetWarning` if this change can
     be as large as half of the standard error of the slope.
 
-    **Privacy.** The schema is computed from releases only, so it is public. The cost of the schema is charged
-    once, however many models are fitted with it. To get the total cost, pass the same ledger to the fits.
+    **Privacy.** Costs nothing more: the schema contains only released and declared values, so it is public.
+    The cost of its releases is charged once, for any number of models that use the schema. Pass the same
+    ledger to the fits, so that their reports include this cost.
 
     Parameters
     ----------
     columns : mapping
         Declarations by the name of the column, as in a `Schema`.
     unit : str, optional
-        Column that names the unit of each row.
+        Name of the column that identifies the unit of each row.
     max_rows : int
-        The most rows that one unit has.
+        Largest number of rows of one unit.
     clips : DataFrame
-        One row per column; the columns of this table are described above.
+        Table with one row per column of the schema, and the columns ``low``, ``high``, ``wanted``,
+        ``at_most``, ``threshold`` and ``moves``.
     privacy : PrivacyReport
-        Report on all releases of the bounds.
+        Privacy report on all releases of the bounds and levels.
     """
 
     clips: Any = None
@@ -90,17 +93,17 @@ class FoundSchema(Schema):
         object.__setattr__(self, "privacy", privacy)
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return a footnote on possible effects of released bounds and pooled levels on coefficients.
+        """Return a note on possible effects of released bounds and pooled levels on coefficients.
 
         Parameters
         ----------
         names : iterable of str
-            Columns of the data that a fit uses.
+            Names of the columns of the data that a fit uses.
 
         Returns
         -------
         tuple of str
-            One text, or none where no bound was released.
+            One text, or an empty tuple if no column of the fit has released bounds or levels.
         """
         bought = [name for name in names if name in self.clips.index and self.clips.at_most[name] > 0.0]
         shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
@@ -114,9 +117,10 @@ class FoundSchema(Schema):
         Parameters
         ----------
         columns : mapping of str to tuple of str
-            The columns of the data from which each coefficient's column is made.
+            For each coefficient, the columns of the data from which its column of the design matrix is
+            computed.
         outcome : iterable of str
-            The columns of the data from which the response is made.
+            Columns of the data from which the response is computed.
         params : ndarray, shape (p,)
             Coefficients.
         bse : ndarray, shape (p,)

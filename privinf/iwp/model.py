@@ -174,40 +174,42 @@ class ExampleFitOptions(ExampleSpending):
 
 @error_boundaries
 class IWPGLM(ReleaseModel[ExampleModelOptions]):
-    r"""Regression and classification from locally private examples, one per client.
+    r"""Regression and classification from locally private examples: every client sends one noisy record.
 
     Parameters
     ----------
     y : array_like, shape (n,)
-        Labels 0/1 or -1/1 for the quadratic, exponential and logistic losses; numbers for the squared and
-        Poisson losses. For a label with several levels, use a formula and a schema.
+        Response (label) of every record. The quadratic, exponential and logistic losses need labels 0 and 1,
+        or -1 and 1; the squared and Poisson losses need numbers. For a label with several levels, use a
+        formula and a schema.
     X : array_like or DataFrame, shape (n, p)
         Features. No constant is added: add one with `privinf.add_constant`, or use a formula.
     loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
-        Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y), with
-        y = -1 or 1.
+        Loss function that is minimized. For labels y of -1 or 1, the quadratic loss is (theta'x y - 1)^2/2,
+        and the exponential loss is exp(-theta'x y).
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in the order of the columns or by name; values outside the
         bounds are clipped. Pass `bounds`, `radius` or both. With "data" the bounds are computed from the
         rows, with a warning, because the guarantee does not cover such bounds.
     radius : float, optional
-        Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
-        scaled by the bounds before the projection.
+        Radius of the ball onto which the private columns of each row are projected. If `bounds` is passed,
+        the columns are scaled by the bounds before the projection.
     y_bounds : (low, high) or "data", optional
-        Public bounds of a numeric y, which the squared and Poisson losses need. With "data" the bounds are
-        computed from the rows, with a warning, because the guarantee does not cover such bounds.
+        Public bounds of a numeric response, which the squared and Poisson losses need. With "data" the bounds
+        are computed from the rows, with a warning, because the guarantee does not cover such bounds.
     public : sequence of column names or positions
-        Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
+        Columns that are public, in addition to the constant of `privinf.add_constant`. Public columns are not
         protected.
     binary : sequence of column names or positions
-        Columns of 0 and 1, which are sent by randomized response.
+        Columns that contain 0 and 1. They are released by randomized response.
     binary_mechanism : {"response", "gaussian"}
-        How binary columns and factors are sent: by randomized response (default), or with Gaussian noise as
-        in the paper, which is less accurate.
+        How binary columns and factors are released. The choice "response" (default) is randomized response.
+        The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.
     noise : {"gaussian", "laplace"}
-        Distribution of the noise of numeric columns and of a numeric y. "laplace" makes the guarantee pure,
-        (epsilon, 0), for the logistic, squared and quadratic losses. Its standard errors grow steeply with
-        the number of numeric columns: the logistic loss is accurate for up to three.
+        Distribution of the noise of numeric columns and of a numeric response. With "laplace", for the
+        logistic, squared and quadratic losses, the guarantee is pure: (epsilon, 0). With Laplace noise the
+        standard errors grow fast with the number of numeric columns: the logistic loss is accurate for at
+        most three numeric columns.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -220,21 +222,23 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
         an argument is invalid. No error message contains a value of a row.
     NotAvailableError
-        The loss does not accept the label (`from_formula` and `from_release`).
+        If the loss does not accept the label (raised by `from_formula` and `from_release`).
 
     Notes
     -----
     **Privacy.** Each record adds its own noise. Neighboring tables differ in one record (replace-one).
-    Features are sent by one Gaussian release and randomized responses. The label is sent by randomized
-    response or with Gaussian noise (see `LocalExamples`). One release serves any number of models.
+    Numeric features are released together, with Gaussian or Laplace noise, and other features by randomized
+    response. The label is released by randomized response or with added noise. One release can be used for
+    any number of models at no further cost.
 
-    For the squared, quadratic, exponential and Poisson losses, inverse Weierstrass and Bernoulli transforms
-    replace each record's score by a score whose mean over the noise is the score without noise. For the
-    logistic and multinomial losses the series of the transform does not converge, and the conditional score
-    of Stefanski and Carroll is used instead. Laplace noise has an exact inverse for the logistic loss too
-    (``noise="laplace"``, `privinf.iwp.laplace`). All records are released together, so the single pass of the
-    paper's SGD is not needed: the default solves ``mean psi(theta) = ridge theta`` and has sandwich
-    intervals.
+    For the squared, quadratic, exponential and Poisson losses, the score of each noisy record is replaced by
+    its inverse Weierstrass (or Bernoulli) transform. The mean of the transformed score over the noise is the
+    score without noise. For the logistic and multinomial losses the series of this transform does not
+    converge, and the conditional score of Stefanski and Carroll is used instead. With ``noise="laplace"`` an
+    exact inverse transform exists for the logistic loss too. All noisy records are available at the same
+    time, so the default is not the single pass of stochastic gradient descent of the paper. The default
+    method solves ``mean psi(theta) = ridge theta``, where psi is the corrected score, and has sandwich
+    standard errors.
 
     References
     ----------
@@ -317,43 +321,44 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema.
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
-            Public bounds or levels of every column that the formula names. Declare a label with levels by its
-            levels, and a numeric label by its bounds.
+            Public bounds or levels of every column that the formula names. For a label with levels the schema
+            declares the levels, and for a numeric label its bounds.
         loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
-            Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
-            with y = -1 or 1.
+            Loss function that is minimized. For labels y of -1 or 1, the quadratic loss is (theta'x y -
+            1)^2/2, and the exponential loss is exp(-theta'x y).
         label : {"auto", "clear", "response", "gaussian", "laplace"}, optional
-            How the label is sent: unprotected, by randomized response on its levels, or with Gaussian or
-            Laplace noise inside its bounds. Default: a label that the schema declares public is sent
-            unprotected, and any other label in the form that the loss needs. "auto" ignores the loss. "auto"
-            uses randomized response for a label with levels, and added noise for any other label that is not
-            public.
+            How the label is released: unprotected ("clear"), by randomized response on its levels
+            ("response"), or with Gaussian or Laplace noise, scaled to its bounds. By default a label that the
+            schema declares public is released unprotected, and any other label is released in the form that
+            the loss needs. With "auto", whatever the loss is, a label with levels is released by randomized
+            response and a numeric label with added noise, unless it is public.
         levels : sequence, optional
-            Levels of a label that the schema declares as a number, for ``label="response"``. Default: the
-            bounds of the label, which must be (0, 1) or (-1, 1). Without bounds, values of y above 0 are the
-            second level.
+            The two levels of a label that the schema declares as a number, for ``label="response"``. By
+            default they are the bounds of the label, which must be (0, 1) or (-1, 1). For a label without
+            bounds, values above 0 are the second level.
         binary : sequence of str
-            Numeric columns of 0 and 1, which are sent by randomized response, as factors always are.
+            Numeric columns that contain 0 and 1. They are released by randomized response, as factors always
+            are.
         binary_mechanism : {"response", "gaussian"}
-            How binary columns and factors are sent: by randomized response (default), or with Gaussian noise
-            as in the paper, which is less accurate.
+            How binary columns and factors are released. The choice "response" (default) is randomized
+            response. The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.
         noise : {"gaussian", "laplace"}
-            Distribution of the noise of numeric columns, and of a numeric label unless `label` names another.
-            "laplace" makes the guarantee pure, (epsilon, 0), for the logistic, squared and quadratic losses.
-            Its standard errors grow steeply with the number of numeric columns: the logistic loss is accurate
-            for up to three.
+            Distribution of the noise of numeric columns, and of a numeric label unless `label` names a
+            different one. With "laplace", for the logistic, squared and quadratic losses, the guarantee is
+            pure: (epsilon, 0). With Laplace noise the standard errors grow fast with the number of numeric
+            columns: the logistic loss is accurate for at most three numeric columns.
         response_shares : mapping of str to float, optional
-            Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor
-            has the name of its column. A column with added noise, and a feature that is not named, has share
-            1.
+            Relative shares of `epsilon_x` for the features that are released by randomized response, by name.
+            The name of a factor is the name of its column. A feature without a share in this mapping, and
+            every column with added noise, has the share 1.
         radius : float, optional
-            Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
-            no projection.
+            Radius of the ball onto which the private columns of each row, scaled by their bounds, are
+            projected. Default: no projection.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
@@ -361,8 +366,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
-            the ledger then states this.
+            Whether the bounds of the schema were computed from these rows. The guarantee does not cover such
+            bounds, and the ledger states this.
 
         Returns
         -------
@@ -372,8 +377,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            If the schema does not declare a column that the formula needs, or has several rows per unit. The
-            loss does not accept the label, or the data are a federation.
+            If the schema does not declare a column that the formula needs, or has several rows per unit. If
+            the loss does not accept the label, or if the data are a federation.
         """
         options = ExampleModelOptions(
             loss=loss,
@@ -426,32 +431,32 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         schema: Schema | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a release, which serves any loss that its label allows.
+        """Build the model from a release, for any loss that accepts the label of the release.
 
         Parameters
         ----------
         release : Release
-            The release that `release` returned at the holder, or that `load_release` read from its file.
+            Release that the method `release` returned, or that `load_release` read from a file.
         loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
-            Loss that is minimized. "quadratic" is (theta'x y - 1)^2/2 and "exponential" is exp(-theta'x y),
-            with y = -1 or 1.
+            Loss function that is minimized. For labels y of -1 or 1, the quadratic loss is (theta'x y -
+            1)^2/2, and the exponential loss is exp(-theta'x y).
         schema : Schema, optional
-            Schema that the release must have been made with. Default: not compared.
+            Schema with which the release must have been made. By default schemas are not compared.
         ledger : Ledger, optional
-            Budget ledger. The privacy report of a fit also states the total of this ledger. Nothing is
-            charged to it.
+            Budget ledger. The privacy report of a fit then also states the total cost in this ledger. Nothing
+            is charged to it.
 
         Returns
         -------
         IWPGLM
-            The model; its `fit` costs nothing more.
+            The model. Its method `fit` costs nothing more.
 
         Raises
         ------
         AlignmentError
-            The release is not one that this model can use, or was made with a schema other than `schema`.
+            If this model cannot use the release, or if the release was made with a different schema.
         NotAvailableError
-            The loss does not accept the label of the release.
+            If the loss does not accept the label of the release.
         """
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
@@ -481,33 +486,35 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
+            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
             ``epsilon=inf`` adds no noise.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian.
         epsilon_x : float, optional
-            Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
-            of such features), and Laplace columns together get one such share per column. For other shares
-            pass `response_shares`. Gaussian columns get the rest of the budget, by the exact account. Without
-            Gaussian columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
-            unprotected.
+            Epsilon of the features: the release of all features together is (epsilon_x, delta)-DP. Let m be
+            the number of columns with added noise plus the number of features that are released by randomized
+            response. Each feature with randomized response gets a pure epsilon of epsilon_x / m, and the
+            columns with Laplace noise get epsilon_x / m per column. For other shares pass `response_shares`.
+            Columns with Gaussian noise get the rest of the budget, computed by exact composition. Without
+            Gaussian noise the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are public.
         epsilon_y : float, optional
-            Budget of the label: a pure epsilon for randomized response and Laplace noise, (epsilon_y, delta)
-            for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
+            Epsilon of the label. The guarantee is (epsilon_y, 0) for randomized response and Laplace noise,
+            and (epsilon_y, delta) for Gaussian noise. Leave `epsilon_y` out if the label is released
+            unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
-            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
-            budget.
+            Relative shares of `epsilon` for the features and for the label; default (2, 1). Randomized
+            responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
+            with Gaussian noise, get the rest of the budget.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
-            written last; without it the file is not a release. `load_release` reads both.
+            ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
+            file is written last; a Parquet file without it is not a complete release. `load_release` reads
+            both.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -568,65 +575,69 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
+            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
             ``epsilon=inf`` adds no noise.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian.
         epsilon_x : float, optional
-            Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
-            of such features), and Laplace columns together get one such share per column. For other shares
-            pass `response_shares`. Gaussian columns get the rest of the budget, by the exact account. Without
-            Gaussian columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
-            unprotected.
+            Epsilon of the features: the release of all features together is (epsilon_x, delta)-DP. Let m be
+            the number of columns with added noise plus the number of features that are released by randomized
+            response. Each feature with randomized response gets a pure epsilon of epsilon_x / m, and the
+            columns with Laplace noise get epsilon_x / m per column. For other shares pass `response_shares`.
+            Columns with Gaussian noise get the rest of the budget, computed by exact composition. Without
+            Gaussian noise the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are public.
         epsilon_y : float, optional
-            Budget of the label: a pure epsilon for randomized response and Laplace noise, (epsilon_y, delta)
-            for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
+            Epsilon of the label. The guarantee is (epsilon_y, 0) for randomized response and Laplace noise,
+            and (epsilon_y, delta) for Gaussian noise. Leave `epsilon_y` out if the label is released
+            unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
-            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
-            budget.
+            Relative shares of `epsilon` for the features and for the label; default (2, 1). Randomized
+            responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
+            with Gaussian noise, get the rest of the budget.
         rng : None, int or Generator, optional
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         method : {"newton", "sgd"}
-            "newton" (default) solves the corrected estimating equation. "sgd" solves the same equation by the
-            method of the paper, a single pass of projected stochastic gradient descent over the records.
+            How the corrected estimating equation is solved. The choice "newton" (default) is Newton's method.
+            The choice "sgd" is the method of the paper, a single pass of projected stochastic gradient
+            descent over the records.
         correction : {"exact", "conditional", "series", "none"}, optional
-            Correction for the noise. Default: "exact" if the loss has an exact inverse transform, otherwise
-            "conditional", the conditional score. Under Laplace noise every loss has an exact inverse
-            transform. "series" is the correction of the paper for the logistic loss; "none" ignores the
-            noise.
+            Correction of the scores for the noise. By default it is "exact" if the loss has an exact inverse
+            transform, and otherwise "conditional", the conditional score. With Laplace noise every loss has
+            an exact inverse transform. The choice "series" is the correction of the paper for the logistic
+            loss. With "none" the noise is ignored.
         ridge : float
-            Penalty ``ridge ||theta||^2/2`` in scaled units; the constant is not penalized. Intervals are then
-            for the penalized target.
+            Weight of the penalty ``ridge ||theta||^2/2``, in scaled units. The constant is not penalized.
+            Intervals are then for the coefficients that minimize the penalized loss in the population.
         truncation : int, optional
-            Number K of terms of the series. Default: 1, 2 or 3, whichever has the smallest bias by the
-            criterion of appendix D.7 of the paper, evaluated at the estimate of regression calibration.
+            Number K of terms, for ``correction="series"``. By default K is 1, 2 or 3, whichever has the
+            smallest bias by the criterion of appendix D.7 of the paper, evaluated at the estimate of
+            regression calibration.
         start : array_like, shape (p,), optional
-            Coefficients to start from, in the units of the columns. Default: regression calibration (for the
-            logistic loss under Laplace noise, the conditional score); zero for a single pass without
-            averaging.
+            Initial coefficients, in the units of the columns. By default they are the estimate of regression
+            calibration, and for the logistic loss with Laplace noise the conditional-score estimate. A single
+            pass without averaging starts from zero.
         cov_type : {"HC0", "HC1"}, optional
-            Covariance of the coefficients: the sandwich of the corrected scores of the records. "HC1", for
-            the squared loss, multiplies the sampling part of the covariance by n/(n - p).
+            Covariance of the coefficients, which is the sandwich of the corrected scores of the records. With
+            "HC1", for the squared loss, the sampling part of the covariance is multiplied by n/(n - p).
         theta_radius : float, optional
-            For ``method="sgd"``, which needs it: radius of the ball of coefficients, in scaled units.
+            Radius of the ball onto which the coefficients are projected, in scaled units. It is required for
+            ``method="sgd"`` and used only there.
         batch : int, optional
-            For ``method="sgd"``: number of records per step; default 128.
+            Number of records per step of ``method="sgd"``; default 128.
         step : float, optional
-            For ``method="sgd"``: first step; default: by the theory of the paper.
+            Size of the first step of ``method="sgd"``; by default it is computed by the theory of the paper.
         decay : float, optional
-            For ``method="sgd"``: decay of the steps.
+            Exponent a of the decreasing steps of ``method="sgd"``: step t has the size ``step * t^-a``.
         average : bool, optional
-            For ``method="sgd"``: whether to average the iterates. Only the average of the iterates has
-            intervals, by the theory of Polyak and Juditsky.
+            Whether to average the iterates of ``method="sgd"``. Only the average of the iterates has
+            intervals (by the theory of Polyak and Juditsky).
         burn_in : float, optional
-            For ``method="sgd"``: share of the batches, from the first batch on, that the average leaves out.
+            Share of the first batches of ``method="sgd"`` whose iterates are not averaged.
         public_seed : int, optional
-            For ``method="sgd"``: seed of a public order of the records.
+            Public seed of the random order of the records in ``method="sgd"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -637,7 +648,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Returns
         -------
         IWPGLMResults
-            Results; where the equation has no stable root, they have no standard errors and state the reason.
+            Results of the fit. If the estimating equation has no stable root, they have no standard errors
+            and state the reason.
         """
         options = ExampleFitOptions(
             epsilon=epsilon,

@@ -37,58 +37,60 @@ CHECKED = {
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """Guesses about the data before any row is read, such as from a code book or an older study.
+    """Guesses about the data for planning, made before any row is read, for example from an older study.
 
     Parameters
     ----------
     means : mapping of str to float
-        Means of numeric columns and of the response (the rate of counts, the share of ones of a 0/1
-        response). Default: the middle of the bounds.
+        Guessed means of numeric columns and of the response, by name. The mean of a 0/1 response is its share
+        of ones. The default is the middle of the bounds.
     sds : mapping of str to float
-        Standard deviations of numeric columns, and of the response including the explained part. Default:
-        ``sqrt((mean - low)(high - mean)/3)``. For a mean in the middle of the bounds, this default is the
-        standard deviation of a uniform distribution over the bounds.
+        Guessed standard deviations of numeric columns and of the response, by name. The standard deviation of
+        the response includes the part that the columns explain. Default: ``sqrt((mean - low)(high -
+        mean)/3)``. For a mean in the middle of the bounds, the default is the standard deviation of a uniform
+        distribution over the bounds.
     shares : mapping of str to mapping
-        Shares of the levels of factors. Levels that are not named share the rest equally.
+        Guessed shares of the levels of factors. Levels without a guess share the rest equally.
     correlations : mapping of str to mapping of str to float
-        Correlations of numeric columns and of factors with two levels, such as ``{"age": {"income": 0.4}}``;
-        default 0. Correlations with a numeric response determine the coefficients: do not give `coefficients`
-        or `rsquared` as well.
+        Guessed correlations of numeric columns and of factors with two levels, such as ``{"age": {"income":
+        0.4}}``; default 0. Correlations with a numeric response determine the coefficients: do not give
+        `coefficients` or `rsquared` as well.
     coefficients : mapping of str to float
-        Coefficients by the names of design columns, in user units (log odds for a 0/1 response); coefficients
-        that are not named are 0. Default: every column explains the same share of the variance, and all
-        columns together explain `rsquared`.
+        Guessed coefficients by the names of the columns of the design matrix, in user units (log odds for a
+        0/1 response). Coefficients that are not named are 0. By default every column explains the same share
+        of the variance, and all columns together explain `rsquared`.
     rsquared : float
-        Share of the response's variance that the columns explain, default 0.2. For this share, the residual
-        variance is taken as pi^2/3 if the response is 0 or 1 (logit scale), and as 1 / rate if the response
-        is a count (log scale).
+        Guessed share of the variance of the response that the columns explain; default 0.2. To compute this
+        share, the residual variance is pi^2/3 on the logit scale for a 0/1 response, and 1 / rate on the log
+        scale for counts.
     residual_sd : float
-        Standard deviation of the residuals, which can be given instead of `rsquared` or of the standard
-        deviation of the response.
+        Guessed standard deviation of the residuals. It can be passed instead of `rsquared`, or instead of the
+        standard deviation of the response.
     kurtosis : float
-        Excess kurtosis of the residuals, at least 0; default 1. In 14 regressions on three public surveys the
-        median was about 1, and the range was 0.1 to 3.2.
+        Guessed excess kurtosis of the residuals, at least 0; default 1. In 14 regressions on three public
+        surveys the excess kurtosis was between 0.1 and 3.2, with a median of about 1.
     spreads : mapping of str to float
-        Heteroskedasticity: the residual sd changes by the factor ``exp(spread)`` for each sd of a column;
-        default 0.
+        Guessed heteroskedasticity: the standard deviation of the residuals changes by the factor
+        ``exp(spread)`` for each standard deviation of a column. The default is 0.
     skews : mapping of str to float
-        Skewness of numeric columns (an exponential distribution has 2). Default: the skewness of the beta
-        distribution with this mean and sd.
+        Guessed skewness of numeric columns; an exponential distribution has the skewness 2. The default is
+        the skewness of the beta distribution with this mean and standard deviation.
     alpha : float
-        Dispersion of negative binomial counts, whose variance is ``mean + alpha mean^2``; default 1.
+        Guessed dispersion alpha of negative binomial counts, whose variance is ``mean + alpha mean^2``;
+        default 1.
     complete : float
-        Share of rows without missing values, default 1. Below 1 the study plans fits with
-        ``missing="drop"``, and rows are incomplete at random.
+        Guessed share of rows without missing values; default 1. If it is below 1, the study plans fits with
+        ``missing="drop"``, and values are missing completely at random.
 
     Raises
     ------
     ArgumentError
-        A guess is not a number of the required kind.
+        If a guess is not a number of the required type.
 
     Notes
     -----
-    **Privacy.** No row is read. Guesses that are computed from the rows to be protected are a release without
-    a charge: use other sources.
+    **Privacy.** No row is read. Guesses must come from other sources than the rows to be protected. Guesses
+    that are computed from these rows would be a release that no ledger counts.
 
     Examples
     --------

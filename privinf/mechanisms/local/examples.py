@@ -56,62 +56,66 @@ from privinf.wire import Assumptions, Derivations, Labels, Mechanisms
 
 @error_boundaries
 class LocalExamples:
-    """Mechanism of IWPGLM, which releases noisy examples for any regression or classification.
+    """Mechanism of `IWPGLM`, which releases noisy records for any regression or classification.
 
     Parameters
     ----------
     schema : Schema or Design
-        Public description of the columns; with a `Schema`, a formula is needed as well. The left side of
+        Public description of the columns. A `Schema` needs the argument `formula` as well. The left side of
         the formula may be a factor.
     formula : str, optional
         Model formula, such as ``"y ~ a + b"``.
     label : {"auto", "response", "gaussian", "laplace", "clear"}
-        How the label is sent: by (k-ary) randomized response on its levels, with Gaussian or Laplace noise
-        inside its public bounds, or unprotected. "auto" sends a factor (or `levels`) by randomized response,
-        and a number with bounds with the noise that `noise` names. "auto" also sends a response unprotected
-        if it is declared public or has no bounds.
+        How the label is released: by (k-ary) randomized response on its levels, with Gaussian or Laplace
+        noise scaled to its public bounds, or unprotected ("clear"). With "auto" a factor, or a label with
+        `levels`, is released by randomized response, and a number with bounds is released with the noise that
+        `noise` names. A label that is declared public, or has no bounds, is released unprotected.
     levels : sequence, optional
-        Levels of the label where no schema declares them (arrays). Without `levels`, ``label="response"``
-        takes labels 0 and 1, or -1 and +1, and y > 0 is the second level.
+        Levels of the label, for arrays, whose label is not declared in a schema. Without `levels`,
+        ``label="response"`` accepts labels 0 and 1, or -1 and 1; values above 0 are the second level.
     binary : list of str
-        Private numeric columns coded 0 and 1 that are sent by randomized response, as factors always are.
+        Private numeric columns coded 0 and 1 that are released by randomized response, as factors always are.
     binary_mechanism : {"response", "gaussian"}
-        "response" (default) sends binary columns and factors by randomized response. "gaussian" adds Gaussian
-        noise to binary columns and factors as to numeric columns, as in the paper, which is less accurate.
+        How binary columns and factors are released. The choice "response" (default) is randomized response.
+        The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.
     noise : {"gaussian", "laplace"}
-        Distribution of the noise of numeric columns. "laplace" makes the guarantee pure: (epsilon, 0). Its
-        scale is the l1 diameter of the columns over their epsilon, so that it grows with their number.
+        Distribution of the noise of numeric columns. With "laplace" the guarantee is pure: (epsilon, 0). The
+        scale of Laplace noise is the l1 diameter of the columns divided by their epsilon, so the noise grows
+        with the number of columns.
     response_shares : mapping of str to float
-        Relative shares of epsilon_x, one for each feature that is sent by randomized response. A factor has
-        the name of its column. A column with added noise, and a feature that is not named, has share 1.
+        Relative shares of `epsilon_x` for the features that are released by randomized response, by name. The
+        name of a factor is the name of its column. A feature without a share in this mapping, and every
+        column with added noise, has the share 1.
     radius : float, optional
-        Project the scaled numeric columns of a row onto the ball of this radius. If `schema` is a `Design`,
-        leave `radius` out: the radius of the design applies.
+        Radius of the ball onto which the numeric columns of each row, in scaled units, are projected. If
+        `schema` is a `Design`, leave `radius` out, because a design has its own radius.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
         first level).
     data_bounds : bool
-        Whether the bounds were taken from the rows; if so, every ledger line states this.
+        Whether the bounds were computed from the rows. If True, every ledger line states this.
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        `Design.from_formula` refuses the formula, the label has neither levels nor bounds, a binary column is
-        unknown, or there is nothing to protect.
+        If `Design.from_formula` refuses the formula, if the label has neither levels nor bounds, if a binary
+        column is unknown, or if there is nothing to protect.
 
     Notes
     -----
-    **Privacy.** The model is local: each record adds its own noise, once, and later models cost nothing more.
-    Neighboring tables differ in one record (replace-one). Gaussian columns are released together; they are
-    exactly mu-GDP with mu = diameter / sd, where the diameter is that of these columns alone. Laplace columns
-    are released together as well; they are pure epsilon-DP with epsilon = l1 diameter / scale. Each feature
-    that is sent by randomized response is pure epsilon-DP, and so is a label that is sent in this way. For a
-    unit with at most `max_rows` rows the diameter is multiplied by sqrt(max_rows), the l1 diameter by
-    max_rows, and the epsilon of each randomized response is divided by max_rows.
+    **Privacy.** The trust model is local: noise is added to each record once, and later models cost nothing
+    more. Neighboring tables differ in one record (replace-one). Columns with Gaussian noise are released
+    together. Their release is exactly mu-GDP, where mu is the diameter of these columns divided by the
+    standard deviation of the noise. Columns with Laplace noise are released together as well. Their release
+    is pure epsilon-DP, where epsilon is the l1 diameter divided by the scale of the noise. The release of a
+    feature, or of a label, by randomized response is pure epsilon-DP. If a unit may have several rows, the
+    diameter is multiplied by sqrt(max_rows) and the l1 diameter by max_rows. The epsilon of each randomized
+    response is divided by max_rows.
 
-    There are three differences from the paper. First, the sensitivity is the diameter of the set of bounded
-    rows. Second, the total cost follows from exact composition, and not from the sum eps_x + eps_y. Third,
-    binary features get Gaussian noise only on request.
+    The mechanism differs from the paper in three points. First, the sensitivity is the largest distance
+    between two rows inside the bounds. Second, the total cost is computed by exact composition, and is not
+    the sum eps_x + eps_y. Third, binary features are released by randomized response unless you request
+    Gaussian noise.
 
     References
     ----------
@@ -200,7 +204,8 @@ class LocalExamples:
         Parameters
         ----------
         rows : table, pair (y, X), or Rows
-            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+            Raw rows: a data frame of any library, a mapping of arrays, the path of a file, or a pair of
+            arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
             features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
@@ -237,33 +242,34 @@ class LocalExamples:
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released. A limit in (epsilon, delta)
-            is enforced in mu^2. Counted in mu^2, randomized responses cost more than in the total that the
-            report states.
+            read. The cost is recorded in the ledger before anything is released. A limit that was declared as
+            (epsilon, delta) is enforced in mu^2. In mu^2, randomized responses cost more than the total that
+            the privacy report states.
 
         Returns
         -------
         Release
-            Release of kind "local-examples". The array ``features`` (n, d) has the private columns in design
-            order: noisy scaled numbers, and 0/1 indicators of the levels as sent. ``labels`` (n,) has level
-            codes as sent, noisy scaled numbers, or the unprotected response. ``public`` (n, q) has the public
-            columns, and ``groups`` (n,) is included where a unit has several rows. The noise model has
+            Release of kind "local-examples". The array ``features`` (n, d) has the private columns in the
+            order of the design: noisy numbers in scaled units, and 0/1 indicators of the randomized levels.
+            The array ``labels`` (n,) has the randomized level codes, the noisy numbers in scaled units, or
+            the unprotected response. The array ``public`` (n, q) has the public columns. The array ``groups``
+            (n,) has the units of the rows, if units may have several rows. The noise model has the keys
             ``scale`` and ``gaussian`` (scale and positions of the columns with added noise), ``responses``,
-            ``label`` and ``units``. With Laplace noise it also has ``distribution`` and ``variance``. The
-            ``units`` are the center and scale of the design columns as they were sent.
+            ``label`` and ``units``. With Laplace noise it also has the keys ``distribution`` and
+            ``variance``. The value of ``units`` is the center and the scale of each released column.
 
         Raises
         ------
         BudgetExceededError
             Before any row is read.
         SchemaError, AlignmentError
-            The rows do not fit the design. Nothing was spent, and the error message contains no value of a
+            If the rows do not fit the design. Nothing was spent, and no error message contains a value of a
             row.
 
         Notes
         -----
-        **Privacy.** ``epsilon=inf`` (or both `epsilon_x` and `epsilon_y` inf) sends everything without noise;
-        such a release refuses to be saved.
+        **Privacy.** With ``epsilon=inf``, or with infinite `epsilon_x` and `epsilon_y`, everything is
+        released without noise. Such a release cannot be saved.
         """
         budget = plan_budget(
             self.parts,
