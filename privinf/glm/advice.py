@@ -72,8 +72,8 @@ STEP_UNKNOWN = (
 FEW_RECORDS = (
     "few records (noisy estimate: {1:.0f}) have the rarer value of {0}. Clipping the scores of such "
     "records may shift the coefficient of {0} by up to {2:.1f} standard errors, and the noisy counts of "
-    "clipped scores may be too low to show it; merge a rare level of a factor with another one "
-    '(pi.Factor(other=...)), or use more rows, a larger budget or residual_clip="bounds"'
+    "clipped scores may be too low to show it; merge rare levels (pi.Factor(other=...)), or use more rows, "
+    'budget or residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
     "the initial estimate was far from the solution, so clipping of scores may shift the coefficient of {!r} "
@@ -83,16 +83,16 @@ FAR_RECORDS = (
     "a few records with extreme values in a column may shift {}, and noisy counts of large scores may be too "
     "low to show it; {}"
 )
-# Remedies of these two, by what the coefficients belong to: no bounds can be tighter for an indicator.
-OF_NUMBERS = 'use tighter bounds, logarithms of long-tailed columns, more budget or residual_clip="bounds"'
-OF_LEVELS = (
-    "merge the rare level with another one (pi.Factor(other=...)), or use more rows, more budget or "
-    'residual_clip="bounds"'
+# Remedies of these two: no bounds can be tighter for an indicator.
+NUMBERS_FIRST_STEP = (
+    'use tighter bounds, logarithms of long-tailed columns, more budget or residual_clip="bounds"'
 )
-OF_BOTH = (
-    "use tighter bounds or logarithms of long-tailed columns, merge rare levels of factors "
-    '(pi.Factor(other=...)), or use more rows, more budget or residual_clip="bounds"'
+LEVEL_FIRST_STEP = (
+    'merge rare levels (pi.Factor(other=...)), or use more rows, budget or residual_clip="bounds"'
 )
+FAR_NUMBERS = 'use tighter bounds, logarithms or residual_clip="bounds"'
+FAR_LEVELS = 'merge rare levels, or use more rows or residual_clip="bounds"'
+FAR_OF_BOTH = 'use tighter bounds, logarithms, merged levels or residual_clip="bounds"'
 MOST_NAMES = 4  # coefficients that a warning lists; of more, the first two
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
@@ -127,8 +127,8 @@ CAUSES = {
         "tighter public bounds or spend more."
     ),
     "alike level": (
-        "few records have its rarer value, or it is correlated with other columns, or {1} coefficients are "
-        "many for {2} records at this budget, so merge it with another level, leave it out or spend more."
+        "few records have its rarer value, or it is correlated with other columns, so merge it with another "
+        "level, leave it out or spend more."
     ),
     "alike": (
         "it is correlated with other columns, or {1} coefficients are many for {2} records at this budget, "
@@ -544,11 +544,10 @@ def long_first_step(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Flo
     moved = np.abs(shift) / bse
     worst = int(np.argmax(moved))
     name = rows.design.names[worst]
-    return (
-        must_read(LONG_FIRST_STEP.format(name, moved[worst], remedy(rows.design, [worst])), columns=(name,))
-        if moved[worst] > MAX_STEP_ERRORS
-        else ()
-    )
+    if moved[worst] <= MAX_STEP_ERRORS:
+        return ()
+    remedy = LEVEL_FIRST_STEP if rows.design.columns[worst].indicator else NUMBERS_FIRST_STEP
+    return must_read(LONG_FIRST_STEP.format(name, moved[worst], remedy), columns=(name,))
 
 
 def far_records(
@@ -568,13 +567,6 @@ def far_records(
     names = tuple(rows.design.names[j] for j in places)
     if not names:
         return ()
-    slopes = [j for j in places if j != rows.design.constant]
-    return must_read(FAR_RECORDS.format(listed(names), remedy(rows.design, slopes)), columns=names)
-
-
-def remedy(design: Design, places: Sequence[int]) -> str:
-    """Return what to do about the coefficients of these columns: indicators have no bounds to tighten."""
-    are_levels = {design.columns[j].indicator for j in places}
-    if len(are_levels) > 1:
-        return OF_BOTH
-    return OF_LEVELS if True in are_levels else OF_NUMBERS
+    are_levels = {rows.design.columns[j].indicator for j in places if j != rows.design.constant}
+    remedy = FAR_OF_BOTH if len(are_levels) > 1 else FAR_LEVELS if True in are_levels else FAR_NUMBERS
+    return must_read(FAR_RECORDS.format(listed(names), remedy), columns=names)

@@ -21,7 +21,7 @@ from privinf.results.notes import Note, counted_records
 from privinf.results.paper_table import paper_table
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.resampling import privacy_line
-from privinf.results.summary import SummaryOptions, summarize
+from privinf.results.summary import SummaryOptions, flagged_names, flags_of, summarize
 from privinf.storage.checksummed import save_text
 from privinf.typing import AnyPath, PaperCells, RngLike, SummaryNotes
 from privinf.validation import check_fraction
@@ -216,6 +216,7 @@ class Results(FittedResult, UnavailableAttributes):
             f"epsilon (delta={delta:g})": lambda result: f"{result.privacy.epsilon(delta):.4g}",
             **({"noise": lambda result: result.privacy.stamp} if self.privacy.stamp else {}),
             **({"Cautions": lambda result: caution_kinds(result.cautions)} if self.cautions else {}),
+            **({"Flagged": lambda result: flagged_names(result)} if flags_of(self).marked else {}),
         }
 
     def to_maketables(self) -> TableEntry:

@@ -21,13 +21,16 @@ from privinf.results.fitted import FittedResult
 from privinf.results.notes import counted_records
 from privinf.results.paper_table import (
     ERRORS,
+    FLAGGED,
     INTERVALS,
     STAR_NOTE,
     PaperTable,
     check_paper_options,
+    flag_marks,
     star_marks,
 )
-from privinf.results.summary import flags_of
+from privinf.results.rendering import FLAG_MARK
+from privinf.results.summary import Flags, flags_of
 from privinf.typing import Floats, PaperCells
 from privinf.wire import readable
 
@@ -117,6 +120,8 @@ class Comparison:
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
+        if any(_flags(result).marked for result in self.results.values()):
+            summary.add_text(FLAGGED)
         if text := self._total_text():
             summary.add_text(text)
         assumptions: dict[str, list[str]] = {}
@@ -190,8 +195,9 @@ class Comparison:
                 note.append(f"{result.model.endog_names} of {fit} is NOT protected.")
             if len(weak := result.weakly_identified.dropna()):
                 note.append(f"Weakly identified in {fit}: {', '.join(weak.index)}.")
-            if doubted := flags_of(result).doubted:
+            if doubted := _flags(result).doubted:
                 note.append(f"The summary of {fit} has notes on {doubted}.")
+        note += [FLAGGED] if any(_flags(result).marked for result in self.results.values()) else []
         table = PaperTable(
             header=("", *map(str, self.results)),
             rows=rows,
@@ -341,8 +347,9 @@ def _values(result: Any, member: str) -> pd.Series[float]:
 
 def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
     cells = {}
+    flagged = _flags(result).marked
     for label, coef, error in zip(result.params.index, result.params, _values(result, "bse"), strict=True):
-        cells[label, 0] = float_format % coef
+        cells[label, 0] = float_format % coef + FLAG_MARK * (label in flagged)
         cells[label, 1] = "(-)" if np.isnan(error) else f"({float_format % error})"
     return pd.Series(cells, name=name)
 
@@ -353,6 +360,7 @@ def _paper_cells(
     """Return the two cells of each coefficient of a fit."""
     names = result.params.index
     marks = star_marks(_values(result, "pvalues")) if stars else [""] * len(names)
+    marks = flag_marks(marks, names, _flags(result))
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
     if cells == "se":
         errors = [f"({value:.{digits}f})" for value in _values(result, "bse")]
@@ -372,6 +380,11 @@ def _intervals(result: Any, alpha: float) -> Floats:
     except NotAvailableError:
         return np.full((len(result.params), 2), np.nan)
     return np.asarray(ends, dtype=np.float64)
+
+
+def _flags(result: Any) -> Flags:
+    """Return the flags of a private result; none of another one."""
+    return flags_of(result) if isinstance(result, FittedResult) else Flags()
 
 
 def _report(result: Any) -> PrivacyReport | None:

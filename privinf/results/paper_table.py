@@ -14,8 +14,8 @@ from privinf.accounting import PrivacyReport
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
-from privinf.results.rendering import latex
-from privinf.results.summary import flags_of
+from privinf.results.rendering import FLAG_MARK, latex
+from privinf.results.summary import Flags, flags_of
 from privinf.typing import PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
@@ -27,6 +27,7 @@ ERRORS = "Standard errors include the privacy noise."
 INTERVALS = "{:g}% intervals include the privacy noise."
 NO_INTERVALS = "Standard errors and intervals are not available{}."
 DOUBTED = "The summary has notes on: {}."
+FLAGGED = f"{FLAG_MARK} flagged as weakly identified or doubtful: see the summary."
 UNBOUNDED = "not available"
 
 
@@ -144,7 +145,9 @@ def paper_table(
     check_paper_options(cells, stars, alpha, digits)
     has_errors = result.estimate.cov is not None
     starred = stars and result._inference.has_intervals
+    flags = flags_of(result)
     marks = star_marks(np.asarray(result.pvalues)) if starred else [""] * len(result.names)
+    marks = flag_marks(marks, result.names, flags)
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
     if cells == "se" and has_errors:
         head = "Std. error"
@@ -166,8 +169,8 @@ def paper_table(
     note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
     weak = result._inference.weakness.dropna()
     note += [f"Weakly identified: {', '.join(weak.index)}."] if len(weak) else []
-    doubted = flags_of(result).doubted
-    note += [DOUBTED.format(doubted)] if doubted else []
+    note += [DOUBTED.format(flags.doubted)] if flags.doubted else []
+    note += [FLAGGED] if flags.marked else []
     return PaperTable(
         header=("", "Coefficient", head),
         rows=list(zip(result.names, estimates, errors, strict=True)),
@@ -193,6 +196,11 @@ def check_digits(digits: int) -> int:
 def star_marks(pvalues: Iterable[float]) -> list[str]:
     """Return the stars of p-values; none for nan."""
     return ["*" * int(sum(p < level for level in STAR_LEVELS)) for p in pvalues]
+
+
+def flag_marks(marks: Sequence[str], names: Iterable[object], flags: Flags) -> list[str]:
+    """Return the marks at coefficients with a dagger at those that the summary flags."""
+    return [mark + FLAG_MARK * (name in flags.marked) for mark, name in zip(marks, names, strict=True)]
 
 
 def privacy_note(report: PrivacyReport, records: str) -> str:

@@ -42,9 +42,13 @@ _LATEX = {
     "|": r"\textbar{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "\u2020": r"\textdagger{}",
 }
 
 
+# Of a coefficient whose interval the head of the summary flags: at its p-value in a summary, at its estimate
+# in tables for papers.
+FLAG_MARK = "\u2020"
 # What spreadsheets take for a formula, and numbers, which begin with a sign too.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
@@ -95,8 +99,10 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         Name and cells of each coefficient.
     notes : list of str or Note
         A text without a rank is a detail.
-    shown : {"main", "all"}
+    printed : {"main", "all"}
         Which of them are printed; `plain_notes` has all of them.
+    legend : str
+        What the marks in the table mean, printed before the notes; empty without marks.
 
     Notes
     -----
@@ -115,6 +121,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         privacy: Facts,
         notes: Sequence[str | Note],
         printed: SummaryNotes = "all",
+        legend: str = "",
     ) -> None:
         super().__init__()
         self.title = title
@@ -122,6 +129,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         self._rows = list(rows)
         self._notes = ranked(notes)
         self._printed = printed
+        self._legend = legend
         self._blocks = {"top": top, "tests": tests, "privacy": privacy}
         self.tables = [SimpleTable(rows) for rows in self._sections()]
         self.add_extra_txt(self.numbered_notes)
@@ -144,9 +152,10 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     @property
     def numbered_notes(self) -> list[str]:
-        """The notes as printed, and how to see the others."""
+        """What marks mean, the notes as printed, and how to see the others."""
         notes = self._notes if self._printed == "all" else main_notes(self._notes)
-        lines = [f"[{number}] {note.text}" for number, note in enumerate(notes, 1)]
+        lines = [self._legend] if self._legend else []
+        lines += [f"[{number}] {note.text}" for number, note in enumerate(notes, 1)]
         unprinted = [note for note in self._notes if note not in notes]
         if not unprinted:
             return lines
@@ -170,6 +179,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             ],
             notes=[*self._notes, note if isinstance(note, Note) else Note(note, "table")],
             printed=self._printed,
+            legend=self._legend,
         )
 
     def with_note(self, note: str | Note) -> PrivateSummary:
@@ -181,6 +191,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             rows=self._rows,
             notes=[*self._notes, note],
             printed=self._printed,
+            legend=self._legend,
         )
 
     def as_text(self) -> str:
@@ -277,6 +288,7 @@ def _fact(label: str, value: str, width: int) -> list[str]:
 
 def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> list[str]:
     """Return the header and the rows, aligned; stretched to `width` by equal gaps."""
+    rows = [(name, *line) for (name, *_), line in zip(rows, _even_marks(rows), strict=True)]
     cells = list(zip(header, *(row[1:] for row in rows), strict=True))
     sizes = [max(map(len, column)) for column in cells]
     names = max((len(row[0]) for row in rows), default=0)
@@ -289,6 +301,19 @@ def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> 
         padded = "".join(value.rjust(g + s) for value, g, s in zip(values, gaps, sizes, strict=True))
         lines.append(_shortened(name, names).ljust(names) + padded)
     return lines
+
+
+def _even_marks(rows: Sequence[Row]) -> list[Row]:
+    """Return the cells, a space after each unmarked one of a column with marks: points are aligned."""
+    columns = list(zip(*(row[1:] for row in rows), strict=True))
+    marked = [any(cell.endswith(FLAG_MARK) for cell in column) for column in columns]
+    return [
+        tuple(
+            f"{cell} " if has_marks and not cell.endswith(FLAG_MARK) else cell
+            for cell, has_marks in zip(row[1:], marked, strict=True)
+        )
+        for row in rows
+    ]
 
 
 def _shortened(name: str, width: int) -> str:

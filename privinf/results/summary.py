@@ -37,7 +37,7 @@ from privinf.results.notes import (
     must_read,
     sentence,
 )
-from privinf.results.rendering import Fact, PrivateSummary, shown_pvalue
+from privinf.results.rendering import FLAG_MARK, Fact, PrivateSummary, shown_pvalue
 from privinf.results.wald import STEEP
 from privinf.typing import Floats, SummaryNotes
 from privinf.validation import check_choice, check_flag, check_fraction
@@ -65,6 +65,7 @@ WEAK_LABEL = "Weak for:"
 DOUBTED_LABEL = "See notes for:"
 NO_CONVERGENCE = ("Convergence:", "NOT CONVERGED (see notes)")
 NO_ERRORS = ("Standard errors:", "none (see notes)")
+MARKED_ABOVE = f"{FLAG_MARK} flagged at the head of the table"  # what the mark at a p-value means
 ALL = "all coefficients"
 ALL_WEAK = "intervals of all coefficients (see notes)"
 MAINLY_WEAK = "intervals of all coefficients, mainly {} (see notes)"
@@ -192,12 +193,12 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
     alpha = options.check().alpha
     names = options.names(result.names)
     has_intervals = result._inference.has_intervals
-    header, cells, notes = _wald_table(result, alpha) if has_intervals else _score_table(result, alpha)
+    flags = flags_of(result, dict(zip(result.names, names, strict=True)))
+    header, cells, notes = _wald_table(result, alpha, flags) if has_intervals else _score_table(result, alpha)
     ranked_notes = result._context.ranked
     explained = (
         [note for note in ranked_notes if note.rank != "detail"] if options.slim else [*notes, *ranked_notes]
     )
-    flags = flags_of(result, dict(zip(result.names, names, strict=True)))
     summary = PrivateSummary(
         title=options.title_of(result),
         top=_model_facts(result, options, flags),
@@ -207,6 +208,7 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
         privacy=privacy_facts(result.privacy),
         notes=[*_warnings(result), *_disagreement(result), *explained, *_assumptions(result.privacy)],
         printed=options.notes,
+        legend=MARKED_ABOVE if has_intervals and flags.marked else "",
     )
     for column in result._summary_columns():
         summary = summary.with_column(column)
@@ -225,11 +227,14 @@ class Flags:
         Coefficients that a note doubts for another reason, such as a misfit.
     columns : tuple of str
         Names of the coefficients that such a note is about.
+    marked : tuple of str
+        Names of all coefficients that are flagged for either reason, which tables mark.
     """
 
     weak: str = ""
     doubted: str = ""
     columns: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
 
 
 def flags_of(result: FittedResult, labels: Mapping[str, str] = MappingProxyType({})) -> Flags:
@@ -264,7 +269,25 @@ def flags_of(result: FittedResult, labels: Mapping[str, str] = MappingProxyType(
             doubts, doubted_jointly, _listed(doubted, labels), (ALL, MAINLY_DOUBTED if several else "")
         ),
         columns=doubted,
+        marked=_marked(result.names, (weak, weak_jointly, hidden), (doubts, doubted_jointly, list(doubted))),
     )
+
+
+def flagged_names(result: FittedResult) -> str:
+    """Return the flagged coefficients for a cell of a table: their names, or all."""
+    marked = flags_of(result).marked
+    return ALL if len(marked) == len(result.names) > 1 else ", ".join(marked)
+
+
+def _marked(
+    names: tuple[str, ...], *kinds: tuple[Sequence[str], Sequence[str], Sequence[str]]
+) -> tuple[str, ...]:
+    """Return the flagged coefficients: of each kind its warnings, those of the whole fit, and named ones."""
+    flagged: set[str] = set()
+    for texts, jointly, named in kinds:
+        if texts:
+            flagged |= set(named if named and not jointly else names)
+    return tuple(name for name in names if name in flagged)
 
 
 def _listed(names: Iterable[str], labels: Mapping[str, str]) -> str:
@@ -350,7 +373,9 @@ def column(values: Iterable[float]) -> list[str]:
     return [f"{value:.{digits}f}" if math.isfinite(value) else number(value) for value in cells]
 
 
-def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[list[str]], list[Note]]:
+def _wald_table(
+    result: FittedResult, alpha: float, flags: Flags
+) -> tuple[list[str], list[list[str]], list[Note]]:
     interval = result._inference.interval(alpha)  # flagged at the head where it is weak
     notes = [Note(ERRORS_NOTE, "table")]
     try:
@@ -366,7 +391,10 @@ def _wald_table(result: FittedResult, alpha: float) -> tuple[list[str], list[lis
         total_errors,
         errors,
         [f"{statistic:.3f}" for statistic in result.tvalues],
-        [f"{p:.3f}" for p in result.pvalues],
+        [
+            f"{p:.3f}{FLAG_MARK * (name in flags.marked)}"
+            for name, p in zip(result.names, result.pvalues, strict=True)
+        ],
         column(interval[:, 0]),
         column(interval[:, 1]),
     ]

@@ -74,6 +74,13 @@ SHOWN = (
 EXACT = "The method is exact: it uses the distribution of a binomial count plus the noise."
 SCORE = "Score interval."
 IMPOSSIBLE = "{} cells cannot occur and are 0."
+# Of a small table whose margins were bought, although its cells alone are more precise.
+COSTLY_MARGINS = (
+    "margins=True used part of the budget for the totals of rows and columns: without it, margins are sums "
+    "of the cells, and standard errors of the cells would be {:.0%} smaller{}."
+)
+BY_LAPLACE = ', with noise="laplace"'
+NOTABLE_LOSS = 1.02  # standard errors of cells over those without released margins, from which a note says so
 SUPPRESSED = (
     "Of {cells} cells, {hidden} have unprojected estimates below {below:g} and are not shown. Together "
     "they have {rest:.6g} records, the total minus the cells shown. Because the cells were selected, each "
@@ -571,6 +578,7 @@ def _counted(
             "cells, rows and columns add up" if margins else f"the cells add up to the number of {records}"
         )
         notes.append(Note(SHOWN.format(total), "table"))
+    notes += _costs_of_margins(release, model)
     notes += intervals.joint_notes(len(names))
     if zeros:
         notes.append(Note(IMPOSSIBLE.format(int((~model.possible).sum())), "detail"))
@@ -590,6 +598,27 @@ def _counted(
         unprojected=tuple((unit * estimates[visible]).tolist()),
         method=method,
     )
+
+
+def _costs_of_margins(release: SampleSums, model: CountModel) -> list[Note]:
+    """Return the note on margins of a small table that cost its cells precision; none where they add some.
+
+    Each part of the release has the same sensitivity, so that the cells alone, at the budget of all parts,
+    have Gaussian noise of precision ``1/s^2 = 1/s_1^2 + 1/s_2^2 + 1/s_3^2``. Laplace noise of an epsilon has
+    the sd ``2 sqrt(2)/epsilon``, since a replaced record moves two cells.
+    """
+    if release.query.kind != "margins" or model.sd == 0.0 or model.possible.size > ALONE:
+        return []
+    sd = float(np.sum(np.asarray(release.scale) ** -2.0)) ** -0.5
+    alone = estimate_table(model.estimate.cells, model.n, sd, possible=model.possible)
+    report = release.privacy
+    laplace = 2.0 * math.sqrt(2.0) / report.epsilon(report.default_delta)
+    gaussian = float(np.mean(alone.cell_sds[model.possible]))
+    loss = float(np.mean(model.estimate.cell_sds[model.possible])) / min(gaussian, laplace)
+    if loss < NOTABLE_LOSS:
+        return []
+    text = COSTLY_MARGINS.format(1.0 - 1.0 / loss, BY_LAPLACE * (laplace < gaussian))
+    return [Note(text, "must-read")]
 
 
 # ---- queries

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.iolib.summary2 import summary_col
 
 import privinf as pi
 from privinf.errors import MisfitWarning, NotAvailableError
@@ -137,9 +138,37 @@ def test_flags_of_both_kinds_are_two_rows(misfit, monkeypatch):
         weak="intervals of all coefficients (see notes)",
         doubted="Intercept, income",
         columns=("Intercept", "income"),
+        marked=("Intercept", "income", "x"),
     )
     monkeypatch.setattr(inference, "other_warnings", [(MisfitWarning, "the whole fit")])
-    assert flags_of(misfit) == Flags(doubted="all coefficients")
+    assert flags_of(misfit) == Flags(doubted="all coefficients", marked=("Intercept", "income", "x"))
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
+def test_every_table_marks_the_p_values_and_stars_of_flagged_coefficients(misfit):
+    text = str(misfit.summary())
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    assert all("\u2020" in lines[name] for name in ("Intercept", "income"))
+    assert "\u2020" not in lines["x"]
+    assert "\u2020 flagged at the head of the table" in text
+    assert "\u2020" in misfit.summary(slim=True, xname=["constant", "money", "x"]).as_html()
+    paper = misfit.to_latex(stars=True)
+    assert paper.count(r"\textdagger{}") == 3
+    assert r"\textdagger{} flagged as weakly identified or doubtful: see the summary" in paper
+    several = pi.compare({"first": misfit})
+    assert several.to_latex(stars=True).count(r"\textdagger{}") == 3
+    assert str(several.summary()).count("\u2020") == 3
+    row = next(line for line in str(summary_col([misfit], stars=True)).splitlines() if "Flagged" in line)
+    assert row.split() == ["Flagged", "Intercept,", "income"]
+
+
+def test_a_clean_fit_has_no_marks():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, 5000)
+    fit = pi.MomentOLS(x + 0.3 * rng.normal(size=5000), x, bounds=[(-1, 1)], y_bounds=(-2, 2)).fit(**SPENT)
+    assert "\u2020" not in str(fit.summary())
+    assert "textdagger" not in fit.to_latex(stars=True) + pi.compare([fit]).to_latex(stars=True)
+    assert "Flagged" not in str(summary_col([fit]))
 
 
 # ---- marginal effects
