@@ -96,7 +96,7 @@ class Site:
     AlignmentError
         There are no rows, or y and X differ in length.
     SchemaError
-        The rows do not fit the design, or have missing or infinite values, or the response has no bounds.
+        The rows do not match the design, or have missing or infinite values, or the response has no bounds.
     StorageError
         The `SiteLedger` is bound to rows, a schema or a policy that differ from these, and `rebase` is False.
         This error is also raised if the file of the ledger was changed.

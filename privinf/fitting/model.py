@@ -368,8 +368,9 @@ class ReleaseModel(Model[ReleaseOptionsT]):
             private; the results are marked as such.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
-            written last; without it the file is not a release. `load_release` reads both.
+            ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
+            file is written last; a Parquet file without it is not a complete release. `load_release` reads
+            both.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -377,9 +378,9 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
-            the model.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released. The default is the ledger of the model.
 
         Returns
         -------

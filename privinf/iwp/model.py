@@ -377,8 +377,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            If the schema does not declare a column that the formula needs, or has several rows per unit. If
-            the loss does not accept the label, or if the data are a federation.
+            If the schema does not declare a column that the formula needs, or declares several rows per unit.
+            If the loss does not accept the label, or if the data are a federation.
         """
         options = ExampleModelOptions(
             loss=loss,
@@ -522,9 +522,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
-            the model.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released. The default is the ledger of the model.
 
         Returns
         -------

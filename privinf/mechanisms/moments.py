@@ -81,37 +81,40 @@ MOMENTS_EXAMPLE = (
 
 @error_boundaries
 class Moments:
-    """Mechanism of MomentOLS, which releases noisy second moments of raw rows.
+    """Mechanism of `MomentOLS`, which releases the second moments of the rows with noise.
 
     Parameters
     ----------
     schema : Schema or Design
-        Public description of the columns; with a `Schema`, a formula is needed as well. The response
-        must have public bounds: this mechanism protects it together with the features.
+        Public description of the columns. A `Schema` needs the argument `formula` as well. The response must
+        have public bounds, because it is protected together with the features.
     formula : str, optional
         Model formula, such as ``"y ~ a + b"``.
     columns : sequence of str, optional
-        In place of a formula: terms whose second moments, with a constant, are released once for every
-        regression among them (``release.regress("a ~ b")``, ``.iv``, ``.corr``, ``.partial_corr``,
-        ``.means``): ``["a", "b", "C(g)", "a:b", "I(a**2)"]``.
+        Terms to use instead of a formula, such as ``["a", "b", "C(g)", "a:b", "I(a**2)"]``. The second
+        moments of these terms and of a constant are released once. The release then serves every regression
+        among the terms, by its methods ``regress``, ``iv``, ``corr``, ``partial_corr`` and ``means``.
     trust : {"central", "local"}
-        "central": one noisy total by a trusted curator; "local": each record adds noise to its own moments.
+        Who is trusted with the rows. With "central" (default) a trusted curator releases one noisy total.
+        With "local" noise is added to the second moments of each record.
     response_weight : float, optional
-        c, the public weight of the response in the sensitivity; by default the largest weighted response is
-        0.87 times as large as the largest norm of the features. With `columns` there is no response, and
-        every column has weight 1.
+        Public weight c of the response relative to the features. By default the largest weighted response is
+        0.87 times as large as the largest norm of the features. If `columns` is passed there is no response,
+        and every column has the weight 1.
     radius : float, optional
-        Project each scaled row onto the ball of this radius. With `radius`, the replace-one diameter is 2 *
-        radius.
+        Radius of the ball onto which each row is projected, in scaled units. The replace-one sensitivity of a
+        projected row is 2 * radius.
     missing : {"raise", "impute-public", "drop"}
-        Whether missing values are refused or replaced by the middle of the bounds (for a factor, by its first
-        level), or rows that lack a value are dropped. A dropped row adds zero to every sum, so that the
-        number of dropped rows stays private. With `columns` a row is dropped if it lacks any of them.
+        Whether missing values are refused, replaced by the middle of the bounds (for a factor, by its first
+        level), or handled by dropping the rows that lack a value. A dropped row adds zero to every sum, so
+        that the number of dropped rows stays private. If `columns` is passed, a row is dropped if it lacks a
+        value of any of these columns.
     weights : str, optional
-        Name of a declared-public column of observation weights with positive bounds. With ``trust="central"``
-        the upper bound of the weights multiplies the sensitivity.
+        Name of the column of observation weights. It must be declared public, with positive bounds. With
+        ``trust="central"`` the sensitivity is multiplied by the upper bound of the weights.
     data_bounds : bool
-        Whether the bounds come from the data: the privacy report then states that they are not public.
+        Whether the bounds were computed from the data. If True, the privacy report states that the bounds are
+        not public.
 
     Raises
     ------
@@ -122,9 +125,9 @@ class Moments:
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one). The guarantee is mu-GDP, where mu is
-    the sensitivity divided by the standard deviation of the noise. A unit with several rows multiplies the
-    sensitivity by max_rows in the total, and by sqrt(max_rows) in local releases. Public columns are the same
-    in both neighbors.
+    the sensitivity divided by the standard deviation of the noise. If a unit has several rows, the
+    sensitivity of the total is multiplied by max_rows, and the sensitivity of a local release by
+    sqrt(max_rows). Public columns are equal in neighboring tables.
 
     Examples
     --------
@@ -223,7 +226,7 @@ class Moments:
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release the second moments once, and residual moments if `cov_type` needs them.
+        """Release the second moments of the rows, and residual moments if `cov_type` needs them.
 
         Parameters
         ----------
@@ -243,20 +246,21 @@ class Moments:
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "cluster"}, optional
-            With trust "central", "nonrobust" (default) releases no residual moments. "HC0" spends
-            `robust_share` of mu^2 on ``sum clip(e, E)^2 x x'``, where the residuals e from the first release
-            are clipped at E. "cluster" spends it on ``sum s s'`` over the units of the schema. Here s is the
-            sum of clip(e, E) x over the rows of a unit, shrunk to a norm of at most C. The l2 sensitivity is
-            therefore sqrt 2 C^2 for any number of rows per unit. Local moments always support "HC0" and
-            "cluster", at no cost.
+            Covariance that the release must support. With "nonrobust" (default) and ``trust="central"`` no
+            residual moments are released. With "HC0" the share `robust_share` of mu^2 is spent on ``sum
+            clip(e, E)^2 x x'``, where e are the residuals of a fit to the first release, clipped at E. With
+            "cluster" this share is spent on ``sum s s'`` over the units of the schema. Here s is the sum of
+            clip(e, E) x over the rows of a unit, shrunk to a norm of at most C. The l2 sensitivity is
+            therefore sqrt 2 C^2 for any number of rows per unit. A release with ``trust="local"`` always
+            supports "HC0" and "cluster", at no further cost.
         robust_share : float, optional
-            Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
-            ``trust="local"`` no residual moments are released.
+            Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
+            0.25. With ``trust="local"`` no residual moments are released.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
-            written last; without it the file is not a release. `load_release` reads both. Only for
-            ``trust="local"``.
+            ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
+            file is written last; a Parquet file without it is not a complete release. `load_release` reads
+            both. Only for ``trust="local"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -264,8 +268,9 @@ class Moments:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released.
 
         Returns
         -------

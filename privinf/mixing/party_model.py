@@ -278,9 +278,9 @@ class PartyModel(Model[PartyModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any row
-            is read. The cost is recorded in the ledger before anything is released. The default is the ledger
-            of the model.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released. The default is the ledger of the model.
 
         Returns
         -------

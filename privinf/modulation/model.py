@@ -122,50 +122,53 @@ class ModulationModelOptions(ReleaseModelOptions):
 
 @error_boundaries
 class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
-    r"""Linear regression from one noisy modulated feature vector per client (local privacy).
+    r"""Linear regression in the local model: every client sends one noisy, modulated vector of features.
 
     Parameters
     ----------
     y : array_like, shape (n,)
-        Response. Without `y_bounds` the response is NOT protected: it is sent as it is, with a warning.
+        Response. Without `y_bounds` the response is NOT protected: it is released as it is, with a warning.
     X : array_like or DataFrame, shape (n, p)
         Features. No constant is added: add one with `privinf.add_constant`, or use a formula.
     radius : float, optional
-        Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
-        scaled by the bounds before the projection.
+        Radius of the ball onto which the private columns of each row are projected. If `bounds` is passed,
+        the columns are scaled by the bounds before the projection.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in the order of the columns or by name; values outside the
         bounds are clipped. Pass `bounds`, `radius` or both, unless ``adjacency="unit"``. With "data" the
         bounds are computed from the rows, with a warning, because the guarantee does not cover such bounds.
     y_bounds : (low, high) or "data", optional
-        Public bounds of the response; it is then noised too, with its own share of the budget. With "data"
-        the bounds are computed from the rows, with a warning, because the guarantee does not cover such
-        bounds.
+        Public bounds of the response. If they are passed, noise is added to the response too, for a share of
+        the budget. With "data" the bounds are computed from the rows, with a warning, because the guarantee
+        does not cover such bounds.
     response : {"protected", "public"}, optional
-        "public" states that the response may be seen as it is, and silences the warning; "protected" needs
-        `y_bounds`. Default: protected where there are `y_bounds`.
+        Protection of the response. With "public" the response is released as it is, without a warning. With
+        "protected" noise is added to it, which needs `y_bounds`. By default the response is protected if
+        `y_bounds` is passed.
     public : sequence of column names or positions
-        Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
+        Columns that are public, in addition to the constant of `privinf.add_constant`. Public columns are not
         protected.
     contraction : float
-        alpha of the paper, in [0, 1): features are multiplied by 1 - alpha.
+        Contraction alpha of the paper, in [0, 1): features are multiplied by 1 - alpha.
     amplitude : float
-        lambda of the paper, at least 0: size of the cosine modulation, in scaled units.
+        Size of the cosine modulation (lambda of the paper), at least 0, in scaled units.
     frequency : float
-        omega of the paper, at least 0: frequency of the modulation.
+        Frequency of the cosine modulation (omega of the paper), at least 0.
     directions : int
-        m of the paper: number of orthonormal directions of the modulation, at most the number of private
+        Number of orthonormal directions of the modulation (m of the paper), at most the number of private
         columns.
     sensitivity : {"exact", "lipschitz"}
-        "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the larger
+        Bound of the sensitivity to which the noise is calibrated. The choice "exact" (default) is (1 -
+        contraction) times the largest distance between two records. The choice "lipschitz" is the larger
         bound of the paper (Theorem 7.2).
     adjacency : {"bounded", "unit"}
-        Pairs of records that are neighbors: any two inside the bounds (default), or, as in the paper, two at
-        a distance of at most one.
+        Pairs of records that the guarantee covers: any two records inside the bounds (default), or, as in the
+        paper, two records at a distance of at most 1 ("unit", metric privacy).
     response_share : float, optional
-        Share of mu^2 for a protected response, in (0, 1). Default: planned from public numbers.
+        Share of the budget (in mu^2) for a protected response, in (0, 1). By default the share is computed
+        from public numbers.
     public_seed : int
-        Seed of the public directions.
+        Public seed of the directions of the modulation.
     missing : {"raise", "impute-public"}
         Handling of missing values: refuse them (default), or impute the middle of the public bounds.
     ledger : Ledger, optional
@@ -176,19 +179,20 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     ------
     SchemaError, SensitivityError, ArgumentError
         A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No budget was spent, and no message contains a value of a row.
+        an argument is invalid. Nothing was spent, and no error message contains a value of a row.
 
     Notes
     -----
-    **Privacy.** The model is local: each record adds its own noise. Each `fit` or `release` reads every row
-    once, in the iterative protocol once per round, and adds its lines to the ledger. Neighboring tables
-    differ in one record (replace-one).
+    **Privacy.** The trust model is local: noise is added to each record before it is sent. Each `fit` or
+    `release` reads every row once (in the iterative protocol once per round), and records its cost in the
+    ledger. Neighboring tables differ in one record (replace-one).
 
-    The estimate b solves ``mean x~ (y - x~'b) + S b = 0``. Here x~ is g/(1-alpha) with the message g of a
-    record, and S is the known covariance of the noise in x~. With A = mean x~x~' - S and the score psi of a
-    record, the covariance of b is ``A^-1 Cov(psi) A^-T / n`` (errors in variables, Fuller 1987). In the
-    iterative protocol the default estimator averages each client's messages before forming moments; the
-    paper's last iterate has an optimization error and no intervals.
+    The estimate b solves ``mean x~ (y - x~'b) + S b = 0``, as in errors-in-variables regression (Fuller
+    1987). Here x~ is g/(1-alpha), where g is the released vector of a record, and S is the known covariance
+    of the noise in x~. The covariance of b is ``A^-1 Cov(psi) A^-T / n``, where A = mean x~x~' - S, and psi
+    is the score of a record. In the iterative protocol the default estimator first averages the released
+    vectors of each client. The last iterate, which the paper uses, has an optimization error and no
+    intervals.
 
     References
     ----------
@@ -287,32 +291,35 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         response : {"protected", "public"}, optional
-            Whether the response is noised too (default), or sent as it is. If the schema declares the columns
-            of the response public, the response is sent as it is, whatever this option is.
+            Whether noise is added to the response ("protected", default), or the response is released as it
+            is ("public"). A response whose columns the schema declares public is always released as it is.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
         weights : str, optional
-            Name of a column of observation weights, which the schema declares public with positive bounds.
+            Name of the column of observation weights. The schema must declare it public, with positive
+            bounds.
         contraction : float
-            alpha of the paper, in [0, 1): features are multiplied by 1 - alpha.
+            Contraction alpha of the paper, in [0, 1): features are multiplied by 1 - alpha.
         amplitude : float
-            lambda of the paper, at least 0: size of the cosine modulation, in scaled units.
+            Size of the cosine modulation (lambda of the paper), at least 0, in scaled units.
         frequency : float
-            omega of the paper, at least 0: frequency of the modulation.
+            Frequency of the cosine modulation (omega of the paper), at least 0.
         directions : int
-            m of the paper: number of orthonormal directions of the modulation, at most the number of private
+            Number of orthonormal directions of the modulation (m of the paper), at most the number of private
             columns.
         sensitivity : {"exact", "lipschitz"}
-            "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the
-            larger bound of the paper (Theorem 7.2).
+            Bound of the sensitivity to which the noise is calibrated. The choice "exact" (default) is (1 -
+            contraction) times the largest distance between two records. The choice "lipschitz" is the larger
+            bound of the paper (Theorem 7.2).
         adjacency : {"bounded", "unit"}
-            Pairs of records that are neighbors: any two inside the bounds (default), or, as in the paper, two
-            at a distance of at most one.
+            Pairs of records that the guarantee covers: any two records inside the bounds (default), or, as in
+            the paper, two records at a distance of at most 1 ("unit", metric privacy).
         response_share : float, optional
-            Share of mu^2 for a protected response, in (0, 1). Default: planned from public numbers.
+            Share of the budget (in mu^2) for a protected response, in (0, 1). By default the share is
+            computed from public numbers.
         public_seed : int
-            Seed of the public directions.
+            Public seed of the directions of the modulation.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
@@ -320,8 +327,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows. No guarantee covers such bounds, and
-            the ledger then states this.
+            Whether the bounds of the schema were computed from these rows. The guarantee does not cover such
+            bounds, and the ledger states this.
 
         Returns
         -------
@@ -390,7 +397,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release the rows: once, or in the rounds of the iterative protocol.
+        """Release the rows once, or in the rounds of the iterative protocol.
 
         Parameters
         ----------
@@ -408,24 +415,25 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         method : {"one-shot", "iterative"}, optional
-            One release (default), or `rounds` adaptive releases, whose directions are orthogonal to the
-            current coefficients.
+            Protocol: one release of every record (default), or several adaptive releases ("iterative"), in
+            which the directions are orthogonal to the current coefficients.
         rounds : int, optional
-            Number of rounds T of the iterative protocol; default 10.
+            Number T of rounds of the iterative protocol; default 10.
         schedule : sequence of float, optional
-            Relative mu^2 of the rounds of the iterative protocol; default: equal.
+            Relative budgets (in mu^2) of the rounds of the iterative protocol. By default they are equal.
         step : float, optional
-            c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
+            Factor c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
         max_norm : float, optional
-            Radius to which the iterates of the iterative protocol are projected; default: none.
+            Radius of the ball onto which the iterates of the iterative protocol are projected. By default
+            they are not projected.
         progress : bool, optional
-            Whether to show a progress bar over the rounds of the iterative protocol; default: on a terminal
-            only.
+            Whether to show a progress bar over the rounds of the iterative protocol. By default the bar
+            appears on a terminal only.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
-            written last; without it the file is not a release. `load_release` reads both. Only for
-            ``method="one-shot"``.
+            ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
+            file is written last; a Parquet file without it is not a complete release. `load_release` reads
+            both. Only for ``method="one-shot"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -433,9 +441,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
-            the model.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released. The default is the ledger of the model.
 
         Returns
         -------
@@ -502,8 +510,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise there is no modulation
-            either.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` the features are
+            not modulated either.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -515,39 +523,41 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         method : {"one-shot", "iterative"}, optional
-            One release (default), or `rounds` adaptive releases, whose directions are orthogonal to the
-            current coefficients.
+            Protocol: one release of every record (default), or several adaptive releases ("iterative"), in
+            which the directions are orthogonal to the current coefficients.
         rounds : int, optional
-            Number of rounds T of the iterative protocol; default 10.
+            Number T of rounds of the iterative protocol; default 10.
         schedule : sequence of float, optional
-            Relative mu^2 of the rounds of the iterative protocol; default: equal.
+            Relative budgets (in mu^2) of the rounds of the iterative protocol. By default they are equal.
         estimator : {"client-average", "pooled", "last"}, optional
-            For the iterative protocol. "client-average" (default) averages the messages of a client, weighted
-            by 1/sigma_t^2, before forming moments; the error is about as large as the error of one release of
-            the same total budget. "pooled" solves the mean of the moments of the rounds, with scores
-            clustered by client. "last" is the last iterate of the paper: it keeps an optimization error and
-            has no intervals.
+            Estimator for the iterative protocol. With "client-average" (default) the released vectors of each
+            client are averaged over the rounds, with weights 1/sigma_t^2. Its error is about as large as the
+            error of one release of the same total budget. With "pooled" the moments of the rounds are
+            averaged, and scores are clustered by client. With "last" the estimate is the last iterate, as in
+            the paper: it has an optimization error and no intervals.
         step : float, optional
-            c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
+            Factor c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
         max_norm : float, optional
-            Radius to which the iterates of the iterative protocol are projected; default: none.
+            Radius of the ball onto which the iterates of the iterative protocol are projected. By default
+            they are not projected.
         stabilization : {"none", "fuller", "ridge"}
-            Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
+            Correction of noisy second moments that are nearly singular: Fuller's modification (with the
+            constant `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
-            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a penalty above 0 the coefficients are the ridge
+            estimate. Intervals and tests are computed without the penalty unless ``target="penalized"``.
         fuller : float, optional
-            Constant of Fuller's modification; default: the number of coefficients plus 4.
+            Constant of Fuller's modification. The default is the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
-            then the only error), or the ridge-penalized coefficients.
+            Coefficients for which intervals are computed: the coefficients of the population, the
+            coefficients in these rows alone ("sample", with noise as the only error), or the ridge-penalized
+            coefficients of the population.
         cov_type : {"HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients: "HC0", or "cluster" where the schema has a unit. "HC1" is "HC0"
-            with its sampling part multiplied by n/(n - p).
+            Covariance of the coefficients: "HC0", or "cluster" if the schema has a unit. With "HC1" the
+            sampling part of "HC0" is multiplied by n/(n - p).
         progress : bool, optional
-            Whether to show a progress bar over the rounds of the iterative protocol; default: on a terminal
-            only.
+            Whether to show a progress bar over the rounds of the iterative protocol. By default the bar
+            appears on a terminal only.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -562,7 +572,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
 
         Notes
         -----
-        **Privacy.** The model's ledger is charged first. After the charge the rows are read, once per round.
+        **Privacy.** The cost is first recorded in the ledger of the model. The rows are then read, once per
+        round.
         """
         options = ModulationFitOptions(
             epsilon=epsilon,
@@ -627,41 +638,43 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         fuller: float | None = None,
         target: Target = "population",
     ) -> Results | dict[str, Results]:
-        """Fit a linear regression among released columns, at no further cost.
+        """Fit a linear regression among the released columns, at no further cost.
 
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Formula of the regression to fit; its response may be any numeric column of the release.
-            ``"a + b ~ c"``, or a list of formulas, gives a dict of results. Default: the regression that the
-            release was made for, by `fit`.
+            Formula of the regression to fit. Its response may be any numeric column of the release. With
+            several responses, such as ``"a + b ~ c"``, or with a list of formulas, the method returns a dict
+            of results. The default is the regression for which the release was made, which is estimated by
+            `fit`.
         estimator : {"client-average", "pooled", "last"}, optional
-            Estimator of the regression that the release was made for (see `fit`). Use `estimator` only
-            without `formula`: with a formula the messages of a client in several rounds are averaged.
+            Estimator for a release of the iterative protocol: "client-average", "pooled" or "last". Use
+            `estimator` only without `formula`. With a formula the estimator is always "client-average".
         stabilization : {"none", "fuller", "ridge"}
-            Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
+            Correction of noisy second moments that are nearly singular: Fuller's modification (with the
+            constant `fuller`) or a ridge penalty (`ridge`). The summary names the correction.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
-            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a penalty above 0 the coefficients are the ridge
+            estimate. Intervals and tests are computed without the penalty unless ``target="penalized"``.
         fuller : float, optional
-            Constant of Fuller's modification; default: the number of coefficients plus 4.
+            Constant of Fuller's modification. The default is the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
-            then the only error), or the ridge-penalized coefficients.
+            Coefficients for which intervals are computed: the coefficients of the population, the
+            coefficients in these rows alone ("sample", with noise as the only error), or the ridge-penalized
+            coefficients of the population.
 
         Returns
         -------
         Results, or dict of str to Results
-            A dict by response if a formula has several responses, and a dict by formula for a list of
-            formulas.
+            Results of the regression. If a formula has several responses they are a dict by response, and for
+            a list of formulas a dict by formula.
 
         Raises
         ------
         ArgumentError
-            The model was not built from a release.
+            If the model was not built from a release.
         NotAvailableError
-            A column of the formula is not a sum of released columns.
+            If a term of the formula is not a linear combination of released columns.
         """
         if formula is None:
             return self.fit(

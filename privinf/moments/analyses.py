@@ -111,8 +111,8 @@ class Analyses:
             the formula of the release.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. "fuller" is for
-            `ModulatedOLS` and is refused here.
+            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice "fuller" is
+            not available for `MomentOLS`.
         ridge : float
             Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
             estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.

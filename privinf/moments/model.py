@@ -103,7 +103,7 @@ class MomentModelOptions(ReleaseModelOptions):
 
 @error_boundaries
 class MomentOLS(ReleaseModel[MomentModelOptions]):
-    r"""Linear regression from second moments with Gaussian noise.
+    r"""Linear regression from one noisy release of second moments.
 
     For the rows of several sites, use `from_arrays`, or pass a federation to `from_formula`. Secure sums
     reveal only the noisy total. By default the noise of secure sums is as large as the noise of one trusted
@@ -120,21 +120,21 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         bounds are clipped. Pass `bounds`, `radius` or both. With "data" the bounds are computed from the
         rows, with a warning, because the guarantee does not cover such bounds.
     radius : float, optional
-        Project the private part of each row onto the ball of this radius. If there are `bounds`, the part is
-        scaled by the bounds before the projection.
+        Radius of the ball onto which the private columns of each row are projected. If `bounds` is passed,
+        the columns are scaled by the bounds before the projection.
     y_bounds : (low, high) or "data"
-        Public bounds of the response, which is protected too; values outside the bounds are clipped. With
-        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
-        such bounds.
+        Public bounds of the response, to which noise is added too; values outside the bounds are clipped.
+        With "data" the bounds are computed from the rows, with a warning, because the guarantee does not
+        cover such bounds.
     public : sequence of column names or positions
-        Columns that are public, in addition to the constant of `privinf.add_constant`: they are not
+        Columns that are public, in addition to the constant of `privinf.add_constant`. Public columns are not
         protected.
     trust : {"central", "local"}, optional
-        "central" (default): a trusted curator adds one noise matrix to the total. "local": each record adds
-        its own noise.
+        Who is trusted with the rows. With "central" (default) a trusted curator adds one noise matrix to the
+        total. With "local" noise is added to the second moments of each record.
     response_weight : float, optional
-        Public weight of the response relative to the features in the release. By default the largest weighted
-        response is 0.87 times as large as the largest norm of the features.
+        Public weight c of the response relative to the features in the released second moments. By default
+        the largest weighted response is 0.87 times as large as the largest norm of the features.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
@@ -152,17 +152,18 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
-    There is one Gaussian release of the isometric entries of zz', where z = (public, x, c y); see
-    `privinf.mechanisms.statistics.moments`. `privinf.federation.SecureServer` states the trust assumptions of
-    secure sums.
+    The second moments zz' of all variables are released once, with Gaussian noise, where z consists of the
+    public columns, the features x and the weighted response c y. The trust assumptions of secure sums are
+    documented in `privinf.federation.SecureServer`.
 
-    The noisy moments are linear in the noise, so ``b = A^-1 g`` needs no bias correction. Unless
-    ``trust="local"``, the covariance is ``A^-1 (s^2 A/n + V_noise) A^-1``, where s^2 has the divisor n - p.
-    This covariance assumes equal error variances. ``cov_type="HC0"`` does not assume equal variances, but
-    spends a part of the budget on residual moments. For these moments residuals are clipped at 20 standard
-    deviations, or at fewer if noise would dominate (`privinf.mechanisms.residual_plan.ResidualPlan`). With
-    ``trust="local"`` the covariance is the sandwich of the per-record scores ``g_i - A_i b``. Clipping y
-    changes the target to the regression on clipped values.
+    The noise adds to the second moments A and g with mean zero, so the estimate ``b = A^-1 g`` needs no
+    correction for bias. With ``trust="central"`` or sums over sites, the covariance is ``A^-1 (s^2 A/n +
+    V_noise) A^-1``, where s^2 is the residual variance with the divisor n - p. This covariance assumes that
+    all errors have the same variance. The option ``cov_type="HC0"`` does not assume equal variances, but it
+    spends a part of the budget on a second release, of residual moments. In this second release, residuals
+    are clipped at 20 standard deviations, or at a smaller multiple if the noise would be too large. With
+    ``trust="local"`` the covariance is the sandwich of the scores ``g_i - A_i b`` of the records. If values
+    of the response are clipped, the fit estimates the regression on clipped values.
 
     Examples
     --------
@@ -222,7 +223,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         missing: Missing = "raise",
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (y, X) per site; every column but a constant ``const`` is protected.
+        """Build the model from one pair (y, X) per site; all columns except ``const`` are protected.
 
         Parameters
         ----------
@@ -233,8 +234,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped. Pass `bounds`, `radius` or both.
         radius : float, optional
-            Project the private part of each row onto the ball of this radius. If there are `bounds`, the part
-            is scaled by the bounds before the projection.
+            Radius of the ball onto which the private columns of each row are projected. If `bounds` is
+            passed, the columns are scaled by the bounds before the projection.
         y_bounds : (low, high)
             Public bounds of the response; values outside the bounds are clipped.
         trust : {"secure-sum", "server"}, optional
@@ -242,8 +243,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             the noisy total is revealed; this mode needs the optional dependencies ``privinf[federation]``.
             With "server" the sites send sums without noise to a server that all of them trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. By default the largest
-            weighted response is 0.87 times as large as the largest norm of the features.
+            Public weight c of the response relative to the features in the released second moments. By
+            default the largest weighted response is 0.87 times as large as the largest norm of the features.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
@@ -307,27 +308,28 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         ----------
         formula : str
             Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of
-            factors: they are fitted, but the results have neither these effects nor the constant.
+            are, and its bounds follow from the schema. A formula such as ``"y ~ x | firm + year"`` absorbs
+            the effects of factors: the effects are fitted, but the results contain neither these effects nor
+            the constant.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         trust : {"central", "local", "secure-sum", "server"}, optional
-            Who is trusted with the rows. For a table: "central" (default), a trusted curator adds one noise
-            matrix to the total; or "local", each record adds its own noise. For a federation: "secure-sum"
-            (default), the sites add the noise themselves, under masks; or "server", the sites send sums
-            without noise to a server that they trust.
+            Who is trusted with the rows. For a table, "central" (default) means that a trusted curator adds
+            one noise matrix to the total, and "local" that noise is added to the second moments of each
+            record. For a federation, "secure-sum" (default) means that the sites add the noise themselves and
+            mask their sums, and "server" that the sites send sums without noise to a server that they trust.
         response_weight : float, optional
-            Public weight of the response relative to the features in the release. By default the largest
-            weighted response is 0.87 times as large as the largest norm of the features.
+            Public weight c of the response relative to the features in the released second moments. By
+            default the largest weighted response is 0.87 times as large as the largest norm of the features.
         radius : float, optional
             Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
             no projection.
         weights : str, optional
-            Name of a column of observation weights, which the schema declares public with positive bounds;
-            not over a federation.
+            Name of the column of observation weights. The schema must declare it public, with positive
+            bounds. A federation does not accept weights.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
@@ -337,8 +339,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.
         data_bounds : bool
-            Whether the bounds of the schema were taken from these rows. The guarantee does not cover such
-            bounds, and the ledger then states this.
+            Whether the bounds of the schema were computed from these rows. The guarantee does not cover such
+            bounds, and the ledger states this.
 
         Returns
         -------
@@ -348,9 +350,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            If the schema does not declare a column that the formula needs. This error is also raised if
-            observation weights were requested over a federation, where columns that the schema declares
-            public are protected like all other columns.
+            If the schema does not declare a column that the formula needs. The error is also raised if
+            `weights` is passed with a federation, because a federation protects all columns, including those
+            that the schema declares public.
         """
         options = MomentModelOptions(
             trust=trust,
@@ -436,7 +438,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release the rows once: their second moments, and residual moments if `cov_type` needs them.
+        """Release the second moments of the rows, and residual moments if `cov_type` needs them.
 
         Parameters
         ----------
@@ -454,14 +456,15 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. "nonrobust" (default) assumes equal error variance in intervals
-            and in score tests, except with ``trust="local"``. "HC0" does not assume equal variances, and
-            spends `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its
-            sampling part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one
-            table costs the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
+            Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
+            all errors have the same variance. With "HC0" no equal variances are assumed, and the share
+            `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
+            part of "HC0" is multiplied by n/(n - p). With "cluster" rows are clustered by the unit of the
+            schema, which costs the same as "HC0" for one table. With ``trust="local"`` the covariance is
+            always the sandwich, at no further cost.
         robust_share : float, optional
-            Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
-            ``trust="local"`` no residual moments are released.
+            Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
+            0.25. With ``trust="local"`` no residual moments are released.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
@@ -472,9 +475,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             protect it as you protect the rows.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
-            written last; without it the file is not a release. `load_release` reads both. Only for
-            ``trust="local"``.
+            ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
+            file is written last; a Parquet file without it is not a complete release. `load_release` reads
+            both. Only for ``trust="local"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -482,9 +485,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released. The default is the ledger of
-            the model.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released. The default is the ledger of the model.
 
         Returns
         -------
@@ -494,9 +497,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         ArgumentError, NotAvailableError
-            An option does not fit the model, or the model was built from a release; nothing was spent.
+            If an option does not match the model, or if the model was built from a release; nothing was
+            spent.
         BudgetExceededError
-            The limit of the ledger would be exceeded; nothing was spent.
+            If the release would exceed the limit of the ledger; nothing was spent.
         """
         options = MomentReleaseOptions(
             epsilon=epsilon,
@@ -568,18 +572,19 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. "nonrobust" (default) assumes equal error variance in intervals
-            and in score tests, except with ``trust="local"``. "HC0" does not assume equal variances, and
-            spends `robust_share` of mu^2 on residual moments, in a second release. "HC1" is "HC0" with its
-            sampling part multiplied by n/(n - p). "cluster" clusters by the unit of the schema, and in one
-            table costs the same as "HC0". With ``trust="local"`` the covariance is always the sandwich.
+            Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
+            all errors have the same variance. With "HC0" no equal variances are assumed, and the share
+            `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
+            part of "HC0" is multiplied by n/(n - p). With "cluster" rows are clustered by the unit of the
+            schema, which costs the same as "HC0" for one table. With ``trust="local"`` the covariance is
+            always the sandwich, at no further cost.
         robust_share : float, optional
-            Share of mu^2 for the residual moments of ``cov_type="HC0"`` or "cluster"; default 0.25. With
-            ``trust="local"`` no residual moments are released.
+            Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
+            0.25. With ``trust="local"`` no residual moments are released.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. "fuller" is for
-            `ModulatedOLS` and is refused here.
+            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice "fuller" is
+            not available for `MomentOLS`.
         ridge : float
             Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
             estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.

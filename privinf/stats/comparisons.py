@@ -338,8 +338,9 @@ def ttest_ind(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The cost is recorded in the ledger before anything is released.
+        Budget ledger that records the cost of the release. If the release would exceed the limit of the
+        ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
+        released.
 
     Returns
     -------
@@ -472,8 +473,9 @@ def anova_oneway(
     source : {"lattice", "opendp"}, optional
         Sampler of secure noise: privinf's own (default), or OpenDP's.
     ledger : Ledger, optional
-        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is read.
-        The cost is recorded in the ledger before anything is released.
+        Budget ledger that records the cost of the release. If the release would exceed the limit of the
+        ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
+        released.
 
     Returns
     -------

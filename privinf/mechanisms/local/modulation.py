@@ -68,59 +68,62 @@ class _ModulationPlan:
 
 @error_boundaries
 class Modulation:
-    """Mechanism of ModulatedOLS, which releases modulated features of raw rows.
+    """Mechanism of `ModulatedOLS`, which releases the modulated features of every row with noise.
 
     Parameters
     ----------
     schema : Schema or Design
-        Public description of the columns; with a `Schema`, a formula is needed as well.
+        Public description of the columns. A `Schema` needs the argument `formula` as well.
     formula : str, optional
-        Model formula; evaluated on raw rows at the holder, before the noise.
+        Model formula. The holder evaluates it on the raw rows before noise is added.
     response : {"protected", "public"}
-        Whether the response is noised too (default) or sent unprotected.
+        Whether noise is added to the response ("protected", default), or the response is released as it is
+        ("public").
     radius : float, optional
-        Project each scaled row onto the ball of this radius. With `radius`, the replace-one diameter is 2 *
-        radius.
+        Radius of the ball onto which each row is projected, in scaled units. The replace-one sensitivity of a
+        projected row is 2 * radius.
     response_share : float, optional
-        Share of mu^2 spent on a protected response; default `planned_response_share`.
+        Share of the budget (in mu^2) for a protected response. By default the share is computed from public
+        numbers.
     missing : {"raise", "impute-public"}
         Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
         first level).
     weights : str, optional
-        Name of a declared-public column of observation weights with positive bounds; they are sent
-        unprotected.
+        Name of the column of observation weights. It must be declared public, with positive bounds, and is
+        released unprotected.
     public_seed : int
-        Seed of the public directions.
+        Public seed of the directions of the modulation.
     data_bounds : bool
-        Whether the bounds were taken from the rows; if so, every ledger line states this.
+        Whether the bounds were computed from the rows. If True, every ledger line states this.
     contraction : float in [0, 1)
-        Contraction of a record toward the center, alpha of the paper.
+        Contraction of a record toward the center (alpha of the paper).
     amplitude : float >= 0
         Size of the cosine modulation (lambda of the paper), in scaled units.
     frequency : float >= 0
-        Frequency of the cosine modulation, omega of the paper.
+        Frequency of the cosine modulation (omega of the paper).
     directions : int >= 1
-        Number of orthonormal modulation directions, m of the paper.
+        Number of orthonormal directions of the modulation (m of the paper).
     sensitivity : {"exact", "lipschitz"}
-        "exact" (default) is (1 - contraction) times the distance between records. "lipschitz" is the larger
+        Bound of the sensitivity to which the noise is calibrated. The choice "exact" (default) is (1 -
+        contraction) times the largest distance between two records. The choice "lipschitz" is the larger
         bound of the paper (Theorem 7.2).
     adjacency : {"bounded", "unit"}
-        "bounded" (default) protects any two records inside the public bounds. "unit" protects any two records
-        at a distance of at most 1, as in the paper (metric privacy).
+        Pairs of records that the guarantee covers: any two records inside the bounds (default), or, as in the
+        paper, two records at a distance of at most 1 ("unit", metric privacy).
 
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        The columns do not fit the formula or the schema, a bound that the sensitivity needs is missing or
-        invalid, or an argument such as `response_share` is out of range.
+        If the columns do not match the formula or the schema, if a bound that the sensitivity needs is
+        missing or invalid, or if an argument is out of range.
 
     Notes
     -----
-    **Privacy.** The model is local: each record adds its own noise. Neighboring tables differ in one record,
-    or in one unit with at most `max_rows` rows (replace-one). The messages of a unit's rows are concatenated,
-    so that the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP, where mu^2 is
-    (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds. L and D_y are the sensitivities of features
-    and response, and sigma_t and sigma_y the sds of their noise.
+    **Privacy.** The trust model is local: noise is added to each record before it is sent. Neighboring tables
+    differ in one record, or in one unit with at most `max_rows` rows (replace-one). If a unit has several
+    rows, the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP, where mu^2 is
+    (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds. Here L and D_y are the sensitivities of the
+    features and of the response, and sigma_t and sigma_y are the standard deviations of their noise.
 
     References
     ----------
@@ -214,7 +217,7 @@ class Modulation:
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release every row once (the one-shot protocol).
+        """Release every row once, with noise (the one-shot protocol).
 
         Parameters
         ----------
@@ -222,8 +225,8 @@ class Modulation:
             The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise there is no modulation
-            either.
+            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` the features are
+            not modulated either.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
             noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -236,8 +239,9 @@ class Modulation:
             private; the results are marked as such.
         to : path, optional
             Parquet file to which a release of rows is written block by block, with everything else in
-            ``<name>.json`` next to it. Neither rows nor messages then need to fit in memory. The JSON is
-            written last; without it the file is not a release. `load_release` reads both.
+            ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
+            file is written last; a Parquet file without it is not a complete release. `load_release` reads
+            both.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -245,8 +249,9 @@ class Modulation:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released.
 
         Returns
         -------
@@ -316,7 +321,7 @@ class Modulation:
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> ModulationSession:
-        """Charge all rounds and return the session in which the holders answer them.
+        """Record the cost of all rounds, and return a session in which the holders answer the rounds.
 
         Parameters
         ----------
@@ -338,7 +343,7 @@ class Modulation:
         rounds : int
             Number of rounds.
         schedule : array_like, optional
-            Relative mu^2 of the rounds, positive; default: equal.
+            Relative budgets (in mu^2) of the rounds, all positive. By default they are equal.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -346,13 +351,15 @@ class Modulation:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any row is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released.
 
         Returns
         -------
         ModulationSession
-            The session of these rounds. The ledger has been charged for all of them.
+            The session of these rounds. Session of the rounds, whose total cost is already recorded in the
+            ledger.
         """
         options = SpendingOptions(
             epsilon=epsilon,
@@ -379,23 +386,23 @@ class Modulation:
         )
 
     def feature_distance(self) -> float:
-        """Return the largest distance between two units' features, in scaled units.
+        """Return the largest distance between the features of two units, in scaled units.
 
         Returns
         -------
         float
-            Distance of the features, before the modulation and before noise is added.
+            Largest distance, before the features are modulated and before noise is added.
         """
         distance = 1.0 if self.map.adjacency == "unit" else self.design.diameter
         return math.sqrt(max_rows(self.design)) * distance
 
     def response_distance(self) -> float:
-        """Return the largest distance between two units' protected responses, in scaled units.
+        """Return the largest distance between the protected responses of two units, in scaled units.
 
         Returns
         -------
         float
-            Distance of the responses, before noise is added.
+            Largest distance, before noise is added.
         """
         return math.sqrt(max_rows(self.design)) * self.design.y_diameter
 

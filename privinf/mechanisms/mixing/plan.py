@@ -404,8 +404,9 @@ class MixingPlan:
         source : {"lattice", "opendp"}, optional
             Sampler of secure noise: privinf's own (default), or OpenDP's.
         ledger : Ledger, optional
-            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any row
-            is read. The cost is recorded in the ledger before anything is released.
+            Budget ledger that records the cost of the release. If the release would exceed the limit of the
+            ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
+            is released.
 
         Returns
         -------
