@@ -46,29 +46,30 @@ Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Release(Released):
-    """Release of a mechanism: arrays, the public noise model, the design and the ledger lines.
+    """Noisy release of a mechanism: arrays, the public noise model, the design and the ledger entries.
 
     Attributes
     ----------
     kind : str
-        The mechanism's name ("modulation", "moments").
+        Name of the mechanism, such as "modulation" or "moments".
     arrays : mapping of str to ndarray
-        The messages as sent, in scaled units, read-only. A release of modulated rows has ``features`` of the
-        private columns, (n, d) or (T, n, d) for T rounds, ``response`` (n,), ``public`` (n, q) and
-        ``directions``. A release of second moments has ``moments``, per record or in total. ``groups`` (n,)
-        is included where a unit has several rows.
+        The released numbers, in scaled units (read-only arrays). A release of modulated rows has the arrays
+        ``features`` (n, d), or (T, n, d) for T rounds, ``response`` (n,), ``public`` (n, q) and
+        ``directions``. A release of second moments has the array ``moments``, per record or in total. The
+        array ``groups`` (n,) has the units of the rows, if units may have several rows.
     noise_model : mapping
-        JSON-able public description of the noise (scales, contraction, ...): never a seed or a draw.
+        Public description of the noise, such as its scales. It never contains a seed or a draw of the noise.
     design : Design
-        Columns, bounds and the affine map between scaled and user units.
+        Columns, their bounds, and the map between scaled units and user units.
     entries : tuple of LedgerEntry
-        One line per release of private data; `PrivacyReport.from_entries(entries)` totals them.
+        Ledger entries: one for each release of private data. Their total cost is
+        ``PrivacyReport.from_entries(entries)``.
     nobs : int
         Number of records, public.
 
     Notes
     -----
-    **Privacy.** A release is public once it is sent; `entries` states its cost.
+    **Privacy.** A release may be published; its cost is stated in `entries`.
     """
 
     kind: str
@@ -106,116 +107,120 @@ class Release(Released):
 
     @property
     def law(self) -> NoReturn:
-        """Not available: the attribute is now `noise_model`."""
+        """Former name of the attribute `noise_model`; raises NotAvailableError."""
         raise NotAvailableError("Release.law is now Release.noise_model")
 
     @property
     def noise_source(self) -> str:
-        """Name of the noise source ("lattice", "opendp", "simulation", or "none" at epsilon = inf)."""
+        """Source of the noise: "lattice", "opendp", "simulation", or "none" (with epsilon = inf)."""
         return self.entries[0].source if self.entries else "none"
 
     @property
     def reporting_delta(self) -> float | None:
-        """Delta at which `privacy` states epsilon; None if the holder gave none."""
+        """Delta at which `privacy` states epsilon; None if no delta was passed."""
         delta: float | None = self.noise_model.get("delta")
         return delta
 
     def regress(self, formula: str | Sequence[str] | None = None, **options: Option) -> Any:
-        """Fit a regression among the released columns, at no further cost.
+        """Fit a linear regression among the released columns, at no further cost.
 
         Parameters
         ----------
         formula : str or sequence of str, optional
-            Formula whose response is any numeric column of the release, as in
-            ``release.regress("y ~ a + b")``. Releases of second moments, of modulated rows, and joined
-            releases of several parties accept a formula. A formula ``"a + b ~ c"``, or a list of formulas,
-            gives a dict of results. Default: the regression that the release was made for.
+            Formula of the regression, such as ``"y ~ a + b"``. Its response may be any numeric column of the
+            release. A formula is accepted by releases of second moments, by releases of modulated rows, and
+            by joined releases of several parties. With several responses, such as ``"a + b ~ c"``, or with a
+            list of formulas, the method returns a dict of results. The default is the regression for which
+            the release was made.
         **options
-            Options such as `cov_type`. Options of the model's ``regress`` or, for a release of examples, of
-            the ``fit`` of `IWPGLM`; each kind of release has its own options.
+            Options such as `cov_type`. Options of the method ``regress`` of the model that made the release.
+            For a release of noisy records (`LocalExamples`) they are the options of `IWPGLM.fit`.
 
         Returns
         -------
         Results or dict of Results
-            A dict by formula, where several responses or formulas are given.
+            Results of the regression, or a dict of results if there are several responses or formulas.
 
         Raises
         ------
         NotAvailableError
-            A release of this kind supports regressions only together with the releases of other parties, or a
-            column of the formula is not a sum of released columns.
+            If a release of this kind must first be joined with the releases of other parties, or if a term of
+            the formula is not a linear combination of released columns.
 
         Notes
         -----
-        **Privacy.** Post-processing of this release, at no further cost.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._fit("regress", () if formula is None else (formula,), options)
 
     def iv(self, formula: str) -> Any:
-        """Fit two-stage least squares from second moments, at no further cost.
+        """Fit two-stage least squares from released second moments, at no further cost.
 
         Parameters
         ----------
         formula : str
-            ``"y ~ x + [w ~ z1 + z2]"``: w is endogenous, z1 and z2 are its instruments, and x is in both
-            stages. The constant is in both stages too, unless ``- 1`` removes it.
+            Formula with the endogenous variables and their instruments in brackets. In ``"y ~ x + [w ~ z1 +
+            z2]"``, w is endogenous, z1 and z2 are its instruments, and x is in both stages. A constant is in
+            both stages too, unless the formula has the term ``- 1``.
 
         Returns
         -------
         Results
-            The fit, with tests of the instruments.
+            Results of the regression, with tests of the instruments.
 
         Raises
         ------
         NotAvailableError
-            The release is not a release of the second moments of all records.
+            If the release is not a release of the second moments of all records.
 
         Notes
         -----
-        **Privacy.** Post-processing of this release, at no further cost.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._fit("iv", (formula,), {})
 
     def means(self) -> Any:
-        """Return means of the released columns with standard errors, from second moments.
+        """Return the means of the released columns with standard errors, from released second moments.
 
         Returns
         -------
         Results
-            ``params``, ``bse``, ``conf_int()``, ``t_test("a = b")`` and the other attributes of `Results`.
+            Results with the means as ``params``, and with ``bse``, ``conf_int()``, ``t_test("a = b")`` and
+            the other attributes of `Results`.
 
         Raises
         ------
         NotAvailableError
-            The release is not a release of second moments.
+            If the release is not a release of second moments.
 
         Notes
         -----
-        **Privacy.** Post-processing of this release, at no further cost.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._fit("means", (), {})
 
     def corr(self, columns: Sequence[str] | None = None) -> Any:
-        """Return correlations of the released columns with intervals, from second moments.
+        """Return the correlations of the released columns with intervals, from released second moments.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            Names of released columns; by default all.
+            Names of released columns; by default all released columns.
 
         Returns
         -------
         correlations
-            ``params``, the matrix; ``table``, one row per pair with its interval.
+            Result with the correlation matrix as ``params``, and with ``table``, which has one row per pair
+            of columns with its interval.
 
         Raises
         ------
         NotAvailableError
-            The release is not a release of second moments.
+            If the release is not a release of second moments.
 
         Notes
         -----
-        **Privacy.** Post-processing of this release, at no further cost.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._fit("corr", (columns,), {})
 
@@ -225,33 +230,35 @@ class Release(Released):
         Parameters
         ----------
         columns : sequence of str, optional
-            Names of released columns; by default all but those in `given`.
+            Names of released columns; by default all released columns that are not in `given`.
         given : sequence of str, optional
-            Columns to condition on; by default, for each pair, every other released column.
+            Columns to condition on. By default each correlation is conditional on all other released columns.
 
         Returns
         -------
         correlations
-            ``params``, the matrix; ``table``, one row per pair with its interval.
+            Result with the correlation matrix as ``params``, and with ``table``, which has one row per pair
+            of columns with its interval.
 
         Raises
         ------
         NotAvailableError
-            The release is not a release of second moments.
+            If the release is not a release of second moments.
 
         Notes
         -----
-        **Privacy.** Post-processing of this release, at no further cost.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._fit("partial_corr", (columns, given), {})
 
     def classify(self, **options: Option) -> Any:
-        """Fit a classification model (`IWPGLM`) to released examples, at no further cost.
+        """Fit a classification model (`IWPGLM`) to released noisy records, at no further cost.
 
         Parameters
         ----------
         **options
-            ``loss=`` of `IWPGLM` (default "logistic"), and options of its ``fit``, such as `ridge`.
+            The loss function of `IWPGLM` (default ``loss="logistic"``), and options of `IWPGLM.fit`, such as
+            `ridge`.
 
         Returns
         -------
@@ -261,11 +268,11 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            A release of this kind holds no labels of levels.
+            If a release of this kind contains no labels.
 
         Notes
         -----
-        **Privacy.** Post-processing of this release, at no further cost.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._fit("classify", (), options)
 
@@ -285,7 +292,7 @@ class Release(Released):
         return getattr(model, task.method)(*args, **options)
 
     def header(self) -> dict[str, Any]:
-        """Return everything but the arrays as JSON-able data.
+        """Return everything except the arrays, as a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -303,7 +310,7 @@ class Release(Released):
     @classmethod
     @reads("a release")
     def from_parts(cls, arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> Release:
-        """Rebuild a release from its arrays and header.
+        """Make a release from its arrays and its header.
 
         Parameters
         ----------
@@ -320,7 +327,7 @@ class Release(Released):
         Raises
         ------
         StorageError
-            Arrays and header do not describe a release.
+            If the arrays and the header do not describe a release.
         """
         absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
         if absent:
@@ -344,14 +351,15 @@ class Release(Released):
         )
 
     def save(self, path: str | PathLike[str], *, key: bytes | None = None, overwrite: bool = False) -> None:
-        """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC given `key`.
+        """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC for a `key`.
 
         Parameters
         ----------
         path : path
             The file.
         key : bytes, optional
-            Secret key of the HMAC; without it the file has a checksum.
+            Secret key of the HMAC, which protects the file from changes. Without a key the file has a
+            checksum only.
         overwrite : bool
             Whether an existing file is replaced.
 
@@ -360,7 +368,7 @@ class Release(Released):
         ArgumentError
             The file exists and `overwrite` is not True.
         NotAvailableError
-            The release has no noise (epsilon = inf) and must not leave the process.
+            If the release has no noise (epsilon = inf), because it must not leave the process.
         """
         if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
@@ -368,7 +376,7 @@ class Release(Released):
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write the arrays to a Parquet file for other programs, one number per line.
+        """Write the arrays to a Parquet file for other programs, with one number per line.
 
         Parameters
         ----------
@@ -382,7 +390,8 @@ class Release(Released):
         ArgumentError
             The file exists and `overwrite` is not True.
         NotAvailableError
-            The release has no noise, its rows are in a Parquet file already, or pyarrow is not installed.
+            If the release has no noise, if its rows are already in a Parquet file, or if pyarrow is not
+            installed.
         """
         if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
@@ -396,7 +405,7 @@ class Release(Released):
         kind : str
             The kind that is needed.
         model : str
-            Name of the model that needs the release, for the error message.
+            Name of the model that needs the release, which is used in the error message.
 
         Returns
         -------
@@ -406,7 +415,7 @@ class Release(Released):
         Raises
         ------
         AlignmentError
-            The release is not of the required kind.
+            If the release is not of the required kind.
         """
         if self.kind != kind:
             remedy = ": use release.regress(formula)" if (self.kind, "regress") in TASKS else ""
@@ -425,14 +434,14 @@ def _rebuilt(state: dict[str, Any]) -> Release:
 
 @error_boundary
 def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Release:
-    """Read a release that `Release.save` wrote, or a release of rows in Parquet, which stay in the file.
+    """Read a release that `Release.save` wrote, or a release whose rows are in a Parquet file.
 
     Parameters
     ----------
     path : path
         The file.
     key : bytes, optional
-        Secret key of the HMAC, if the file was saved with one.
+        Secret key of the HMAC, if the file was saved with a key.
 
     Returns
     -------
@@ -442,8 +451,9 @@ def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Rele
     Raises
     ------
     StorageError
-        The file is truncated, corrupted, foreign or of a newer version, or `key` does not fit; a Parquet file
-        has no JSON file next to it, because its release was not finished.
+        If the file is damaged, is not a release, or was written by a newer version, or if `key` is not the
+        key of the file. The error is also raised if there is no JSON file next to a Parquet file, because its
+        release was not finished.
     """
     if check_path(path).name.lower().endswith(ROW_SUFFIX):
         return _read_rows(check_path(path), key)

@@ -137,7 +137,7 @@ class MarginalEffects:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class MarginalEffects:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class MarginalEffects:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -199,9 +199,9 @@ class MarginalEffects:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         digits : int
-            Digits after the point, at most 15.
+            Number of digits after the decimal point, at most 15.
         caption, label : str, optional
             Caption and label of the table; the label is used without changes.
 

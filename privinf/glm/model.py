@@ -104,7 +104,7 @@ class GLM(Model[GLMOptions]):
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
         Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The column that
-        `offset` names must be a column of X; it gets no coefficient.
+        `offset` names must be a column of X, and gets no coefficient.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column except the constant, in the order of the columns or by name; values
         outside the bounds are clipped.
@@ -150,9 +150,9 @@ class GLM(Model[GLMOptions]):
     **Privacy.** Neighboring tables differ in one record (replace-one), unless an option of `fit` changes
     this. With ``trust="central"`` a curator holds the rows, and everything that leaves the curator has noise.
     With ``trust="server"`` sites send sums without noise to a server that they trust, and everything that
-    leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves, so that only
-    the noisy total is revealed (`privinf.federation.SecureServer` states the trust assumptions). The privacy
-    report counts all releases of a fit.
+    leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves and mask their
+    sums, so that only the noisy total is revealed (`privinf.federation.SecureServer` states the trust
+    assumptions). The privacy report counts all releases of a fit.
 
     Linear models are fitted by one step from an initial estimate. Logistic and Poisson models are fitted by
     Newton steps in coordinates in which the rows have identity covariance (whitened units). The rest of these
@@ -321,8 +321,9 @@ class GLM(Model[GLMOptions]):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped.
@@ -500,8 +501,8 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLMResults
-            Coefficients, covariance, tests, prediction and the privacy report. The results of one table and
-            of a federation are of the same class.
+            Results with coefficients, covariance, tests, predictions and the privacy report. The results of
+            one table and of a federation are of the same class.
 
         Raises
         ------
@@ -581,7 +582,7 @@ class FederatedGLM(GLM):
         Response. Values outside `y_bounds` are clipped; a binomial response is clipped to [0, 1].
     X : array_like or DataFrame, shape (n, p)
         Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The column that
-        `offset` names must be a column of X; it gets no coefficient.
+        `offset` names must be a column of X, and gets no coefficient.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column except the constant, in the order of the columns or by name; values
         outside the bounds are clipped.
@@ -620,6 +621,6 @@ class FederatedGLM(GLM):
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), unless an option of `fit` changes
     this. With ``trust="server"`` sites send sums without noise to a server that they trust, and everything
-    that leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves, so that
-    only the noisy total is revealed. The privacy report counts all releases of a fit.
+    that leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves and mask
+    their sums, so that only the noisy total is revealed. The privacy report counts all releases of a fit.
     """

@@ -110,7 +110,7 @@ class OneFamily(GLM):
 
 @error_boundaries
 class OLS(OneFamily):
-    r"""Linear regression of one table, or of a federation, with robust standard errors.
+    r"""Linear regression on one table, or on a federation of sites, with robust standard errors.
 
     Parameters
     ----------
@@ -151,12 +151,12 @@ class OLS(OneFamily):
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
-    Every release reads every row. The releases are second moments, counts, a Hessian, two parts of the
-    scores, and the meat of the sandwich covariance. Each release depends on the earlier ones, and the squares
-    of the mu of all releases add up to at most mu^2 (`privinf.glm.least_squares`).
+    Every release reads every row. The releases are second moments, counts of large residuals, a Hessian, two
+    parts of the scores, and the middle matrix ("meat") of the sandwich covariance. Each release depends on
+    the earlier releases, and the squares of the mu of all releases add up to at most mu^2.
 
-    Robust standard errors (HC0) by default. See `privinf.glm.least_squares` for the estimating equation and
-    its variance.
+    By default standard errors are robust (HC0). The estimating equation and its variance are documented in
+    `privinf.glm.least_squares`.
 
     Examples
     --------
@@ -218,7 +218,7 @@ class OLS(OneFamily):
             Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
             are, and its bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of
             factors: they are fitted, but the results have neither these effects nor the constant. If the
-            schema declares the factors public, `MomentOLS` adds no noise for their effects.
+            schema declares these factors public, `MomentOLS` absorbs their effects without noise.
         data : DataFrame, any other table, or Federation
             Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
             policies that allow `trust`.
@@ -283,8 +283,9 @@ class OLS(OneFamily):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped.
@@ -368,19 +369,20 @@ class OLS(OneFamily):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. "HC0" (default) is valid under heteroskedasticity, and "HC1"
-            multiplies the sampling part of the covariance by n/(n - p). "nonrobust" assumes equal error
-            variance. "cluster" clusters by the unit of the schema. "cluster" equals "HC0", because `OLS`
-            accepts only one row per unit (`MomentOLS` accepts several).
+            Covariance of the coefficients. Covariance of the coefficients. The choice "HC0" (default) is
+            valid under heteroskedasticity. With "HC1" the sampling part of the covariance is multiplied by
+            n/(n - p). The choice "nonrobust" assumes that all errors have the same variance. The choice
+            "cluster" gives the same result as "HC0", because `OLS` accepts only one row per unit of the
+            schema (`MomentOLS` accepts several).
         target : {"mean", "robust"}
-            "mean": the least squares coefficients. "robust": the root of scores that are clipped at twice
-            their typical length. A few large errors cannot move this root far. The targets "mean" and
-            "robust" are the same if errors are symmetric.
+            Target of the fit. With "mean" the target is the least squares coefficients. With "robust" it is
+            the root of scores that are clipped at twice their typical norm. A few large errors can change
+            this root only slightly. Both targets are equal if errors are symmetric.
         adapt_bounds : bool
-            Whether to weight rows by min(1, 1/max_j x_j^2). Each column x_j is measured in units of narrower
-            bounds, which follow from noisy counts. The option costs a twenty-fifth of the budget and reduces
-            the noise where bounds are far too wide. The target is then least squares with the weights min(1,
-            1/max_j x_j^2). This target equals unweighted least squares if the mean is linear in x.
+            Whether to weight rows by min(1, 1/max_j x_j^2), to reduce the noise if the declared bounds are
+            far too wide. Here column x_j is in units of narrower bounds, which are computed from noisy
+            counts. The option costs 4% of the budget. The target is then weighted least squares with these
+            weights. The target equals unweighted least squares if the mean is linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
@@ -405,8 +407,8 @@ class OLS(OneFamily):
         Returns
         -------
         GLMResults
-            Coefficients, covariance, tests, prediction and the privacy report. The results of one table and
-            of a federation are of the same class.
+            Results with coefficients, covariance, tests, predictions and the privacy report. The results of
+            one table and of a federation are of the same class.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration
@@ -425,16 +427,16 @@ class OLS(OneFamily):
 
 @error_boundaries
 class Logit(OneFamily):
-    """Logistic regression of one table, or of a federation.
+    """Logistic regression on one table, or on a federation of sites.
 
     Parameters
     ----------
     y : array_like, shape (n,)
-        0 or 1. Values outside [0, 1] are clipped without a message, because a message would reveal something
-        about a row.
+        0 or 1. Response of 0 and 1. Values outside [0, 1] are clipped without a message, because a message
+        would reveal information about a row.
     X : array_like or DataFrame, shape (n, p)
-        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The columns
-        that `offset` and `weights` name must be columns of X; they get no coefficients.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. Columns that
+        `offset` and `weights` name must be columns of X, and get no coefficients.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column except the constant, in the order of the columns or by name; values
         outside the bounds are clipped.
@@ -442,8 +444,8 @@ class Logit(OneFamily):
         Name of a column with declared bounds that is added to the linear predictor. The column gets no
         coefficient.
     weights : str, optional
-        Name of the column that has the weight of each row; its bounds must not be negative. Robust standard
-        errors treat each row as one independent observation, whatever its weight.
+        Name of the column with the weights of the rows; its bounds must not be negative. Robust standard
+        errors treat each row as one independent observation, for any weights.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
@@ -467,8 +469,8 @@ class Logit(OneFamily):
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
     With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
     With ``trust="server"`` sites send sums without noise to a server that they trust. With
-    ``trust="secure-sum"`` the sites add the noise themselves. The privacy report counts all releases of a
-    fit.
+    ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
+    all releases of a fit.
 
     Examples
     --------
@@ -540,8 +542,8 @@ class Logit(OneFamily):
             Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         weights : str, optional
-            Name of the column that has the weight of each row; its bounds must not be negative. Robust
-            standard errors treat each row as one independent observation, whatever its weight.
+            Name of the column with the weights of the rows; its bounds must not be negative. Robust standard
+            errors treat each row as one independent observation, for any weights.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
@@ -595,8 +597,9 @@ class Logit(OneFamily):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped.
@@ -604,8 +607,8 @@ class Logit(OneFamily):
             Name of a column with declared bounds that is added to the linear predictor. The column gets no
             coefficient.
         weights : str, optional
-            Name of the column that has the weight of each row; its bounds must not be negative. Robust
-            standard errors treat each row as one independent observation, whatever its weight.
+            Name of the column with the weights of the rows; its bounds must not be negative. Robust standard
+            errors treat each row as one independent observation, for any weights.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
@@ -642,15 +645,15 @@ class Logit(OneFamily):
 
 @error_boundaries
 class Poisson(OneFamily):
-    """Poisson regression of one table, or of a federation.
+    """Poisson regression on one table, or on a federation of sites.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The columns
-        that `offset`, `exposure` and `weights` name must be columns of X; they get no coefficients.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. Columns that
+        `offset`, `exposure` and `weights` name must be columns of X, and get no coefficients.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column except the constant, in the order of the columns or by name; values
         outside the bounds are clipped.
@@ -670,8 +673,8 @@ class Poisson(OneFamily):
         Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the linear
         predictor, and the column gets no coefficient.
     weights : str, optional
-        Name of the column that has the weight of each row; its bounds must not be negative. Robust standard
-        errors treat each row as one independent observation, whatever its weight.
+        Name of the column with the weights of the rows; its bounds must not be negative. Robust standard
+        errors treat each row as one independent observation, for any weights.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
         every row that lacks a value of the model. A dropped row adds zero to every sum, so that the number of
@@ -695,8 +698,8 @@ class Poisson(OneFamily):
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
     With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
     With ``trust="server"`` sites send sums without noise to a server that they trust. With
-    ``trust="secure-sum"`` the sites add the noise themselves. The privacy report counts all releases of a
-    fit.
+    ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
+    all releases of a fit.
 
     Examples
     --------
@@ -784,8 +787,8 @@ class Poisson(OneFamily):
             Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the
             linear predictor, and the column gets no coefficient.
         weights : str, optional
-            Name of the column that has the weight of each row; its bounds must not be negative. Robust
-            standard errors treat each row as one independent observation, whatever its weight.
+            Name of the column with the weights of the rows; its bounds must not be negative. Robust standard
+            errors treat each row as one independent observation, for any weights.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
@@ -843,8 +846,9 @@ class Poisson(OneFamily):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped.
@@ -864,8 +868,8 @@ class Poisson(OneFamily):
             Name of a column with positive bounds, such as the time at risk. Its logarithm is added to the
             linear predictor, and the column gets no coefficient.
         weights : str, optional
-            Name of the column that has the weight of each row; its bounds must not be negative. Robust
-            standard errors treat each row as one independent observation, whatever its weight.
+            Name of the column with the weights of the rows; its bounds must not be negative. Robust standard
+            errors treat each row as one independent observation, for any weights.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the

@@ -46,17 +46,17 @@ ONE_STEP_ALONE = dict.fromkeys(
 
 @error_boundaries
 class NegativeBinomial(OneFamily):
-    r"""Negative binomial regression (NB2) of one table, or of a federation, with a private dispersion.
+    r"""Negative binomial regression (NB2) on one table, or on a federation, with a private dispersion.
 
-    The mean count is mu = exp(x'b), and the variance is mu + alpha mu^2.
+    The mean of a count is mu = exp(x'b), its variance is mu + alpha mu^2, and alpha is the dispersion.
 
     Parameters
     ----------
     y : array_like, shape (n,)
         Counts; values outside `y_bounds` are clipped.
     X : array_like or DataFrame, shape (n, p)
-        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. The columns
-        that `offset` and `exposure` name must be columns of X; they get no coefficients.
+        Features. No constant is added: add one with `privinf.add_constant`, or use a formula. Columns that
+        `offset` and `exposure` name must be columns of X, and get no coefficients.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column except the constant, in the order of the columns or by name; values
         outside the bounds are clipped.
@@ -91,24 +91,24 @@ class NegativeBinomial(OneFamily):
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
     With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
     With ``trust="server"`` sites send sums without noise to a server that they trust. With
-    ``trust="secure-sum"`` the sites add the noise themselves. The privacy report counts all releases of a
-    fit, including the release of the dispersion.
+    ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
+    all releases of a fit, including the release of the dispersion.
 
-    The coefficients solve the score equation of the model at a working dispersion a, which a first release
-    estimates:
+    The coefficients solve the score equation of the model at a working dispersion a, which is estimated from
+    a first release:
 
     .. math:: \sum_i x_i (y_i - \mu_i) / (1 + a \mu_i) = 0.
 
-    If the mean is correct, the expectation of this score is zero at any a. An error of a therefore costs
-    precision only, and robust standard errors (the default) are valid for any variance of the counts. The
-    reported alpha is the root of the derivative of the likelihood with respect to alpha, with counts cut at a
-    public number. If counts are negative binomial, the cut causes no bias. Alpha is released at the estimated
-    coefficients (`privinf.glm.dispersion`). Without noise the fit is maximum likelihood, as in statsmodels.
+    If the model of the mean is correct, the expectation of this score is zero for every a. An error in a
+    therefore only makes the estimates less precise, and robust standard errors (the default) are valid for
+    any variance of the counts. The reported alpha is the root of the derivative of the log-likelihood with
+    respect to alpha. In this derivative, counts above a public number are set to that number. If counts are
+    negative binomial, this clipping causes no bias. Alpha is estimated at the estimated coefficients. Without
+    noise the fit is the maximum likelihood fit, as in statsmodels.
 
     References
     ----------
-    Cameron and Trivedi, "Regression Analysis of Count Data", 2nd edition, chapter 3, for the model, in which
-    mean and dispersion are orthogonal.
+    Cameron and Trivedi, "Regression Analysis of Count Data", 2nd edition, chapter 3, on the NB2 model.
 
     Examples
     --------
@@ -242,8 +242,9 @@ class NegativeBinomial(OneFamily):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped.
@@ -325,10 +326,10 @@ class NegativeBinomial(OneFamily):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. "HC0" (default) is robust: it is valid for any variance of the
-            counts. "nonrobust" is valid if the variance is mu + alpha mu^2. "HC1" is not available for
-            models of counts. "cluster" equals "HC0", because the model accepts only one row per unit of the
-            schema.
+            Covariance of the coefficients. Covariance of the coefficients. The choice "HC0" (default) is
+            valid for any variance of the counts. The choice "nonrobust" is valid if the variance is mu +
+            alpha mu^2. "HC1" is not available for models of counts. The choice "cluster" gives the same
+            result as "HC0", because the model accepts only one row per unit of the schema.
         margins : bool
             Whether to keep a tenth of the budget for average marginal effects (`get_margeff`).
         max_colluding : int
@@ -350,15 +351,16 @@ class NegativeBinomial(OneFamily):
         Returns
         -------
         NegativeBinomialResults
-            Coefficients, covariance, tests, prediction and the privacy report; `alpha` and
-            `alpha_conf_int` have the dispersion.
+            Coefficients, covariance, tests, predictions and the privacy report. The dispersion is the
+            attribute `alpha`, and its interval is `alpha_conf_int`.
 
         Raises
         ------
         ArgumentError
             If an argument is invalid; nothing was spent.
         NotAvailableError
-            Rows and budget are too few for the coefficients; nothing was spent.
+            There are too few rows, or there is too little budget, for the number of coefficients; nothing was
+            spent.
         BudgetExceededError
             If the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError

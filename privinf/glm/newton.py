@@ -29,18 +29,19 @@ TOLERANCE = 1e-11  # largest entry of a step, relative to 1 + the largest coeffi
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Newton:
-    """Newton's method: a noisy score and Hessian per round, then the final release.
+    """Newton's method with a noisy score and a noisy Hessian in every round, and a final release.
 
     Parameters
     ----------
     rounds : int
         Rounds before the final release.
     final_share : float
-        Share of the budget (mu^2) that the final release gets.
+        Share of the budget (in mu^2) that is spent on the final release.
 
     Notes
     -----
-    **Privacy.** The settings are public. Every round reads every row, and the costs of all rounds add up.
+    **Privacy.** The settings are public. Every round reads every row and costs budget; the total is the joint
+    cost of all rounds.
     """
 
     rounds: int = 3

@@ -492,7 +492,7 @@ class GLMResults(Results):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -507,7 +507,7 @@ class GLMResults(Results):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------

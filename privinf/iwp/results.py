@@ -467,7 +467,7 @@ class IWPGLMResults(Results):
         title : str, optional
             Title of the table.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         slim : bool
             Whether to leave out tests and explanations; warnings and the budget spent stay.
         notes : {"main", "all"}

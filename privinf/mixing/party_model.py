@@ -395,7 +395,7 @@ class PartyModel(Model[PartyModelOptions]):
         Returns
         -------
         MixingResults
-            Coefficients, covariance, tests, prediction and the privacy report.
+            Results with coefficients, covariance, tests, predictions and the privacy report.
         """
         options = PartyFitOptions(
             epsilon=epsilon,
@@ -464,7 +464,7 @@ class PartyModel(Model[PartyModelOptions]):
         Returns
         -------
         MixingResults
-            Coefficients, covariance, tests, prediction and the privacy report.
+            Results with coefficients, covariance, tests, predictions and the privacy report.
 
         Raises
         ------

@@ -568,7 +568,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Returns
         -------
         ModulatedOLSResults
-            Coefficients, covariance, tests, prediction and the privacy report.
+            Results with coefficients, covariance, tests, predictions and the privacy report.
 
         Notes
         -----

@@ -103,7 +103,7 @@ class MomentModelOptions(ReleaseModelOptions):
 
 @error_boundaries
 class MomentOLS(ReleaseModel[MomentModelOptions]):
-    r"""Linear regression from one noisy release of second moments.
+    r"""Linear regression from noisy second moments.
 
     For the rows of several sites, use `from_arrays`, or pass a federation to `from_formula`. Secure sums
     reveal only the noisy total. By default the noise of secure sums is as large as the noise of one trusted
@@ -228,8 +228,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Parameters
         ----------
         sites : sequence or mapping of (y, X)
-            Response and features of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Response and features of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         bounds : sequence of (low, high), or mapping, optional
             Public bounds of every column except the constant, in the order of the columns or by name; values
             outside the bounds are clipped. Pass `bounds`, `radius` or both.
@@ -611,7 +612,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Returns
         -------
         Results
-            Coefficients, covariance, tests, prediction and the privacy report.
+            Results with coefficients, covariance, tests, predictions and the privacy report.
         """
         options = MomentFitOptions(
             epsilon=epsilon,

@@ -39,20 +39,21 @@ __all__ = ["Guesses", "Study", "advise", "plan_study"]
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study:
-    """Predicted widths, power and identification of a planned study; made by `privinf.plan_study`.
+    """Predicted widths of intervals, power and identification of a planned study.
 
     Attributes
     ----------
     case : planned case
-        Formula, number of people, budget, trust and level.
+        Formula, number of people, budget, trust model and confidence level of the plan.
     cells : tuple
-        One object per estimator, with its widths, its verdict and the reason.
+        Predictions for each estimator: widths of intervals, a verdict and its reason.
     floor : ndarray, shape (coefficients,)
         Widths without privacy.
 
     Notes
     -----
-    **Privacy.** No row is read: everything follows from the schema, the guesses and simulated noise.
+    **Privacy.** Costs nothing: no rows are read, and everything is computed from the schema, the guesses and
+    simulated noise.
     """
 
     case: Case
@@ -61,15 +62,16 @@ class Study:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per estimator and coefficient.
+        """Table of the predictions, with one row per estimator and coefficient.
 
-        ``width`` is the median width, nan where the coefficient will be weakly identified. ``se`` is this
-        width divided by twice the normal quantile, and ``se_without_noise`` is the width without privacy
-        divided by the same number. ``times`` is the width divided by the width without privacy.
-        ``identified`` is the share of fits that do not mark the coefficient as weak. ``error`` is the largest
-        relative standard error of a median width of this estimator, and ``fits`` the number of simulated
-        fits. ``verdict`` is "identified", "nearly weak" or "weak", or "cannot" if the estimator cannot fit
-        the model. ``reason`` is the message of a fit without an interval, and empty if every fit has one.
+        The column ``width`` is the median width of the interval; it is nan if the coefficient will be weakly
+        identified. ``se`` is this width divided by twice the normal quantile. ``se_without_noise`` is the
+        same for the width without privacy. ``times`` is the width divided by the width without privacy.
+        ``identified`` is the share of simulated fits in which the coefficient is not weakly identified.
+        ``error`` is the largest relative standard error of the median widths of this estimator, and ``fits``
+        is the number of simulated fits. ``verdict`` is "identified", "nearly weak" or "weak", and it is
+        "cannot" if the estimator cannot fit the model. ``reason`` is the message of a simulated fit without
+        an interval; it is empty if every fit has intervals.
         """
         import pandas as pd
 
@@ -93,32 +95,33 @@ class Study:
 
     @property
     def best(self) -> str | None:
-        """Name of the estimator with the narrowest intervals (geometric mean); None if none has a width.
+        """Name of the estimator with the narrowest intervals (geometric mean); None without widths.
 
-        Estimators that identify more of the coefficients come first.
+        An estimator that identifies more coefficients is preferred to narrower intervals.
         """
         ranks = {cell.name: _rank(cell) for cell in self.cells if np.isfinite(cell.widths).any()}
         return min(ranks, key=lambda name: ranks[name]) if ranks else None
 
     def power(self, effect: float | Mapping[str, float]) -> pd.DataFrame:
-        """Return the power of the two-sided test of each coefficient (rows), by estimator.
+        """Return the power of the two-sided test of each coefficient, for each estimator.
 
         Parameters
         ----------
         effect : float or mapping of str to float
-            True coefficient, in user units: one number for all coefficients, or numbers by the name of the
-            coefficient.
+            True coefficient under the alternative, in user units: one number for all coefficients, or a
+            mapping from names of coefficients to numbers.
 
         Returns
         -------
         DataFrame
-            One row per coefficient, one column per estimator.
+            Table of the power, with one row per coefficient and one column per estimator.
 
         Notes
         -----
-        The power is the mean of ``Phi(e/s - z) + Phi(-e/s - z)`` over simulated fits, where e is the effect,
-        s the standard error in a fit and z the normal quantile. A fit that identifies the coefficient too
-        weakly counts as 0. If most fits identify the coefficient too weakly, the power is nan.
+        The power is the mean of ``Phi(e/s - z) + Phi(-e/s - z)`` over the simulated fits, where e is the true
+        coefficient, s the standard error in a fit and z the normal quantile. A fit in which the coefficient
+        is weakly identified counts as power 0. If the coefficient is weakly identified in most fits, the
+        power is nan.
         """
         import pandas as pd
 
@@ -139,38 +142,39 @@ class Study:
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> int:
-        """Return the number of people that a width or a power needs.
+        """Return the number of people that is needed for a width of intervals or for a power.
 
         Parameters
         ----------
         coefficient : str, optional
-            Name of the coefficient; by default all coefficients of the plan must attain the goal.
+            Name of the coefficient that must attain the width or the power. By default all coefficients of
+            the plan must attain it.
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
-            True coefficient, in user units, that the two-sided test against zero is to detect with
-            probability `power`.
+            True coefficient, in user units. The two-sided test of zero must detect it with probability
+            `power`.
         power : float
-            Probability with which the test detects `effect`.
+            Probability with which the test must detect `effect`.
         estimator : str, optional
-            Name of the estimator; by default the one with the narrowest intervals, or the first one if no
-            estimator has a predicted width.
+            Name of the estimator. By default it is the estimator with the narrowest intervals, or the first
+            estimator if no widths are predicted.
         progress : bool, optional
-            Whether to show a progress bar of the simulated fits; default: on a terminal only.
+            Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal
+            only.
 
         Returns
         -------
         int
-            Number of people in the study: the smallest, at the planned budget, whose predicted width or power
-            attains the goal. The number is at most 5,000,000, and is found to about 1%. It does not depend on
-            the number of people of the plan, which is only the start of the search. The number counts all
-            rows of the table, as n of the plan does, including rows that lack a value if the guesses have
-            `complete` below 1.
+            Smallest number of people for which the predicted width or power attains the target at the planned
+            budget. The number is at most 5,000,000, and it is accurate to about 1%. It does not depend on the
+            number of people in the plan, with which the search starts. The number includes rows that lack a
+            value, if the guesses have `complete` below 1.
 
         Raises
         ------
         NotAvailableError
-            5,000,000 people are not enough at this budget.
+            Even 5,000,000 people are not enough at this budget.
 
         Notes
         -----
@@ -199,34 +203,37 @@ class Study:
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> float:
-        """Return the budget that a width or a power needs.
+        """Return the budget that is needed for a width of intervals or for a power.
 
         Parameters
         ----------
         coefficient : str, optional
-            Name of the coefficient; by default all coefficients of the plan must attain the goal.
+            Name of the coefficient that must attain the width or the power. By default all coefficients of
+            the plan must attain it.
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
-            True coefficient, in user units, that the two-sided test against zero is to detect with
-            probability `power`.
+            True coefficient, in user units. The two-sided test of zero must detect it with probability
+            `power`.
         power : float
-            Probability with which the test detects `effect`.
+            Probability with which the test must detect `effect`.
         estimator : str, optional
-            Name of the estimator; by default the one with the narrowest intervals, or the first one if no
-            estimator has a predicted width.
+            Name of the estimator. By default it is the estimator with the narrowest intervals, or the first
+            estimator if no widths are predicted.
         progress : bool, optional
-            Whether to show a progress bar of the simulated fits; default: on a terminal only.
+            Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal
+            only.
 
         Returns
         -------
         float
-            Epsilon for the planned number of people; mu or rho if the study was planned with mu or rho.
+            Smallest epsilon for the planned number of people. It is mu or rho if the study was planned with
+            mu or rho.
 
         Raises
         ------
         NotAvailableError
-            No budget is enough for this number of people.
+            No budget is large enough for this number of people.
 
         Notes
         -----
@@ -262,34 +269,36 @@ class Study:
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> pd.DataFrame:
-        """Return the changes of the plan that would attain a width or a power, each predicted separately.
+        """Return changes of the plan, with the predicted width and whether it attains a target.
 
         Parameters
         ----------
         coefficient : str, optional
-            Name of the coefficient; by default all coefficients of the plan must attain the goal.
+            Name of the coefficient that must attain the width or the power. By default all coefficients of
+            the plan must attain it.
         width : float, optional
             Target width of the interval, in user units. Give either `width` or `effect`.
         effect : float, optional
-            True coefficient, in user units, that the two-sided test against zero is to detect with
-            probability `power`.
+            True coefficient, in user units. The two-sided test of zero must detect it with probability
+            `power`.
         power : float
-            Probability with which the test detects `effect`.
+            Probability with which the test must detect `effect`.
         estimator : str, optional
-            Name of the estimator; by default the one with the narrowest intervals, or the first one if no
-            estimator has a predicted width.
+            Name of the estimator. By default it is the estimator with the narrowest intervals, or the first
+            estimator if no widths are predicted.
         progress : bool, optional
-            Whether to show a progress bar of the simulated fits; default: on a terminal only.
+            Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal
+            only.
 
         Returns
         -------
         DataFrame
-            Columns ``change``, ``width`` and ``does`` (whether the change attains the goal). One row is the
-            plan itself. The other rows are more people, a larger budget, bounds within four guessed sds of
-            the means, and the formula without one term, for each term that has no requested coefficient.
-            ``width`` is the largest predicted width of the requested coefficients. If `effect` is passed,
-            ``width`` is the width of an interval whose test detects `effect` with the smallest predicted
-            power.
+            Table with the columns ``change``, ``width`` and ``does`` (whether the change attains the target).
+            One row is the plan without changes. The other rows are more people, a larger budget, bounds
+            within four guessed standard deviations of the means, and the formula without one of the terms
+            that have no requested coefficient. The column ``width`` is the largest predicted width of the
+            requested coefficients. If `effect` is passed, it is the width that corresponds to the smallest
+            predicted power.
 
         Notes
         -----
@@ -322,7 +331,7 @@ class Study:
         frequency: float = 1.0,
         sensitivity: SensitivityRule = "exact",
     ) -> pd.DataFrame:
-        """Return the widths of `ModulatedOLS` by the number of modulation directions.
+        """Return the predicted widths of `ModulatedOLS` by the number of modulation directions.
 
         Parameters
         ----------
@@ -333,15 +342,15 @@ class Study:
         frequency : float >= 0
             Frequency of the cosine modulation, omega of the paper.
         sensitivity : {"exact", "lipschitz"}
-            Sensitivity that determines the noise; the options are those of `ModulatedOLS`.
+            Bound of the sensitivity to which the noise is calibrated, as in `ModulatedOLS`.
 
         Returns
         -------
         DataFrame
-            One row for each number of directions, from 1 to the number of private columns (at most 12 rows).
-            ``noise_sd`` is the standard deviation of the Gaussian noise of a message, in scaled units.
-            ``times_one`` is the width divided by the width with one direction (geometric mean over the
-            coefficients). The other columns are the widths by coefficient.
+            Table with one row for each number of directions, from 1 to the number of private columns (at most
+            12 rows). The column ``noise_sd`` is the standard deviation of the noise in the released vector of
+            a client, in scaled units. ``times_one`` is the width divided by the width with one direction
+            (geometric mean over the coefficients). The other columns are the widths for each coefficient.
 
         Raises
         ------
@@ -350,12 +359,13 @@ class Study:
 
         Notes
         -----
-        The covariance is ``A^-1 (meat + noise) A^-1 / n``. A is the second moment of the columns, and meat is
-        the second moment of the scores without noise. The noise part is that of `ModulatedOLS`, with the
-        fourth cumulants of the modulation. The moments are those of 50,000 simulated people; variances are
-        averaged over 24 random sets of directions. With the exact sensitivity the noise of a message has the
-        same trace for every number of directions, and only terms of fourth order in the amplitude differ.
-        With the Lipschitz sensitivity of the paper, more directions need less noise.
+        The covariance is ``A^-1 (meat + noise) A^-1 / n``. Here A is the second-moment matrix of the columns,
+        and meat is the second-moment matrix of the scores without noise. The matrix noise is the contribution
+        of the privacy noise and the modulation, up to the fourth cumulants of the modulation. The moments are
+        computed from 50,000 simulated people, and variances are averaged over 24 random sets of directions.
+        With the exact sensitivity the total noise variance of a released vector is the same for every number
+        of directions, and only terms of fourth order in the amplitude differ. With the Lipschitz sensitivity
+        of the paper, less noise is needed for more directions.
 
         **Privacy.** Reads no rows.
         """
@@ -365,12 +375,12 @@ class Study:
         return directions_frame(self.case, options)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the predicted widths by estimator, with the width without privacy as a line.
+        """Plot the predicted widths for each estimator, with the width without privacy as a line.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to plot; by default a new figure.
+            Axes to plot on. By default a new figure is made.
 
         Returns
         -------
@@ -404,12 +414,12 @@ class Study:
         return ax
 
     def summary(self) -> str:
-        """Return the plan as text: predicted widths, a verdict on each estimator, and the assumptions.
+        """Return the plan as text: predicted widths, a verdict for each estimator, and the assumptions.
 
         Returns
         -------
         str
-            A table of widths and the assumptions.
+            Text with a table of widths and the assumptions.
         """
         table = self.frame.drop(columns=["reason", "fits", "error", "verdict"])
         best = (
@@ -478,19 +488,20 @@ def plan_study(
     alpha: float = 0.05,
     progress: bool | None = None,
 ) -> Study:
-    """Predict widths of intervals, power and identification of a regression, before any row is read.
+    """Predict widths of intervals, power and identification of a regression before any row is read.
 
     Parameters
     ----------
     schema : Schema
-        Bounds and levels, as the study will declare them.
+        Public bounds and levels of the columns, as the study will declare them.
     formula : str
         Formula of the regression.
     n : int
-        Number of people, 5 to 5,000,000; default 10,000. Leave it out if `Study.n_for` is to find it.
+        Number of people in the study, from 5 to 5,000,000; default 10,000. Leave `n` out if you want to
+        compute it with `Study.n_for`.
     guesses : Guesses, optional
-        Guessed means, standard deviations, shares, correlations and R2. Everything that is not guessed
-        follows from the bounds, and is printed.
+        Guessed means, standard deviations, shares, correlations and R^2. Quantities without a guess are
+        computed from the bounds, and the result prints them.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Budget of the planned fit.
@@ -502,51 +513,55 @@ def plan_study(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
-        Seed of simulated rows and noise; default 0.
+        Seed of the simulated rows and of the simulated noise; default 0.
     family : {"gaussian", "binomial", "poisson", "negative-binomial"}
-        Family of the response; "binomial" is logistic regression.
+        Distribution of the response; "binomial" means logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
-        Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
-        of the same people. Default: one curator.
+        Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
+        ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
+        of the same people ("per-party"). Default: one curator.
     parties : mapping of str to sequence of str, optional
-        For ``trust="per-party"``: the columns of each party.
+        Columns of each party, for ``trust="per-party"``.
     estimators : sequence of str, optional
-        Names of the estimators; default: all that support family and trust.
+        Names of the estimators. By default all estimators that support the family and the trust model are
+        compared.
     which : sequence of str, optional
-        Coefficients to plan for; default: all slopes, but only the first 20 if there are more.
+        Names of the coefficients to plan for. By default they are all slopes, or the first 20 slopes if there
+        are more.
     alpha : float
-        1 minus the level of the intervals.
+        One minus the confidence level of the intervals.
     progress : bool, optional
-        Whether to show a progress bar of the fits; default: on a terminal only.
+        Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal only.
 
     Returns
     -------
     Study
-        Predicted widths, power and identification of every estimator, and methods that find changes of the
-        plan for a goal.
+        Study with the predicted widths, power and identification for every estimator, and with methods that
+        compute the number of people or the budget for a target width.
 
     Raises
     ------
     ArgumentError, SchemaError
         An argument, a guess or the formula is invalid.
     NotAvailableError
-        No estimator supports this family under this trust, or people have several rows each.
+        No estimator supports this family under this trust model, or people have several rows each.
 
     Notes
     -----
-    `privinf.survival.plan_logrank` plans a comparison of two groups by times until an event.
+    To plan a comparison of two groups by times until an event, use `privinf.survival.plan_logrank`.
 
-    **Privacy.** Reads no row and costs nothing. Schema and guesses must be public.
+    **Privacy.** Costs nothing: no rows are read. The schema and the guesses must be public.
 
-    The covariance of a fit has a formula (``result.variance_formula``), but the terms of this formula depend
-    on the fit. They depend on the residuals after a noisy clip, the number of mixed rows, and the columns
-    that the noise hides. Widths are therefore simulated. The estimator is fitted to simulated rows
-    (`privinf.planning.people.Population`) with simulated noise 16 to 48 times (up to 96 times with at most
-    20,000 people). The simulation stops early if the relative standard error of each median width is at most
-    2.5%. It also stops for an estimator whose intervals are wider than those of a different estimator by two
-    standard errors. The median widths are reported. Weakly identified fits have no width. If most fits are
-    weakly identified, no width is predicted. Sums over sites have the same noise as sums of one curator, and
-    are simulated in the same way. Only secure sums of `DebiasedLasso` are simulated as secure sums.
+    The widths are predicted by simulation, because the formula of the covariance of a fit has terms that
+    depend on the fit. Such terms are the residuals after noisy clipping, the number of mixed rows, and the
+    columns for which the noise is too large. Widths are therefore simulated. Each estimator is fitted 16 to
+    48 times to simulated rows with simulated noise (up to 96 times with at most 20,000 people). The
+    simulation stops early when the relative standard error of each median width is at most 2.5%. It also
+    stops for an estimator whose intervals are wider, by at least two standard errors, than those of another
+    estimator. The median widths are reported. Weakly identified fits do not count for the median width. If
+    most fits are weakly identified, no width is predicted. Sums over sites have the same noise as the sums of
+    one curator, and are simulated in the same way. Only for `DebiasedLasso` are secure sums simulated
+    separately.
 
     Examples
     --------
@@ -628,19 +643,19 @@ def advise(
     alpha: float = 0.05,
     progress: bool | None = None,
 ) -> pd.DataFrame:
-    """Compare the estimators that fit a formula, under one trust model or under each.
+    """Compare the estimators for a formula, under one trust model or under all trust models.
 
     Parameters
     ----------
     schema : Schema
-        Bounds and levels, as the study will declare them.
+        Public bounds and levels of the columns, as the study will declare them.
     formula : str
         Formula of the regression.
     n : int
-        Number of people, 5 to 5,000,000.
+        Number of people in the study, from 5 to 5,000,000.
     guesses : Guesses, optional
-        Guessed means, standard deviations, shares, correlations and R2. Everything that is not guessed
-        follows from the bounds, and is printed.
+        Guessed means, standard deviations, shares, correlations and R^2. Quantities without a guess are
+        computed from the bounds, and the result prints them.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Budget of the planned fit.
@@ -652,36 +667,39 @@ def advise(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
-        Seed of simulated rows and noise; default 0.
+        Seed of the simulated rows and of the simulated noise; default 0.
     family : {"gaussian", "binomial", "poisson", "negative-binomial"}
-        Family of the response; "binomial" is logistic regression.
+        Distribution of the response; "binomial" means logistic regression.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
-        Access to rows: one curator, a server of sites, the sites alone, nobody, or parties that hold columns
-        of the same people. Default: every trust model that has an estimator, and "per-party" where `parties`
-        are named.
+        Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
+        ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
+        of the same people ("per-party"). By default all trust models with an estimator are compared, and
+        "per-party" if `parties` is passed.
     parties : mapping of str to sequence of str, optional
-        For ``trust="per-party"``: the columns of each party.
+        Columns of each party, for ``trust="per-party"``.
     estimators : sequence of str, optional
-        Names of the estimators; default: all that support family and trust.
+        Names of the estimators. By default all estimators that support the family and the trust model are
+        compared.
     which : sequence of str, optional
-        Coefficients to plan for; default: all slopes, but only the first 20 if there are more.
+        Names of the coefficients to plan for. By default they are all slopes, or the first 20 slopes if there
+        are more.
     alpha : float
-        1 minus the level of the intervals.
+        One minus the confidence level of the intervals.
     progress : bool, optional
-        Whether to show a progress bar of the fits; default: on a terminal only.
+        Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal only.
 
     Returns
     -------
     DataFrame
-        One row per trust model and estimator; within a trust model the narrowest intervals come first.
-        Columns: ``width`` of the intervals (median over the coefficients), ``times`` (ratio of widths with
-        and without privacy, geometric mean), ``best`` (whether the estimator is the best of its trust model),
-        ``verdict`` and ``reason``.
+        Table with one row per trust model and estimator. Within a trust model, the estimator with the
+        narrowest intervals comes first. Its columns are ``width`` (width of the intervals, median over the
+        coefficients), ``times`` (ratio of the widths with and without privacy, geometric mean), ``best``
+        (whether the estimator is the best for its trust model), ``verdict`` and ``reason``.
 
     Raises
     ------
     ArgumentError
-        A number is out of range, a name is unknown, or no estimator supports the family and the trust.
+        A number is out of range, a name is unknown, or no estimator supports the family and the trust model.
     SchemaError
         The formula names a column that the schema does not declare.
     NotAvailableError
@@ -689,7 +707,8 @@ def advise(
 
     Notes
     -----
-    **Privacy.** This function reads no row and costs nothing: it computes every width with `plan_study`.
+    **Privacy.** Costs nothing: no rows are read, and everything is computed from the schema, the guesses and
+    simulated noise.
     """
     options = StudyOptions(
         guesses=guesses,

@@ -66,7 +66,7 @@ class Agreement(PortableTable):
         Difference between each site's estimate and the pooled estimate of its column, with intervals that
         cover all differences jointly, and p-values adjusted for all sites and columns.
     alpha : float
-        Intervals have the level ``1 - alpha``.
+        One minus the confidence level of the intervals.
     privacy : PrivacyReport
         Cost of the fit.
     nobs : int
@@ -166,7 +166,7 @@ class Agreement(PortableTable):
         column : str, optional
             Column of the model; it may be left out where there is only one.
         ax : matplotlib Axes, optional
-            Where to plot; default: new axes.
+            Axes to plot on. By default new axes are made.
 
         Returns
         -------
@@ -228,7 +228,7 @@ def agreement(
         two sites are left out.
     alpha : float
     rng : None, int or Generator
-        Seed of the joint intervals.
+        Seed or generator of the simulation that computes the simultaneous intervals.
     privacy : PrivacyReport
     cautions : sequence of (category, text)
 

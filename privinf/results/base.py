@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 @error_boundaries
 class Results(FittedResult, UnavailableAttributes):
-    """Results of a private fit: coefficients, tests and intervals.
+    """Results of a private fit: coefficients, covariance, tests and intervals.
 
-    Immutable and picklable; made by a model's ``fit``.
+    Results are made by the method ``fit`` of a model. They cannot be changed, and they can be pickled.
 
     Parameters
     ----------
     estimate : `privinf.inference.estimate` object
-        Estimate of p coefficients, in the user's units.
+        Estimate of the p coefficients, in user units.
     context : Context
-        Cost of the fit, its design, release, estimating equation, options and notes.
+        Privacy cost, design, release, estimating equation, options and notes of the fit.
 
     Notes
     -----
-    **Privacy.** Reads no rows and costs nothing: every member post-processes the fit's releases.
+    **Privacy.** Costs nothing: every method uses only released numbers.
 
-    Tests use normal and chi-square distributions, or t and F distributions if `use_t` is true. If the noise
-    is too large for a covariance, members that need one raise NotAvailableError with the reason, and
-    `score_test`, ``conf_int(method="score")`` and `summary` work.
+    Tests use the normal and chi-square distributions, or the t and F distributions if `use_t` is True. If the
+    noise is too large for a covariance, methods that need a covariance raise NotAvailableError with the
+    reason. In this case `score_test`, ``conf_int(method="score")`` and `summary` are still available.
 
     Examples
     --------
@@ -77,27 +77,28 @@ class Results(FittedResult, UnavailableAttributes):
         slim: bool = False,
         notes: SummaryNotes = "main",
     ) -> PrivateSummary:
-        """Return the summary; ``as_text``, ``as_html``, ``as_latex`` and ``as_csv`` render it.
+        """Return the summary of the fit, in the style of statsmodels.
 
         Parameters
         ----------
         yname, title : str, optional
             Name of the response and title of the table.
         xname : sequence of str, optional
-            Names of all coefficients.
+            Names to print for all coefficients.
         alpha : float
-            Intervals are of level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         slim : bool
-            Whether to leave out tests and explanations; warnings and the cost are always printed.
+            Whether to leave out tests and explanations. Warnings and the privacy cost are always printed.
         notes : {"main", "all"}
-            "main" prints the warnings and the explanations of the table, "all" every note, with the
-            assumptions of the privacy guarantee. ``result.notes``, `report` and `to_dict` always have all
-            notes.
+            Notes below the table. With "main" the summary prints warnings and the explanations of the table.
+            With "all" it prints every note and the assumptions of the privacy guarantee. The attribute
+            ``notes`` and the methods `report` and `to_dict` always contain all notes.
 
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
         """
         options = SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         return summarize(self, options)
@@ -112,28 +113,28 @@ class Results(FittedResult, UnavailableAttributes):
         caption: str | None = None,
         label: str | None = None,
     ) -> str:
-        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
         cells : {"se", "ci"}
-            Statistic next to the coefficients: standard errors, or intervals. A result without standard
-            errors has intervals by the score test.
+            Statistic next to the coefficients: standard errors ("se") or confidence intervals ("ci"). For a
+            result without standard errors, the intervals are those of the score test.
         stars : bool
-            Whether to mark p-values below 0.1, 0.05 and 0.01, where the result has p-values. These are the
-            levels of statsmodels' ``summary_col(stars=True)``.
+            Whether to mark p-values below 0.1, 0.05 and 0.01 by stars, if the result has p-values. The
+            function ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         digits : int
-            Digits after the point, at most 15.
+            Number of digits after the decimal point, at most 15.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------
         str
-            A note below the table states epsilon, delta, the unit of privacy and the number of records, the
-            kinds of the result's cautions, and the weakly identified coefficients.
+            LaTeX code of the table. The note below the table states epsilon, delta, the unit of privacy, the
+            number of records, the kinds of cautions of the result, and the weakly identified coefficients.
 
         Raises
         ------
@@ -142,7 +143,7 @@ class Results(FittedResult, UnavailableAttributes):
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         table = paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits)
         return table.to_latex(caption, label)
@@ -156,27 +157,27 @@ class Results(FittedResult, UnavailableAttributes):
         digits: int = 3,
         caption: str | None = None,
     ) -> str:
-        """Return the table of `to_latex` in HTML, with the note as its footer.
+        """Return the same table as `to_latex` in HTML, with a note below the table.
 
         Parameters
         ----------
         cells : {"se", "ci"}
-            Statistic next to the coefficients: standard errors, or intervals. A result without standard
-            errors has intervals by the score test.
+            Statistic next to the coefficients: standard errors ("se") or confidence intervals ("ci"). For a
+            result without standard errors, the intervals are those of the score test.
         stars : bool
-            Whether to mark p-values below 0.1, 0.05 and 0.01, where the result has p-values. These are the
-            levels of statsmodels' ``summary_col(stars=True)``.
+            Whether to mark p-values below 0.1, 0.05 and 0.01 by stars, if the result has p-values. The
+            function ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         digits : int
-            Digits after the point, at most 15.
+            Number of digits after the decimal point, at most 15.
         caption : str, optional
             Title above the table.
 
         Returns
         -------
         str
-            The table as HTML text.
+            HTML text of the table.
 
         Raises
         ------
@@ -185,7 +186,7 @@ class Results(FittedResult, UnavailableAttributes):
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         return paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits).to_html(caption)
 
@@ -201,15 +202,15 @@ class Results(FittedResult, UnavailableAttributes):
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
-        """Warnings about normal intervals and the stated delta, as pairs of category and text.
+        """Warnings about the intervals and about delta, as pairs of category and text.
 
-        The tuple is empty if the result has none of these warnings.
+        The tuple is empty if there are no such warnings.
         """
         return self._export.cautions
 
     @property
     def default_model_infos(self) -> dict[str, Callable[[Results], str]]:
-        """Rows below the coefficients in statsmodels' ``summary_col``."""
+        """Rows that ``summary_col`` of statsmodels prints below the coefficients."""
         delta = self.privacy.default_delta
         return {
             "N": counted_records,
@@ -220,15 +221,16 @@ class Results(FittedResult, UnavailableAttributes):
         }
 
     def to_maketables(self) -> TableEntry:
-        """Return the result for maketables, as in ``maketables.ETable([a.to_maketables()])``.
+        """Return the result for the package maketables, as in ``maketables.ETable([a.to_maketables()])``.
 
-        Without this method maketables would show the result as a result of statsmodels, without epsilon and
-        cautions.
+        Without this method maketables would print the result like a result of statsmodels, without epsilon
+        and cautions.
 
         Returns
         -------
         object
-            Table entry with the hooks of maketables, which return the coefficients and facts of the fit.
+            Object with the methods that maketables calls, which return the coefficients and the properties of
+            the fit.
         """
         return TableEntry(self.tidy(), dict(zip(GLANCE, self.glance().iloc[0], strict=True)))
 
@@ -243,20 +245,20 @@ class Results(FittedResult, UnavailableAttributes):
         rng: RngLike = 0,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot coefficients with total and noise-free intervals; see `privinf.plotting`.
+        """Plot the coefficients with their intervals, with and without the privacy noise.
 
         Parameters
         ----------
         simultaneous : bool
-            Whether joint intervals are drawn behind the intervals of the single coefficients.
+            Whether to draw simultaneous intervals behind the intervals of the single coefficients.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         which : list of str, optional
-            Names of the coefficients to plot; default: all but the constant.
+            Names of the coefficients to plot. By default all coefficients except the constant are plotted.
         rng : None, int or Generator
-            Seed of the joint intervals.
+            Seed or generator of the simulation that computes the simultaneous intervals.
         ax : matplotlib Axes, optional
-            Where to plot; default: new axes.
+            Axes to plot on. By default new axes are made.
 
         Returns
         -------
@@ -268,23 +270,23 @@ class Results(FittedResult, UnavailableAttributes):
         NotAvailableError
             matplotlib is not installed (``privinf[plots]``).
         ArgumentError
-            A name is not the name of a coefficient.
+            A text in `which` is not the name of a coefficient.
         """
         from privinf.plotting import coefficients
 
         return coefficients(self, simultaneous=simultaneous, alpha=alpha, which=which, rng=rng, ax=ax)
 
     def report(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write an HTML report of the result: summary, plots, trade-off curve and ledger lines.
+        """Write an HTML report of the result: summary, plots, trade-off curve and ledger entries.
 
-        The page has no scripts and loads nothing; see `privinf.results.page`.
+        The page contains no scripts and loads no other files.
 
         Parameters
         ----------
         path : path
             File to write.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         overwrite : bool
             Whether to replace an existing file.
 
@@ -307,19 +309,20 @@ class Results(FittedResult, UnavailableAttributes):
         key: bytes | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write the result to one file, without pickle.
+        """Write the result to one file, which contains no pickle.
 
         Parameters
         ----------
         path : path
             File to write.
         records : bool
-            Whether to store the release and the scores. Without release and scores the file is small, and the
-            loaded result has no bootstrap and no score test. A loaded weakly identified fit of `MomentOLS` or
-            `ModulatedOLS` has intervals by the normal distribution or none, and all its coefficients are
-            flagged.
+            Whether to store the release and the scores of records as well. Without them the file is small,
+            but the loaded result has no bootstrap and no score test. In this case all coefficients of a
+            loaded, weakly identified fit of `MomentOLS` or `ModulatedOLS` are flagged, and they have normal
+            intervals or no intervals.
         key : bytes, optional
-            Secret for an HMAC; without it the checksum only detects accidental changes.
+            Secret key for an HMAC, which detects all changes of the file. Without a key the file has a
+            checksum, which detects accidental changes only.
         overwrite : bool
             Whether to replace an existing file.
 
@@ -328,20 +331,21 @@ class Results(FittedResult, UnavailableAttributes):
         ArgumentError
             The file exists and `overwrite` is not True.
         NotAvailableError
-            The fit used no noise and `records` is True: release and scores contain the rows.
+            The fit used no noise and `records` is True. The release and the scores of such a fit contain raw
+            rows.
         """
         storage.save_results(self, path, records=records, key=key, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, key: bytes | None = None) -> Self:
-        """Read a result that `save` wrote.
+        """Read a result that the method `save` wrote.
 
         Parameters
         ----------
         path : path
             File to read.
         key : bytes, optional
-            Secret that the file was written with.
+            Secret key with which the file was written.
 
         Returns
         -------
@@ -351,10 +355,10 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         StorageError
-            The file is damaged, was not written by `save`, has a newer version, or was written with a key
-            other than `key`.
+            The file is damaged, was not written by `save`, was written by a newer version, or was written
+            with a different key.
         ArgumentError
-            The file holds results of a class other than this one.
+            The file contains results of a different class.
         """
         loaded = storage.load_results(path, default=Results, key=key)
         if not isinstance(loaded, cls):
@@ -412,24 +416,24 @@ def _restored(kind: type[Results], estimate: Estimate, context: Context) -> Resu
 
 @error_boundary
 def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Results:
-    """Read a result that `Results.save` wrote.
+    """Read a result from a file that `Results.save` wrote.
 
     Parameters
     ----------
     path : path
         File to read.
     key : bytes, optional
-        Secret that the file was written with.
+        Secret key with which the file was written.
 
     Returns
     -------
     Results
-        Results of the class of the fitted model.
+        The results, which are of the same class as the saved results.
 
     Raises
     ------
     StorageError
-        The file is damaged, was not written by `save`, has a newer version, or was written with a key other
-        than `key`.
+        The file is damaged, was not written by `save`, was written by a newer version, or was written with a
+        different key.
     """
     return Results.load(path, key=key)

@@ -109,7 +109,8 @@ class Comparison:
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
         """
         columns = [_stacked(name, result, float_format) for name, result in self.results.items()]
         order = list(dict.fromkeys(key for column in columns for key in column.index))
@@ -143,7 +144,7 @@ class Comparison:
         caption: str | None = None,
         label: str | None = None,
     ) -> str:
-        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
@@ -151,14 +152,14 @@ class Comparison:
             Statistic below the coefficients: standard errors in parentheses, or intervals in brackets. It is
             "-" where a fit does not have it.
         stars : bool
-            Whether to mark p-values below 0.1, 0.05 and 0.01, where a fit has p-values. These are the levels
-            of statsmodels' ``summary_col(stars=True)``.
+            Whether to mark p-values below 0.1, 0.05 and 0.01, where a fit has p-values. The function
+            ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         digits : int
-            Digits after the point, at most 15.
+            Number of digits after the decimal point, at most 15.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------
@@ -174,7 +175,7 @@ class Comparison:
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         check_paper_options(cells, stars, alpha, digits)
         order = list(dict.fromkeys(name for result in self.results.values() for name in result.params.index))
@@ -287,29 +288,31 @@ class TableEntry:
 
 @error_boundary
 def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
-    """Compare fits in one table, a column per fit.
+    """Compare several fits in one table, with one column per fit.
 
     Parameters
     ----------
     results : mapping of str to results, or list or tuple of results
-        Results of privinf and of statsmodels; coefficients are matched by name. Results of a list are
-        named by their response and a number, as in statsmodels' ``summary_col``: ``y I``, ``y II``.
+        Results of privinf or of statsmodels. Coefficients are matched by name. The fits in a list are named
+        by their response and a number, such as ``y I`` and ``y II``. A mapping from names to results gives
+        other names.
 
     Returns
     -------
     object
-        ``.params``, ``.bse``, ``.tvalues``, ``.pvalues``, ``.privacy``, ``.total`` (the budget of all private
-        fits together), ``.summary()`` and ``.to_latex()``.
+        Comparison with the tables ``params``, ``bse``, ``tvalues``, ``pvalues`` and ``privacy``. The
+        attribute ``total`` is the total cost of all private fits, and the methods ``summary()`` and
+        ``to_latex()`` print the comparison.
 
     Raises
     ------
     ArgumentError
-        There are no results, or one has no ``params``.
+        There are no results, or some result has no attribute ``params``.
 
     Notes
     -----
-    **Privacy.** Post-processing of private fits. A fit that is not private protects nothing when it is
-    printed next to a private fit: its epsilon is shown as infinite.
+    **Privacy.** Post-processing of private fits. If a fit without privacy is printed next to a private fit,
+    the comparison as a whole is not private. The epsilon of the fit without privacy is shown as infinite.
     """
     if not isinstance(results, (Mapping, list, tuple)):
         raise ArgumentError("results= must be a mapping of names to results, or a list or tuple of results")

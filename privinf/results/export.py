@@ -74,18 +74,18 @@ class Export:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         method : {"wald", "score"}
-            Kind of the intervals; see `conf_int`.
+            Method of the intervals, one of the methods of `conf_int`.
 
         Returns
         -------
         DataFrame
-            Columns ``term``, ``estimate``, ``std_error`` (sampling and privacy noise), ``std_error_sampling``
-            (an estimate for the same data without privacy noise), ``statistic``, ``p_value``, ``conf_low``,
-            ``conf_high``, ``weak`` and ``cautions``. ``weak`` states whether the coefficient is weakly
-            identified (`weakly_identified`), and ``cautions`` has the kinds of warnings about the intervals.
-            Missing entries are nan.
+            Table with the columns ``term``, ``estimate``, ``std_error`` (sampling error and privacy noise),
+            ``std_error_sampling`` (sampling error alone), ``statistic``, ``p_value``, ``conf_low``,
+            ``conf_high``, ``weak`` and ``cautions``. The column ``weak`` is True if the coefficient is weakly
+            identified, and ``cautions`` has the kinds of warnings about its interval. Missing entries are
+            nan.
 
         Warns
         -----
@@ -112,10 +112,10 @@ class Export:
         return pd.DataFrame(table | {"conf_low": ends[:, 0], "conf_high": ends[:, 1]} | marks)
 
     def glance(self) -> pd.DataFrame:
-        """Return one row on the whole fit: its size, measures of fit, strength and privacy.
+        """Return a table with one row about the fit: size, measures of fit, identification and privacy.
 
-        Columns ``model``, ``response``, ``nobs``, ``df_resid``, ``r_squared``, ``sigma``, ``cov_type``,
-        ``target``, ``identification``, ``weak``, ``cautions`` (kinds; see `cautions`), ``epsilon``,
+        Table with the columns ``model``, ``response``, ``nobs``, ``df_resid``, ``r_squared``, ``sigma``,
+        ``cov_type``, ``target``, ``identification``, ``weak``, ``cautions`` (kinds of cautions), ``epsilon``,
         ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. Missing entries are nan.
 
         Returns
@@ -164,24 +164,26 @@ class Export:
         return (*cautions, *_of_delta(self.result.privacy, context.table_rows(self.result.nobs)))
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
-        """Return the contents of `summary` as plain numbers and texts, for JSON.
+        """Return the contents of the summary as a dictionary of numbers and texts.
 
-        The keys are ``format``, ``version``, ``fit`` (`glance`), ``alpha``, ``coefficients`` (one `tidy` row
-        each), ``weakly_identified`` (names and strengths, see `Results.weakly_identified`), ``covariance``
-        (None if the noise is too large for one), ``cautions`` (``kind`` and ``text``), ``privacy``, ``facts``
-        and ``notes``. ``privacy`` has the totals, ``stamp``, ``response_in_clear``, ``assumptions`` and one
-        entry per release. ``facts`` has the labels and values of the summary, and ``notes`` its warnings and
-        footnotes. Missing entries are None, and infinite ends of intervals are ``"inf"`` and ``"-inf"``.
+        The keys are ``format``, ``version``, ``fit`` (the row of `glance`), ``alpha``, ``coefficients`` (the
+        rows of `tidy`), ``weakly_identified`` (names and strengths of identification), ``covariance`` (None
+        if the noise is too large), ``cautions`` (``kind`` and ``text``), ``privacy``, ``facts`` and
+        ``notes``. The value of ``privacy`` has the total cost, ``stamp``, ``response_in_clear``,
+        ``assumptions`` and one entry per release. The value of ``facts`` has the labels and values in the
+        header of the summary, and ``notes`` has its warnings and notes. Missing numbers are None, and
+        infinite ends of intervals are ``"inf"`` and ``"-inf"``.
 
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
         dict
-            A dict that contains only numbers, texts, lists and dicts.
+            Dictionary that contains only numbers, texts, lists and dictionaries, so that it can be written as
+            JSON.
         """
         cov = self.result.estimate.cov
         with warnings.catch_warnings():
@@ -204,14 +206,14 @@ class Export:
         return _plain_dict(exported | _surroundings(self.result.privacy, summary))
 
     def to_json(self, path: AnyPath | None = None, *, alpha: float = 0.05, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file.
+        """Return the contents of the summary as JSON text, and write it to a file if `path` is passed.
 
         Parameters
         ----------
         path : path, optional
             File to write; default: none.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         overwrite : bool
             Whether an existing file is replaced.
 
@@ -228,14 +230,14 @@ class Export:
         return write_json(self.to_dict(alpha), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, alpha: float = 0.05, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
+        """Write the table of `tidy` as a Parquet file; its metadata contain the JSON text of `to_json`.
 
         Parameters
         ----------
         path : path
             File to write.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         overwrite : bool
             Whether an existing file is replaced.
 
@@ -281,7 +283,8 @@ class PortableTable:
         Returns
         -------
         dict
-            A dict that contains only numbers, texts, lists and dicts.
+            Dictionary that contains only numbers, texts, lists and dictionaries, so that it can be written as
+            JSON.
         """
         table: Any = self
         exported = {"format": TABLE, "version": EXPORT_VERSION, "table": _records(self.glance())[0]}
@@ -289,7 +292,7 @@ class PortableTable:
         return _plain_dict(exported | _completeness(table) | {"privacy": _privacy(table.privacy)})
 
     def to_json(self, path: AnyPath | None = None, *, overwrite: bool = False) -> str:
-        """Return `to_dict` as JSON; with `path`, also write it to a file.
+        """Return the contents of the summary as JSON text, and write it to a file if `path` is passed.
 
         Parameters
         ----------
@@ -306,7 +309,7 @@ class PortableTable:
         return write_json(self.to_dict(), path, overwrite)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write `tidy` as a Parquet file, with `to_json` under the key ``privinf`` of its metadata.
+        """Write the table of `tidy` as a Parquet file; its metadata contain the JSON text of `to_json`.
 
         Parameters
         ----------
@@ -330,7 +333,7 @@ class PortableCurves(PortableTable):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to plot; default: new axes.
+            Axes to plot on. By default new axes are made.
 
         Returns
         -------
@@ -372,7 +375,7 @@ class PortableTest(PortableTable):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to plot; default: new axes.
+            Axes to plot on. By default new axes are made.
 
         Returns
         -------
@@ -409,7 +412,7 @@ class PortableTest(PortableTable):
         return pd.DataFrame([row | _spent(test.privacy)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of `summary` as plain numbers and texts, for JSON.
+        """Return the contents of the summary as a dictionary of numbers and texts.
 
         The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
         ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `Results.to_dict` has
@@ -418,7 +421,8 @@ class PortableTest(PortableTable):
         Returns
         -------
         dict
-            A dict that contains only numbers, texts, lists and dicts.
+            Dictionary that contains only numbers, texts, lists and dictionaries, so that it can be written as
+            JSON.
         """
         test: Any = self
         exported = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}

@@ -63,7 +63,7 @@ class FittedResult(Cautious):
     Parameters
     ----------
     estimate : Estimate
-        Estimate of p coefficients, in the user's units.
+        Estimate of the p coefficients, in user units.
     context : Context
         Where the estimate came from, and what it cost.
     """

@@ -88,14 +88,14 @@ class RatioFrame(pd.DataFrame):
     def to_latex(  # type: ignore[override]
         self, *, digits: int = 3, caption: str | None = None, label: str | None = None
     ) -> str:
-        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
         digits : int
-            Digits after the point, at most 15.
+            Number of digits after the decimal point, at most 15.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class RatioFrame(pd.DataFrame):
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         places = check_digits(digits)
         rows = [

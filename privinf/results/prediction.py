@@ -93,7 +93,7 @@ class Prediction:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         obs : bool
             Whether the intervals are of new observations; default: of means.
 
@@ -118,7 +118,7 @@ class Prediction:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------

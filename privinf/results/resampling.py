@@ -76,7 +76,7 @@ class BootstrapResults:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         kind : {"studentized", "percentile"}
             From the bootstrapped t statistics, or from quantiles of the replicates.
 
@@ -93,7 +93,7 @@ class BootstrapResults:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------

@@ -66,7 +66,7 @@ class ScoreTests:
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------

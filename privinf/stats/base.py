@@ -614,7 +614,7 @@ class StatResult(PortableTest):
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         places = None if digits is None else check_digits(digits)
         shown = self._shown_number if places is None else f"{{:.{places}f}}".format

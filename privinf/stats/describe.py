@@ -142,7 +142,7 @@ class Description(PortableTable):
         Parameters
         ----------
         digits : int
-            Digits after the point, at most 15.
+            Number of digits after the decimal point, at most 15.
         caption, label : str, optional
             Caption and label of the table; the label is used without changes.
 
@@ -160,7 +160,7 @@ class Description(PortableTable):
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         places = check_digits(digits)
         rows: list[tuple[str, ...]] = []

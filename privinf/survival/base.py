@@ -82,7 +82,8 @@ class ReleasedSurvival:
         path : path
             File to write.
         key : bytes, optional
-            Secret for an HMAC; without it the checksum only detects accidental changes.
+            Secret key for an HMAC, which detects all changes of the file. Without a key the file has a
+            checksum, which detects accidental changes only.
         overwrite : bool
             Whether to replace an existing file.
 
@@ -167,7 +168,7 @@ class ReleasedSurvival:
 
         Notes
         -----
-        **Privacy.** Post-processing: no rows are read, and nothing is spent.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         places = None if digits is None else check_digits(digits)
         shown = shown_number if places is None else f"{{:.{places}f}}".format

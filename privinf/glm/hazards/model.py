@@ -1,4 +1,4 @@
-"""Cox's proportional-hazards regression of one table, or of a federation."""
+"""Cox's proportional-hazards regression on one table, or on a federation of sites."""
 
 from __future__ import annotations
 
@@ -73,29 +73,31 @@ class PHRegOptions(SumModelOptions):
 
 @error_boundaries
 class PHReg(Model[PHRegOptions]):
-    r"""Cox's proportional-hazards regression of one table, or of a federation.
+    r"""Cox's proportional-hazards regression on one table, or on a federation of sites.
 
     For the rows of several sites, use `from_arrays`, or pass a federation to `from_formula`.
 
     Parameters
     ----------
     time : array_like, shape (n,)
-        Time until the event or censoring, 0 or more. Events after `horizon` are not used.
+        Time until the event or until censoring, at least 0. Follow-up ends at `horizon`: later events are not
+        used.
     X : array_like or DataFrame, shape (n, d)
-        Columns, without a constant, used as they are.
+        Columns of the regression, without a constant.
     status : array_like, shape (n,), or str
-        1 if the time ended with the event, 0 if it was censored; or the name of such a column of X.
+        Status of each record: 1 if the time ended with the event, and 0 if it was censored. A text is the
+        name of the column of X with the status.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column of X except the status, in the order of the columns or by name; values
         outside the bounds are clipped.
     horizon : float
         Public end of the follow-up.
     intervals : int
-        Number of intervals of equal length of the public grid, on which the baseline hazard is estimated. Few
-        intervals are enough unless the hazard is steep at 0.
+        Number of intervals, all of the same length, of the public time grid on which the baseline hazard is
+        estimated. Few intervals are enough unless the hazard changes fast near time 0.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-        records that lack a value, whose number stays private.
+        records that lack a value. The number of dropped records stays private.
     trust : {"central", "server"}, optional
         Who is trusted with the rows. With "central" (default) one curator holds the rows. With "server" the
         rows are sent to a server. Secure sums need several sites; pass the rows of each site to
@@ -114,14 +116,14 @@ class PHReg(Model[PHRegOptions]):
     -----
     **Privacy.** Neighboring tables differ in one record, with its time, status and columns (replace-one). The
     number of records, the grid, the horizon and the bounds are public. Everything else that leaves the
-    curator, or the server, is noised, and the report counts everything that a fit released.
+    curator or the server has noise, and the privacy report counts all releases of a fit.
 
-    A record is followed until the hazard that its columns imply has cumulated to c, a public number for which
-    the noise is small enough. If hazards are proportional and effects are linear, this limit does not change
-    the coefficients. Otherwise the target is Cox's regression with this follow-up. The summary names c and
-    the share of events that come after the follow-up, and warns if this share is not small. Without noise and
-    on a fine grid, the coefficients are those of Cox's regression (`privinf.glm.hazards.path` has the
-    releases).
+    A record is followed until its cumulative hazard, as predicted from its columns, is c. The number c is
+    public, and is chosen so that the noise is small enough. If hazards are proportional and effects are
+    linear, this end of the follow-up does not change the coefficients. Otherwise the target is Cox's
+    regression with the shorter follow-up. The summary states c and the share of events after the end of the
+    follow-up, and a warning is issued if this share is not small. Without noise and on a fine time grid, the
+    coefficients are equal to the coefficients of Cox's regression.
 
     References
     ----------
@@ -185,29 +187,33 @@ class PHReg(Model[PHRegOptions]):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a table, or from the tables of a federation's sites.
+        """Build the model from a formula and a table, or a federation whose sites hold the rows.
 
         Parameters
         ----------
         formula : str
-            Such as ``"time ~ age + C(group)"``. The constant is part of the baseline hazard.
+            Such as ``"time ~ age + C(group)"``. No constant is added, because the constant is part of the
+            baseline hazard.
         data : table or federation
-            One table (a data frame, a path, a reader), or a federation of sites.
+            Raw rows: one table (a data frame, the path of a file, or a reader), or a federation of sites.
         status : str
-            Name of a column that is 1 if the time ended with the event and 0 if it was censored; the schema
-            declares it with the bounds (0, 1). A factor with two levels, of which the second is the event, is
-            accepted too.
+            Name of the column with the status: 1 if the time ended with the event, and 0 if it was censored.
+            The schema declares it with the bounds (0, 1). The status may also be a factor with two levels, of
+            which the second is the event.
         schema : Schema
-            Public bounds and levels of the columns. The time has the bounds (0, horizon).
+            Public bounds and levels of all columns that the formula names, and of the time and the status.
+            The bounds of the time are (0, horizon).
         horizon : float, optional
-            Public end of the follow-up. Default: the upper bound of the time.
+            Public end of the follow-up. The default is the upper bound of the time.
         intervals : int
-            Number of intervals of equal length of the public grid.
+            Number of intervals, all of the same length, of the public time grid on which the baseline hazard
+            is estimated.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            records that lack a value, whose number stays private.
+            records that lack a value. The number of dropped records stays private.
         trust : {"central", "server", "secure-sum"}, optional
-            Who is trusted with sums or rows. Default: "central" for one table, "server" for a federation.
+            Who is trusted with the rows. The default is "central" for one table, and "server" for a
+            federation.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit of the model. By default the model makes a new
             ledger.
@@ -246,25 +252,28 @@ class PHReg(Model[PHRegOptions]):
         trust: Trust | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from one pair (time, X) per site, X a data frame that holds the status.
+        """Build the model from one pair (time, X) per site, where X is a data frame that contains the status.
 
         Parameters
         ----------
         sites : sequence or mapping of (time, X)
-            Times and columns of every site, by label or numbered from 0. The sites are simulated in this
-            process; for real sites pass a federation to `from_formula`.
+            Times and columns of every site: a mapping from labels of sites to pairs, or a sequence, whose
+            sites are numbered from 0. The sites are simulated in this process; for real sites pass a
+            federation to `from_formula`.
         status : str
-            Name of a column of every X that is 1 if the time ended with the event, 0 if it was censored.
+            Name of the column of every X with the status: 1 if the time ended with the event, and 0 if it was
+            censored.
         bounds : sequence of (low, high), or mapping
             Public bounds of every column except the status, in the order of the columns or by name; values
             outside the bounds are clipped.
         horizon : float
             Public end of the follow-up.
         intervals : int
-            Number of intervals of equal length of the public grid.
+            Number of intervals, all of the same length, of the public time grid on which the baseline hazard
+            is estimated.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
-            records that lack a value, whose number stays private.
+            records that lack a value. The number of dropped records stays private.
         trust : {"server", "secure-sum"}, optional
             With "server" (default) the sites send sums without noise to a server that they trust. With
             "secure-sum" the sites add the noise themselves and mask their sums, so that only the noisy total
@@ -345,10 +354,11 @@ class PHReg(Model[PHRegOptions]):
             None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
             private; the results are marked as such.
         follow_up : {"longest", "model"}
-            How long records with a high hazard are followed. "longest" (default): as long as the variance of
-            the noise is at most 1.5 times the sampling variance, so that the target is near Cox's regression
-            with complete follow-up. "model": as long as the variance of the noise is at most 0.4 times the
-            sampling variance; intervals are narrower, but rely on proportional hazards and linear effects.
+            Length of the follow-up of records with a high hazard. With "longest" (default) the follow-up is
+            the longest for which the variance of the noise is at most 1.5 times the sampling variance. The
+            target is then close to Cox's regression with complete follow-up. With "model" the limit is 0.4
+            times the sampling variance. The intervals are then narrower, but they rely on proportional
+            hazards and linear effects.
         max_colluding : int
             Number of sites that may collude with the server in secure sums; their noise does not count toward
             the guarantee.
@@ -366,15 +376,16 @@ class PHReg(Model[PHRegOptions]):
         Returns
         -------
         PHRegResults
-            Logarithms of hazard ratios with robust standard errors, tests and the privacy report.
+            Results with the logarithms of hazard ratios, robust standard errors, tests and the privacy
+            report.
 
         Raises
         ------
         ArgumentError
             If an argument is invalid; nothing was spent.
         NotAvailableError
-            Records or budget are too few for the coefficients, and nothing was spent; or there are too few
-            events, and only their count was charged.
+            There are too few records, or there is too little budget, for the coefficients; nothing was spent.
+            The error is also raised if there are too few events; only their count was then charged.
         BudgetExceededError
             If the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
@@ -382,9 +393,9 @@ class PHReg(Model[PHRegOptions]):
 
         Notes
         -----
-        **Privacy.** `privacy` counts every release. Intervals are quantiles of draws that account for the
-        noise. If the noise hides part of the Hessian, intervals are quantiles of a posterior with a named
-        prior.
+        **Privacy.** `privacy` counts every release. Intervals are quantiles of simulated draws, which account
+        for the privacy noise. If the noise is too large for a part of the Hessian, intervals are quantiles of
+        a posterior distribution, and the summary names its prior.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration

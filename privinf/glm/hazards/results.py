@@ -136,7 +136,7 @@ class PHRegResults(Results):
 
     Notes
     -----
-    **Privacy.** Reads no rows and costs nothing: every member post-processes the fit's releases.
+    **Privacy.** Costs nothing: every method uses only released numbers.
     """
 
     @cached_property
@@ -172,7 +172,7 @@ class PHRegResults(Results):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------

@@ -374,7 +374,7 @@ class SiteExport(Export):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         method : {"wald", "score"}
             Kind of the intervals; see `conf_int`.
 
@@ -398,7 +398,7 @@ class SiteExport(Export):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -494,7 +494,7 @@ class SiteResults(Results):
         columns : str or sequence of str, optional
             Columns to compare; default: all targets with estimates at two sites or more.
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
         rng : None, int or Generator
             Seed of the joint intervals of the deviations.
 
@@ -574,7 +574,7 @@ class SiteResults(Results):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -598,7 +598,7 @@ class SiteResults(Results):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -665,7 +665,8 @@ class SiteResults(Results):
         records : bool
             No effect on the file: a fit by site contains no records. A fit without noise must pass False.
         key : bytes, optional
-            Secret for an HMAC; without it the checksum only detects accidental changes.
+            Secret key for an HMAC, which detects all changes of the file. Without a key the file has a
+            checksum, which detects accidental changes only.
         overwrite : bool
             Whether to replace an existing file.
 

@@ -199,7 +199,7 @@ class LassoResults(JointResults):
         Parameters
         ----------
         alpha : float
-            Intervals have the level ``1 - alpha``.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
