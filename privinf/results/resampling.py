@@ -23,7 +23,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.linear_scores import LinearScores
 from privinf.progress import progress_bar
 from privinf.results.constraints import ConstraintLike, linear_constraints
-from privinf.results.simultaneous import SimultaneousMethod, SimultaneousResults, simultaneous
+from privinf.results.simultaneous import JOINT_STREAM, SimultaneousMethod, SimultaneousResults, simultaneous
 from privinf.results.wald import Inference
 from privinf.schema import Design
 from privinf.typing import BootstrapMethod, Floats, Names, RngLike
@@ -327,7 +327,7 @@ class Resampling:
         draws : int, optional
             Default: 100,000 normal draws (fewer for more than 300 quantities), 1,999 of multipliers.
         rng : None, int or Generator
-            Seed of the draws.
+            Seed of the draws; default: a fixed one, so that the same result has the same joint intervals.
 
         Returns
         -------
@@ -336,6 +336,7 @@ class Resampling:
         """
         names = self.inference.names
         chosen = linear_constraints(np.eye(len(names)) if which is None else which, names)
+        rng = JOINT_STREAM if rng is None else rng
         null = self.null_draws(chosen.R, draws, rng) if method == "multiplier" else None
         return simultaneous(
             self.inference.estimate, chosen, alpha=alpha, method=method, draws=draws, rng=rng, null=null

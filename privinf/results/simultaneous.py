@@ -19,6 +19,7 @@ from privinf.results.rendering import shown_pvalue
 from privinf.typing import Floats, RngLike
 from privinf.validation import check_choice, shown
 
+JOINT_STREAM = 13  # seed of the draws, unless a call has its own: the same release has the same intervals
 SimultaneousMethod = Literal["gaussian", "multiplier"]
 Adjustment = Literal["single-step", "step-down", "bonferroni", "holm", "fdr_bh"]
 
@@ -171,8 +172,10 @@ def simultaneous(
 ) -> SimultaneousResults:
     """Return joint inference on ``R b``; see `Results.simultaneous`.
 
-    `null` are draws of the statistics under the null, shape (draws, m), where a model makes its own.
+    `null` are draws of the statistics under the null, shape (draws, m), where a model makes its own. Without
+    `rng` the draws have a fixed seed.
     """
+    rng = JOINT_STREAM if rng is None else rng
     check_choice(method, SimultaneousMethod, "method")
     effect, cov = estimate.linear(restrictions.R)
     variances = np.diag(cov)

@@ -97,6 +97,12 @@ def test_context_must_fit_the_estimate(results, design):
         Results(results.estimate, Context(report=results.privacy, colour="red"))
 
 
+def test_simultaneous_inference_is_repeated_without_a_seed(results):
+    first, second = results.simultaneous(), results.simultaneous()
+    pd.testing.assert_frame_equal(first.summary_frame(), second.summary_frame())
+    assert results.simultaneous(rng=5).critical_value != first.critical_value
+
+
 def test_simultaneous(results):
     found = results.simultaneous(0.1, rng=0)
     assert list(found.names) == list(results.names)

@@ -217,7 +217,7 @@ class JointResults(SparseResults):
         draws : int, optional
             Number of draws of the simulation.
         rng : None, int or Generator
-            Seed of the simulation.
+            Seed of the simulation; default: a fixed one.
 
         Returns
         -------
@@ -263,7 +263,7 @@ class JointResults(SparseResults):
             Null distribution, by the names of `simultaneous`. The p-value of the test is its single-step
             p-value of the largest difference.
         rng : None, int or Generator
-            Seed of the simulation.
+            Seed of the simulation; default: a fixed one.
 
         Returns
         -------
