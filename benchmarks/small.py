@@ -44,6 +44,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "proportional_hazards": ("2", "MODEL_FITS, FOLLOWED_FITS = 1, 2"),
     "hazard_tables": ("1 --only mixed", ""),
     "hazard_layers": ("1", ""),
+    "hazard_scores": ("2", ""),
     "margins": ("--fits 2", ""),
     "negative_binomial": ("--fits 2 --only 0.5", ""),
     "clipping": ("--draws 100 --fits 2", ""),

@@ -94,8 +94,8 @@ class ScoreTests:
         Notes
         -----
         Restrictions: `privinf.inference.score_sets`, which without noise is the Lagrange multiplier
-        test of statsmodels (of curved models, Logit and Poisson, the score is moved along the Hessian of the
-        fit, and without noise it is their Wald test).
+        test of statsmodels (of curved models, Logit, Poisson and PHReg, the score is moved along the Hessian
+        of the fit, and without noise it is their Wald test).
 
         Without an argument it tests what `fvalue` tests, that every slope is zero. Its statistic is a
         chi-square, the sum over its ``df`` restrictions, and `fvalue` is a mean over them: compare

@@ -376,3 +376,56 @@ def test_options_of_statsmodels_are_explained(option):
 def test_models_show_no_rows():
     model = pi.PHReg.from_formula(FORMULA, table(400), status="event", schema=SCHEMA)
     assert repr(model) == "<PHReg: 400 rows x 3 columns, 1 sites (rows not shown)>"
+
+
+# ---- score tests
+
+
+def test_score_tests_agree_with_wald_tests_where_the_fit_is_strong_and_are_stored(result, tmp_path):
+    test = result.score_test("treated = 0")
+    assert test.df == 1
+    assert test.statistic == pytest.approx(result.wald_test("treated = 0").statistic, rel=0.1)
+    assert result.score_test(list(SLOPES.values())).pvalue > 0.05
+    assert result.score_test().df == 3
+    ends = result.conf_int(method="score")
+    wald = result.conf_int()
+    widths = (ends[1] - ends[0]) / (wald[1] - wald[0])
+    assert ((widths > 1.2) & (widths < 1.6)).all()  # sqrt(chi2(3) / chi2(1)) is 1.43
+    assert result.score_set("age").hull == pytest.approx(tuple(ends.loc["age"]))
+    loaded = pi.Results.load(result.save(tmp_path / "fit.npz") or tmp_path / "fit.npz")
+    assert loaded.score_test("treated = 0").statistic == test.statistic
+    pd.testing.assert_frame_equal(loaded.conf_int(method="score"), ends)
+
+
+def test_without_noise_score_tests_are_robust_wald_tests():
+    fit = fitted(table(3_000), epsilon=math.inf, rng=None)
+    for restriction in ("treated = 0", "treated = age = 0", "group[T.b] = treated"):
+        expected = fit.wald_test(restriction).statistic
+        assert fit.score_test(restriction).statistic == pytest.approx(expected, rel=1e-8)
+    assert fit.score_test(fit.params).statistic == pytest.approx(0.0, abs=1e-6)
+
+
+def test_score_tests_use_no_prior_where_the_fit_is_weak():
+    rng = np.random.default_rng(5)
+    n = 5_000
+    x = np.column_stack([rng.uniform(-1.0, 1.0, n), 0.03 * rng.standard_normal(n)])
+    failure = rng.exponential(size=n) / (0.6 * np.exp(0.5 * x[:, 0]))
+    model = pi.PHReg(np.minimum(failure, 1.0), x, status=failure <= 1.0, bounds=[(-1, 1)] * 2, horizon=1.0)
+    fit = model.fit(epsilon=0.6, delta=1e-6, rng=0)
+    assert fit.cov_type == "posterior"
+    assert fit.score_test({"x1": 0.5, "x2": 0.0}).pvalue > 0.05
+    assert fit.score_test("x2 = 3").pvalue > 0.05
+    assert not np.isfinite(fit.conf_int(method="score").loc["x2"]).any()
+
+
+def test_a_fit_without_intervals_has_no_score_tests():
+    rng = np.random.default_rng(1)
+    n = 1_200
+    x = rng.uniform(-1.0, 1.0, (n, 3))
+    failure = rng.exponential(size=n) / (2.0 * np.exp(x @ [2.5, 2.0, 0.0]))
+    model = pi.PHReg(np.minimum(failure, 2.0), x, status=failure <= 2.0, bounds=[(-1, 1)] * 3, horizon=2.0)
+    fits = [model.fit(epsilon=1.0, delta=1e-6, rng=seed) for seed in range(8)]
+    bare = next(fit for fit in fits if fit.cov_type == "none")
+    with pytest.raises(NotAvailableError, match="score tests and score intervals are not available"):
+        bare.score_test()
+    assert "score_test" not in dir(bare)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from privinf.glm.advice import (
 )
 from privinf.glm.curved import OneStepRelease
 from privinf.glm.hazards.path import HazardFit
+from privinf.glm.hazards.score_equation import hazard_system
 from privinf.glm.posterior_draws import (
     DRAWN_EQUATION,
     LARGEST_PRIOR_INFLUENCE,
@@ -83,12 +84,13 @@ FAR_RECORDS = (
     "coefficients differ from those of Cox's regression; use logarithms, tighter bounds or a larger budget"
 )
 DECIDED_BY_PRIOR = (
-    "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it"
+    "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it, but "
+    "score_test() and conf_int(method='score') use no prior"
 )
 OF_A_PRIOR = (
     "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
     f"deviation {PRIOR_SLOPE:g}) on slopes of columns scaled to [-1, 1], and can miss slopes that are large "
-    "relative to it"
+    "relative to it; score_test() and conf_int(method='score') use no prior"
 )
 # Targets in the header of a summary.
 TARGET = "Cox with follow-up to {}, {} intervals"
@@ -136,6 +138,12 @@ class PHRegResults(Results):
 
     Notes
     -----
+    Score tests and score intervals move the last released score along the released Hessian, with the factors
+    of the baseline solved for (`privinf.glm.hazards.score_equation` has the equation and its variance). They
+    use no prior, so they are valid where the fit is weak: `score_test`, ``conf_int(method="score")`` and
+    `score_set`. Without noise they are the robust Wald test and its intervals. A fit that ended without
+    standard errors has none.
+
     **Privacy.** Costs nothing: every method uses only released numbers.
     """
 
@@ -161,6 +169,14 @@ class PHRegResults(Results):
             raise ArgumentError("settings of a PHReg result must hold its stop and its events")
         check_number(self.follow_up, "stop", low=0.0, high=math.inf)
         check_number(self.events_after_stop, "later", low=0.0, high=1.0)
+
+    @classmethod
+    def _stored_context(cls, estimate: Estimate, context: Context) -> Context:
+        """Return the context with the equation of score tests, which the settings describe."""
+        if "curved" not in context.settings or context.design is None:
+            return context
+        system = hazard_system(context.settings, context.design, estimate.nobs, estimate.cov_type)
+        return replace(context, system=system)
 
     def _refused_methods(self) -> frozenset[str]:
         refused = super()._refused_methods()
@@ -255,7 +271,8 @@ def hazard_results(
     if texts := [text for text, _ in changed_targets(rows.design.names, fit, *rows.limits)]:
         context["settings"] |= {"misfits": texts}
     sampling = None if noise is None else back @ (total - noise) @ back.T
-    return PHRegResults(estimate, Context(**context, sampling_cov=sampling))
+    system = hazard_system(context["settings"], rows.design, rows.total, estimate.cov_type)
+    return PHRegResults(estimate, Context(**context, sampling_cov=sampling, system=system))
 
 
 def _without_intervals(
@@ -286,7 +303,10 @@ def _exact(rows: GlmRows, step: OneStepRelease, back: Floats, context: Mapping[s
         cov_type="HC0",
         terms=VarianceTerms.dividing(cov, DRAWN_EQUATION, drawn_terms(step, nothing)),
     ).transformed(back, names=rows.design.names)
-    return PHRegResults(estimate, Context(**context, sampling_cov=back @ cov @ back.T))
+    # The settings, which files keep, do not hold the equation: its sums have no noise.
+    equation = {"curved": recorded(step), "to_user": back.tolist()}
+    system = hazard_system(equation, rows.design, rows.total, "HC0")
+    return PHRegResults(estimate, Context(**context, sampling_cov=back @ cov @ back.T, system=system))
 
 
 def changed_targets(
