@@ -194,6 +194,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise ArgumentError(
             f"epsilon={epsilon:g} is too large to convert; it must be at most {_LARGEST_EPSILON:g}"
         )
+    return _largest_mu(epsilon, delta)
+
+
+@lru_cache(maxsize=256)
+def _largest_mu(epsilon: float, delta: float) -> float:
+    """Return `gaussian_mu` of checked arguments."""
 
     def delta_of(mu: float) -> float:
         return float(hockey_stick(np.array([epsilon]), mu)[0])

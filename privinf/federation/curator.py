@@ -25,7 +25,7 @@ from privinf.mechanisms.rows import Rows, imputing, refuse_unordered
 from privinf.mechanisms.statistics.block import SEEDS, SiteBlock, exact_bits, stream_of
 from privinf.mechanisms.statistics.ops import Accumulator, PlainSums, RecordSensitivity, SiteOp, clipped_total
 from privinf.mechanisms.statistics.places import BatchDigests
-from privinf.mechanisms.statistics.terms import TermSums, add_together
+from privinf.mechanisms.statistics.terms import KeptQuantities, TermSums, add_together
 from privinf.noise import NoiseSource, get_source, grid_step
 from privinf.noise.lattice import LARGEST_STEP, LARGEST_SUM
 from privinf.progress import step
@@ -128,13 +128,16 @@ class _Planned:
         return source.perturb(total, self.scale) if self.scale > 0.0 else total
 
 
-def _in_memory(block: SiteBlock, plan: _Planned) -> Accumulator | Floats:
-    """Return the un-noised sum over rows in memory."""
+def _in_memory(block: SiteBlock, plan: _Planned, kept: KeptQuantities | None = None) -> Accumulator | Floats:
+    """Return the un-noised sum over rows in memory, by quantities of the last query where they are kept."""
     if not plan.exact:
         return plan.statistic.total(block, plan.args, plan.record_sensitivity)
     assert plan.statistic.sums is not None
     sums = plan.statistic.sums(block, plan.args)
-    sums.update(block)
+    if isinstance(sums, TermSums):
+        add_together([sums], block, kept)
+    else:
+        sums.update(block)
     return sums
 
 
@@ -220,6 +223,8 @@ class Curator:
         self._key = None if self._noise.secure else self._noise.new_key()
         self._query_count = 0
         self._digests = BatchDigests()
+        is_kept = isinstance(rows, SiteBlock) and KeptQuantities.applies_to(rows)
+        self._kept = KeptQuantities() if is_kept else None
         self.ledger = check_ledger(ledger)
 
     @property
@@ -313,7 +318,7 @@ class Curator:
         if batch is not None:
             self._rows = self._rows.owned()
         if batch is None or not self._rows.lent:
-            return _in_memory(self._rows, plan)
+            return _in_memory(self._rows, plan, self._kept)
         total = _in_memory(replace(self._rows, batch=batch), plan)
         after_the_charge(batch.check)
         return total

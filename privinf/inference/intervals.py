@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile, upper_tail
 from privinf.typing import Alternative, ArrayLike, Floats
@@ -75,17 +76,23 @@ class Precision:
 def moved_tails(c: Floats, moved: Floats, df: float | Floats = np.inf) -> Floats:
     """Return ``P(|T + moved| > c)``, T normal, or t with finite `df`."""
     if np.isinf(df).all():
-        return upper_tail(c - moved) + upper_tail(c + moved)
+        return _normal_tails(c, moved)
     return np.asarray(stdtr(df, moved - c) + stdtr(df, -moved - c), dtype=np.float64)
+
+
+def _normal_tails(c: Floats, moved: Floats) -> Floats:
+    """Return ``P(|Z + moved| > c)``, Z normal."""
+    return np.asarray(ndtr(moved - c) + ndtr(-(c + moved)))
 
 
 def moved_quantile(moved: Floats, alpha: float, df: float | Floats = np.inf) -> Floats:
     """Return c with ``P(|T + moved| > c) = alpha``; it lies between the one- and the two-sided quantile."""
     low = np.maximum(moved + upper_quantile(alpha, df), 0.0)
     high = moved + upper_quantile(alpha / 2.0, df)
+    tails = _normal_tails if np.isinf(df).all() else partial(moved_tails, df=df)
     for _ in range(QUANTILE_STEPS):
         middle = (low + high) / 2.0
-        above = moved_tails(middle, moved, df) > alpha
+        above = tails(middle, moved) > alpha
         low = np.where(above, middle, low)
         high = np.where(above, high, middle)
     return np.where(moved > 0.0, high, upper_quantile(alpha / 2.0, df))

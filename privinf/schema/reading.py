@@ -21,6 +21,10 @@ from privinf.validation import blanks_alone, check_choice, columns_phrase
 # What pandas may find in a column of objects that is read as numbers.
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
 
+FEW_LEVELS = 16  # levels up to which a column is compared with each of them
+DOUBLE_BYTES = 8  # bytes of a double
+WHOLE_DOUBLES = 2.0**53  # size below which doubles hold every integer
+
 MISSING_VALUES = (
     "column {!r} has missing values; pass missing='impute-public', or missing='drop' where it is available "
     "(on the command line: --missing), or remove the rows in which it is missing. The number of remaining "
@@ -395,7 +399,24 @@ def _blanks_alone(undeclared: pd.Series, declared: Factor) -> Level | None:
     return next((stripped[text] for text in texts if text in stripped), None)
 
 
+def _level_numbers(column: pd.Series, declared: Factor) -> list[float] | None:
+    """Return a few levels as doubles, if these and a column's numbers are equal where their values are."""
+    dtype = column.dtype
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" or dtype.itemsize > DOUBLE_BYTES:
+        return None
+    if len(declared.levels) > FEW_LEVELS or any(isinstance(level, str) for level in declared.levels):
+        return None
+    numbers = [float(level) for level in declared.levels]
+    return numbers if max(map(abs, numbers)) < WHOLE_DOUBLES else None
+
+
 def _level_codes(column: pd.Series, declared: Factor) -> Integers:
+    if (numbers := _level_numbers(column, declared)) is not None:
+        values = column.to_numpy(dtype=np.float64)
+        codes = np.full(len(values), -1, dtype=np.int64)
+        for code, number in enumerate(numbers):
+            codes[values == number] = code
+        return codes
     levels = pd.Index(list(declared.levels), dtype=object)
     if isinstance(column.dtype, pd.CategoricalDtype):
         categories = pd.Index(column.cat.categories, dtype=object)

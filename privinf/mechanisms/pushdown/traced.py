@@ -186,6 +186,7 @@ class TracedReader:
     """Reads the columns of a table in a database, as `RowReader` and its block read rows."""
 
     exact = True
+    lasting = False
     weights = None
     residual = cast("Callable[..., Floats]", SiteBlock.residual)
 

@@ -93,6 +93,8 @@ MODEL = (
     "curvature_bound",
     "alpha",
 )
+# Arguments that rows at theta depend on, whatever their weights.
+POINT = (*BASIS, "radius", "family", "columns", "theta", "transform", "offset", "exposure")
 # Arguments of the statistics of the dispersion, whose rows have no weights.
 DISPERSION = (
     *BASIS,
@@ -117,71 +119,97 @@ SMALLEST_STEP = 1e-6  # the same without noise, where means are not from tables
 COUNTED = ("score", "curvature", "residual")  # sizes of records that can be counted above thresholds
 
 
-class _Rows:
-    """A block's rows at theta: eta, the exposure, v, |v|, c, e, o and w."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """A block's rows at theta, whatever their weights: eta, the exposure, v, the mean m, c and e."""
 
-    __slots__ = (
-        "args",
-        "count",
-        "curvature",
-        "error",
-        "exact",
-        "exposure",
-        "length",
-        "predictor",
-        "public",
-        "v",
-        "weight",
-    )
+    predictor: Floats
+    exposure: Floats | float
+    v: RowDirections
+    mean: Floats
+    curvature: Floats
+    count: Floats
+    error: Floats
 
-    def __init__(self, rows: RowReader) -> None:
+
+def _point(rows: RowReader) -> _Point:
+    """Return the rows at the theta of a query; the queries of a fit at one theta share them."""
+
+    def make_point() -> _Point:
         args = rows.args
         block = rows.block
-        self.exact = rows.exact
         theta = np.asarray(args["theta"], dtype=np.float64)[None]
         placed = rows.read(np.asarray(args["columns"]) if "columns" in args else None)
         forms = placed.forms(np.vstack([theta, np.asarray(args["transform"], dtype=np.float64).T]))
-        self.args = args
-        self.predictor = forms[0]
+        predictor = forms[0]
         vectors = forms[1:]
         if "intercept" in args:
-            self.predictor += float(args["intercept"])
+            predictor += float(args["intercept"])
         if "offset" in args:
             vectors += np.asarray(args["offset"], dtype=np.float64)[:, None]
-        self.exposure: Floats | float = 1.0
+        exposure: Floats | float = 1.0
         if "exposure" in args:
-            self.exposure = np.maximum(_column(block, int(args["exposure"])), SMALLEST)
-        self.v = RowDirections(vectors)
-        self.length = self.v.length
-        mean, self.curvature = self.mean(self.predictor)
-        binomial = args["family"] == "binomial"
-        self.count = y = block.outcome()
-        self.error = made_finite((np.clip(y, 0.0, 1.0) if binomial else y) - mean)
+            exposure = np.maximum(_column(block, int(args["exposure"])), SMALLEST)
+        mean, curvature = _mean(args, predictor, exposure, exact=rows.exact)
+        y = block.outcome()
+        return _Point(
+            predictor=predictor,
+            exposure=exposure,
+            v=RowDirections(vectors, lasting=rows.lasting),
+            mean=mean,
+            curvature=curvature,
+            count=y,
+            error=made_finite((np.clip(y, 0.0, 1.0) if args["family"] == "binomial" else y) - mean),
+        )
+
+    return rows.once("point", POINT, make_point)
+
+
+def _mean(args: Args, predictor: Floats, exposure: Floats | float, *, exact: bool) -> tuple[Floats, Floats]:
+    """Return the mean and its derivative."""
+    if args["family"] == "poisson":
+        mean = exponential(predictor, exact=exact) * exposure
+        return mean, mean
+    tail = logistic(predictor, exact=exact)
+    return np.where(predictor < 0.0, tail, 1.0 - tail), tail * (1.0 - tail)
+
+
+class _Rows:
+    """A block's rows at theta, with the weights o and w of a query."""
+
+    __slots__ = ("args", "count", "curvature", "error", "exact", "length", "point", "public", "v", "weight")
+
+    def __init__(self, rows: RowReader) -> None:
+        args = rows.args
+        self.exact = rows.exact
+        self.args = args
+        self.point = point = _point(rows)
+        self.v = point.v
+        self.length = point.v.length
+        self.curvature = point.curvature
+        self.count = point.count
+        self.error = point.error
         self.public = np.ones_like(self.length)
         if "weight" in args:
             unit = float(args.get("weight_unit", 1.0))
-            self.public = np.maximum(_column(block, int(args["weight"])), 0.0) / unit
+            self.public = np.maximum(_column(rows.block, int(args["weight"])), 0.0) / unit
         if "alpha" in args:
-            self.public = self.public / (1.0 + float(args["alpha"]) * mean)
+            self.public = self.public / (1.0 + float(args["alpha"]) * point.mean)
         self.weight = self.public.copy()
         if "curvature_bound" in args:
             largest_weight = args["curvature_bound"] / (self.curvature * np.square(self.length))
             np.minimum(self.weight, largest_weight, out=self.weight)
-        if "score_bound" in args and binomial:
+        if "score_bound" in args and args["family"] == "binomial":
             np.minimum(self.weight, args["score_bound"] / self.largest(), out=self.weight)
         made_finite(self.weight)
 
     def mean(self, predictor: Floats) -> tuple[Floats, Floats]:
-        """Return the mean and its derivative."""
-        if self.args["family"] == "poisson":
-            mean = exponential(predictor, exact=self.exact) * self.exposure
-            return mean, mean
-        tail = logistic(predictor, exact=self.exact)
-        return np.where(predictor < 0.0, tail, 1.0 - tail), tail * (1.0 - tail)
+        """Return the mean and its derivative at other predictors."""
+        return _mean(self.args, predictor, self.point.exposure, exact=self.exact)
 
     def largest(self) -> Floats:
         """Return q without the public weight."""
-        return self.length * (1.0 - logistic(self.predictor, exact=self.exact))
+        return self.length * (1.0 - logistic(self.point.predictor, exact=self.exact))
 
     def sizes(self) -> Floats:
         """Return |w v e|."""
@@ -383,8 +411,8 @@ def _secant(rows: RowReader, outer: Outer) -> tuple[Square]:
         move += entry * step
     move = made_finite(move)
     smallest_step = TANGENT if rows.exact else SMALLEST_STEP
-    middle = at.mean(at.predictor + 0.5 * move)[1]
-    ends = at.mean(at.predictor + move)[0] - at.mean(at.predictor)[0]
+    middle = at.mean(at.point.predictor + 0.5 * move)[1]
+    ends = at.mean(at.point.predictor + move)[0] - at.point.mean
     apart = np.copysign(np.maximum(np.abs(move), smallest_step), move)
     slope = np.where(np.abs(move) < smallest_step, middle, ends / apart)
     size = np.sqrt(np.maximum(made_finite(slope * at.weight), 0.0))

@@ -99,6 +99,12 @@ class ColumnGrid:
         ends = None if covers_grid else (bottom, top)
         return cls(factor=factor, shift=shift, ends=ends, units=units, limit=limit, radius=math.inf)
 
+    def key(self) -> bytes:
+        """Return bytes that differ between grids."""
+        arrays = (self.factor, self.shift, self.units, *(self.ends or ()))
+        numbers = np.array([self.limit, self.radius])
+        return b"".join(array.tobytes() for array in (numbers, *arrays))
+
     def column(self, at: int) -> ColumnGrid:
         """Return the grid of one column."""
         position = slice(at, at + 1)

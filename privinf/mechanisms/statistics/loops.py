@@ -26,6 +26,7 @@ LARGE_BLOCK = 1 << 16  # numbers of a block from which on its loops are compiled
 # Numbers that numpy works on before numba is loaded: on as many compiled loops save some of the .4 seconds
 # that it takes.
 WORTH_LOADING = 1 << 28
+MANY_VALUES = 2048  # values from which on they are compared with one threshold after the other
 TILE = 64  # rows that one operation of numpy covers, as if they were one long row
 
 
@@ -215,7 +216,15 @@ def above(values: Floats, thresholds: Floats) -> Integers:
         counts = np.empty(len(values), dtype=np.int64)
         fast.above(*(np.ascontiguousarray(array, dtype=np.float64) for array in (values, thresholds)), counts)
         return counts
-    return np.searchsorted(thresholds, values, side="left")
+    if len(values) < MANY_VALUES or len(thresholds) > np.iinfo(np.int8).max:
+        return np.searchsorted(thresholds, values, side="left")
+    # Values in random order mislead the branches of a search.
+    at_or_below = np.zeros(len(values), dtype=np.int8)
+    marks = np.empty(len(values), dtype=np.bool_)
+    for threshold in thresholds:
+        np.less_equal(values, threshold, out=marks)
+        at_or_below += marks.view(np.int8)
+    return len(thresholds) - at_or_below.astype(np.int64)
 
 
 def products(left: Floats, right: Floats) -> Floats:

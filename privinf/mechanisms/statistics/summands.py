@@ -602,11 +602,15 @@ def _norm_room(top: float, size: int) -> float:
 
 
 class RowDirections:
-    """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are requested."""
+    """Vectors of rows, shape (k, rows), with their lengths, and their directions once they are requested.
 
-    __slots__ = ("_steps", "length", "vectors")
+    Where they are `lasting` the directions are in memory of their own.
+    """
 
-    def __init__(self, vectors: Floats, length: Floats | None = None) -> None:
+    __slots__ = ("_lasting", "_steps", "length", "vectors")
+
+    def __init__(self, vectors: Floats, length: Floats | None = None, *, lasting: bool = False) -> None:
+        self._lasting = lasting
         self.vectors = vectors
         self.length = lengths(vectors) if length is None else length
         self._steps: Floats | None = None
@@ -617,7 +621,8 @@ class RowDirections:
     def steps(self, room: ScratchBuffers | None = None) -> Floats:
         """Return the directions on their grid, shape (k, rows)."""
         if self._steps is None:
-            self._steps = _nearest(self.vectors, self.length, out=_buffer(self.vectors, room))
+            out = _buffer(self.vectors, None if self._lasting else room)
+            self._steps = _nearest(self.vectors, self.length, out=out)
         return self._steps
 
 

@@ -32,9 +32,9 @@ without noise add the same terms up in doubles, of rows as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
@@ -60,6 +60,73 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Summand)
 
 NARROW = 16  # columns up to which blocks of rows are cut as if a statistic used all of them
+KEPT_NUMBERS = 1 << 19  # numbers of a table up to which quantities of its rows are kept between queries
+
+# ---- quantities of rows
+
+
+class BlockQuantities:
+    """Quantities that the queries of a pass derive from one block of rows, each computed once.
+
+    Parameters
+    ----------
+    earlier : mapping
+        Quantities of the same rows that an earlier pass derived.
+    lasting : bool
+        Whether a later pass uses them too, so that they have memory of their own.
+    """
+
+    __slots__ = ("_earlier", "lasting", "values")
+
+    def __init__(self, earlier: Mapping[Any, Any] | None = None, *, lasting: bool = False) -> None:
+        self._earlier = {} if earlier is None else earlier
+        self.lasting = lasting
+        self.values: dict[Any, Any] = {}
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """Return a quantity by its key, which states everything that it depends on besides the rows."""
+        if key not in self.values:
+            self.values[key] = self._earlier[key] if key in self._earlier else make()
+        return cast("T", self.values[key])
+
+
+class KeptQuantities:
+    """Quantities of rows in memory from the last query of a fit, for its next query.
+
+    Queries at one point of a fit share linear forms, lengths and means of all rows. Only rows that nobody
+    else can write into are kept, and few enough of them (`KEPT_NUMBERS`).
+
+    Notes
+    -----
+    **Privacy.** Holds numbers of raw rows: never leaves the mechanisms, cannot be pickled.
+    """
+
+    __slots__ = ("_earlier", "_last")
+
+    def __init__(self) -> None:
+        self._earlier: dict[tuple[int, int], dict[Any, Any]] = {}
+        self._last: dict[tuple[int, int], dict[Any, Any]] = {}
+
+    def begin(self) -> None:
+        """Begin a query: quantities that the last one did not use are dropped."""
+        self._earlier = self._last
+        self._last = {}
+
+    def of_part(self, part: SiteBlock) -> BlockQuantities:
+        """Return the quantities of a part of the rows."""
+        place = part.start, len(part)
+        quantities = BlockQuantities(self._earlier.get(place), lasting=True)
+        self._last[place] = quantities.values
+        return quantities
+
+    @staticmethod
+    def applies_to(block: SiteBlock) -> bool:
+        """Return whether quantities of a block can be kept."""
+        return not block.lent and block.features.size <= KEPT_NUMBERS
+
+    def __reduce__(self) -> Any:
+        raise TypeError("quantities of raw rows cannot be pickled")
+
 
 # ---- rows
 
@@ -123,7 +190,7 @@ class RowReader:
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "_keys", "_placed", "_shared", "args", "block", "exact", "room")
+    __slots__ = ("_grids", "_keys", "_placed", "_quantities", "args", "block", "exact", "room")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block = block
@@ -133,7 +200,7 @@ class RowReader:
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
         self._keys: dict[str, Any] = {}
         self._placed: dict[bytes, PlacedRows] = {}
-        self._shared: dict[Any, Any] = {}
+        self._quantities = BlockQuantities()
 
     @property
     def width(self) -> int:
@@ -145,17 +212,22 @@ class RowReader:
         """Binary digits of a record's numbers below their bound; 0 where they are not cut."""
         return digits(self.args)[0] or NUMBER_DIGITS if self.exact else 0
 
-    def take(self, block: SiteBlock, shared: dict[Any, Any]) -> None:
-        """Read another block; `shared` is what readers of it share."""
+    @property
+    def lasting(self) -> bool:
+        """Whether quantities of the rows outlast the block, so that none is in memory of `room`."""
+        return self._quantities.lasting
+
+    def take(self, block: SiteBlock, quantities: BlockQuantities) -> None:
+        """Read another block, of which several readers can share quantities."""
         self.block = block
         self._placed.clear()
-        self._shared = shared
+        self._quantities = quantities
         self.room.clear()
 
     def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return values derived from the rows and the named arguments, once for all readers of a block.
 
-        Who gets it does not write into it.
+        Their memory is not that of `room` if they are `lasting`. Nobody writes into them.
         """
         if quantity not in self._keys:
             arrays = {name: np.asarray(self.args[name]) for name in names if name in self.args}
@@ -163,9 +235,7 @@ class RowReader:
                 quantity,
                 tuple((name, array.shape, array.tobytes()) for name, array in arrays.items()),
             )
-        if (key := self._keys[quantity]) not in self._shared:
-            self._shared[key] = make()
-        return cast("T", self._shared[key])
+        return self._quantities.once(self._keys[quantity], make)
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
         """Return all columns, or some, the constant being 1; valid until another block is read."""
@@ -179,7 +249,7 @@ class RowReader:
                 self._grids[key] = index, grid, rooms(block_rows(width), width)
             index, grid, buffer = self._grids[key]
             if grid is not None:
-                self._placed[key] = self._on_grid(self.block.features[:, index], grid, buffer, constant)
+                self._placed[key] = self._on_grid(index, grid, buffer, constant)
                 return self._placed[key]
         x = self.block.columns(self.args, chosen)
         if constant is not None:
@@ -214,7 +284,16 @@ class RowReader:
         unit = largest / FULL_SCALE
         return PlacedRows(on_grid(x, 1.0 / unit, 0.5, FULL_SCALE, x), np.full(x.shape[1], unit), size)
 
-    def _on_grid(self, x: Floats, grid: ColumnGrid, buffer: Any, constant: int | None) -> PlacedRows:
+    def _on_grid(self, index: Any, grid: ColumnGrid, buffer: Any, constant: int | None) -> PlacedRows:
+        if not self.lasting:
+            return PlacedRows(self._steps(index, grid, buffer, constant), grid.units, room=self.room)
+        key = ("steps", None if isinstance(index, slice) else index.tobytes(), constant, grid.key())
+        own = partial(rooms, len(self.block), len(grid.units))
+        steps = self._quantities.once(key, lambda: self._steps(index, grid, own(), constant))
+        return PlacedRows(steps, grid.units)
+
+    def _steps(self, index: Any, grid: ColumnGrid, buffer: Any, constant: int | None) -> Floats:
+        x = self.block.features[:, index]
         out = on_grid(x, grid.factor, grid.shift, FULL_SCALE, like(buffer, x))
         if not self.block.finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
@@ -224,7 +303,7 @@ class RowReader:
                 np.clip(out[:, j], low[j], high[j], out=out[:, j])
         if constant is not None:
             out[:, constant] = FULL_SCALE
-        return PlacedRows(out, grid.units, room=self.room)
+        return out
 
 
 def residual(rows: RowReader, bound: float = math.inf) -> Floats:
@@ -243,7 +322,8 @@ def grid_of(
     block: SiteBlock, args: Args, chosen: Integers | None, constant: int | None
 ) -> tuple[Any, ColumnGrid | None]:
     """Return the positions of columns in a block, without reading rows, and their grid if there is one."""
-    index = slice(None) if chosen is None else np.asarray(chosen)
+    is_all = chosen is None or np.array_equal(chosen, np.arange(len(block.low)))
+    index = slice(None) if is_all else np.asarray(chosen)
     low = block.low[index].copy()
     high = block.high[index].copy()
     arrays = [
@@ -337,7 +417,7 @@ class TermSums:
     def kinds(self) -> list[Term]:
         """Terms whose sizes are those of all rows: of the first rows, before that of simulated ones."""
         if self._kinds is None:
-            self._reader.take(made_up(*self._public), {})
+            self._reader.take(made_up(*self._public), BlockQuantities())
             with np.errstate(all="ignore"):
                 self._begin(list(self.terms(self._reader)))
         return cast("list[Term]", self._kinds)
@@ -360,9 +440,9 @@ class TermSums:
         """Add rows."""
         add_together([self], block)
 
-    def add(self, part: SiteBlock, shared: dict[Any, Any]) -> None:
-        """Add few rows, of which other sums have made this."""
-        self._reader.take(part, shared)
+    def add(self, part: SiteBlock, quantities: BlockQuantities) -> None:
+        """Add few rows, of which other sums can have the same quantities."""
+        self._reader.take(part, quantities)
         terms = list(self.terms(self._reader))
         if self._kinds is None:
             self._begin(terms)
@@ -385,15 +465,20 @@ class TermSums:
         return np.concatenate([total.steps(units, grid) for total, units in pairs])
 
 
-def add_together(sums: Sequence[TermSums], block: SiteBlock) -> None:
-    """Add rows to several sums: common parts of their terms are computed once."""
+def add_together(sums: Sequence[TermSums], block: SiteBlock, kept: KeptQuantities | None = None) -> None:
+    """Add rows to several sums: common parts of their terms are computed once.
+
+    With `kept` those of the query before are used too, and these are kept.
+    """
     if not sums:
         return
+    if kept is not None:
+        kept.begin()
     with np.errstate(all="ignore"):
         for part in block.parts(block_rows(max(total.width for total in sums))):
-            shared: dict[Any, Any] = {}
+            quantities = BlockQuantities() if kept is None else kept.of_part(part)
             for total in sums:
-                total.add(part, shared)
+                total.add(part, quantities)
 
 
 @dataclass(frozen=True, slots=True)

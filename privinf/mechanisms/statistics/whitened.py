@@ -116,7 +116,7 @@ def _scores(rows: RowReader) -> tuple[RowDirections, Floats]:
     def make_scores() -> tuple[RowDirections, Floats]:
         z, root = _rows(rows)
         forms = z.forms(np.vstack([rows.args["theta"], rows.args["whitening"]]))
-        return RowDirections(forms[1:]), _error(rows, forms[0], root)
+        return RowDirections(forms[1:], lasting=rows.lasting), _error(rows, forms[0], root)
 
     return rows.once("scores", (*_UNITS, "residual_clip"), make_scores)
 
