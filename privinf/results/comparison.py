@@ -311,8 +311,9 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
 
     Notes
     -----
-    **Privacy.** Post-processing of private fits. If a fit without privacy is printed next to a private fit,
-    the comparison as a whole is not private. The epsilon of the fit without privacy is shown as infinite.
+    **Privacy.** Costs nothing: it uses only released numbers. If a fit without privacy is printed next to a
+    private fit, the comparison as a whole is not private. The epsilon of the fit without privacy is shown as
+    infinite.
     """
     if not isinstance(results, (Mapping, list, tuple)):
         raise ArgumentError("results= must be a mapping of names to results, or a list or tuple of results")

@@ -204,17 +204,17 @@ def chi2_contingency(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Test that two columns with levels are independent.
+    """Test that two factors are independent, by a chi-square test that allows for the noise.
 
     Parameters
     ----------
     a : array_like or str
-        First level of each record, or the name of a column of `data`.
+        Level of each record of the first factor, or the name of its column in `data`.
     b : array_like or str
-        Second level of each record, or the name of a column of `data`.
+        Level of each record of the second factor, or the name of its column in `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -222,8 +222,8 @@ def chi2_contingency(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -232,18 +232,19 @@ def chi2_contingency(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     levels : pair of sequences, optional
-        Public levels of `a` and of `b`, if these are arrays.
+        Public levels of `a` and of `b`, required if these are arrays.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The intervals are for the shares of the cells.
+        Confidence level of the intervals, between 0 and 1. The intervals are for the shares of the cells in
+        the population.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -258,12 +259,13 @@ def chi2_contingency(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue``, Cramer's V among ``.effects``, the cells' shares in ``.table``.
+        Result with ``statistic`` and ``pvalue``. Its attribute ``effects`` contains Cramer's V, and ``table``
+        has the shares of the cells.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. A
-    replaced record moves from one cell to another, so that the counts change by sqrt 2.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public. A
+    replaced record moves from one cell to another, so the vector of counts changes by at most sqrt 2.
 
     Examples
     --------
@@ -525,17 +527,17 @@ def pearsonr(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Return the correlation of two columns, and test that it is zero.
+    """Return the Pearson correlation of two columns, and test that it is zero.
 
     Parameters
     ----------
     x : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     y : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -543,8 +545,8 @@ def pearsonr(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -553,20 +555,21 @@ def pearsonr(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : pair of (low, high), optional
-        Public bounds of `x` and of `y`, if these are arrays.
+        Public bounds of `x` and of `y`, required if these are arrays.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: the correlation relative to 0.
+        Alternative hypothesis: the correlation differs from 0, or is less or greater than 0.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The interval of the correlation is always two-sided.
+        Confidence level of the intervals, between 0 and 1. The confidence interval of the correlation is
+        always two-sided.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -585,10 +588,11 @@ def pearsonr(
 
     Notes
     -----
-    The interval assumes normal pairs, as scipy's does: it is too short where correlated columns are skewed.
+    The interval assumes that the two columns are jointly normal, as in scipy. It is too short if correlated
+    columns are skewed.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of both its values; the
-    number of records is public. Five sums are released together.
+    **Privacy.** Neighboring tables differ in one record, with both its values (replace-one), and the number
+    of records is public. Five sums are released together.
 
     Examples
     --------

@@ -436,44 +436,46 @@ class EstimateRow(NamedTuple):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class StatResult(PortableTest):
-    """Result of a test or an estimate, from one release.
+    """Result of a test or of an estimate, from one noisy release.
 
     Attributes
     ----------
     title : str
         Title of the summary.
     statistic : float
-        Test statistic; nan where nothing was tested.
+        Test statistic; nan if the result has no test.
     pvalue : float
-        p-value; nan where nothing was tested. A p-value from simulated releases is at least `least_pvalue`.
+        p-value of the test; nan if the result has no test. A p-value that is computed by simulation is at
+        least `least_pvalue`.
     df : float or pair of float
-        Degrees of freedom of the statistic's distribution, a pair for an F test. For tests of means they are
-        the degrees of freedom of the standard error, which the noise changes, and not the number of records
-        less one. For a table of r rows and c columns they are (r - 1)(c - 1). If the distribution has no
-        degrees of freedom, as in rank tests, they are nan.
+        Degrees of freedom of the distribution of the statistic; a pair for an F test. For tests of means,
+        they are the degrees of freedom of the standard error. They depend on the noise, and differ from the
+        number of records minus 1. For a contingency table with r rows and c columns they are (r - 1)(c - 1).
+        They are nan if the distribution has no degrees of freedom, as in rank tests.
     null : str
         Null hypothesis.
     alternative : {"two-sided", "less", "greater"}
         Alternative.
     rows : tuple
-        Estimates with standard errors and intervals, in user units; `table` shows them.
+        Estimates with standard errors and intervals, in user units. The attribute `table` has them as a data
+        frame.
     effects : mapping of str to float
         Effect sizes.
     release : release
-        The noisy sums from which the result is computed.
+        Released noisy sums from which the result is computed.
     ranked_notes : tuple
-        Notes of the summary, in the order of their importance.
+        Notes of the summary, the most important notes first.
     cautions : tuple of (category, text)
-        Warnings of the test, and a caution about imputed values if imputation was requested.
+        Warnings about the result, and a caution about imputed values if missing values were imputed.
     confidence_level : float
-        Level of the intervals in `rows`.
+        Confidence level of the intervals in `rows`.
     least_pvalue : float
-        Smallest p-value that the simulated releases of the test can give; a p-value as small is printed as
-        "<= 0.0001". It is 0 if no releases are simulated.
+        Smallest possible p-value of a test whose distribution is simulated; such a p-value is printed as, for
+        example, "<= 0.0001". It is 0 for a test without simulation.
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     title: str
@@ -515,17 +517,17 @@ class StatResult(PortableTest):
 
     @property
     def nobs(self) -> int:
-        """Number of records, public; with ``missing="drop"`` the estimated number of complete records."""
+        """Public number of records; with ``missing="drop"``, the estimated number of complete records."""
         return self.release.nobs if self.complete is None else self.complete.rows
 
     @property
     def complete(self) -> CompleteRows | None:
-        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        """Estimated number of complete rows, if incomplete rows were dropped; otherwise None."""
         return self.release.complete
 
     @property
     def privacy(self) -> PrivacyReport:
-        """Cost of the release; its `cumulative` is the cost of everything in the ledger."""
+        """Privacy report on the release; its `cumulative` is the report on all releases in the ledger."""
         return self.release.privacy
 
     @property
@@ -535,7 +537,7 @@ class StatResult(PortableTest):
 
     @property
     def bse(self) -> float:
-        """Standard error of the first estimate, sampling and noise."""
+        """Standard error of the first estimate, from sampling and from noise."""
         return self.rows[0].bse
 
     @property
@@ -548,13 +550,14 @@ class StatResult(PortableTest):
         return pd.DataFrame([row[1:] for row in self.rows], names, ["estimate", "std err", low, high])
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
-        """Return title, test, estimates, effect sizes and cost, as statsmodels shows them.
+        """Return a summary with test, estimates, effect sizes and cost, in the style of statsmodels.
 
         Parameters
         ----------
         notes : {"main", "all"}
-            "main": the notes that must be read and those that explain the table, four at most. "all": every
-            note, with the assumptions of the privacy guarantee.
+            Notes below the table. With "main" the summary prints at most four notes: warnings and
+            explanations of the table. With "all" it prints every note and the assumptions of the privacy
+            guarantee.
 
         Returns
         -------
@@ -563,7 +566,7 @@ class StatResult(PortableTest):
 
         Notes
         -----
-        **Privacy.** The summary is a function of the release, and public.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         check_choice(notes, SummaryNotes, "notes")
         return PrivateSummary(
@@ -591,21 +594,21 @@ class StatResult(PortableTest):
     def to_latex(
         self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
     ) -> str:
-        """Return the estimates as a table for a paper; it needs LaTeX's booktabs and threeparttable.
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
         digits : int, optional
-            Digits after the point, at most 15; default: as in the summary.
+            Number of digits after the decimal point, at most 15. By default it is the same as in the summary.
         caption, label : str, optional
             Caption and label of the table; the label is used without changes.
 
         Returns
         -------
         str
-            Estimates, standard errors and intervals. The note below the table states the test, the effect
-            sizes, epsilon, delta, the unit of privacy and the number of records. It also has the notes that
-            must be read, and the kinds of the result's cautions.
+            Estimates, standard errors and intervals. LaTeX code of the table. The note below the table states
+            the test, the effect sizes, epsilon, delta, the unit of privacy and the number of records. The
+            note also contains the warnings and the kinds of cautions of the result.
 
         Raises
         ------

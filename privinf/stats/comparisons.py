@@ -84,23 +84,23 @@ CLIPPED_GROUPS = (
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class GroupsResult(base.StatResult):
-    """Means of groups and their test; all other comparisons come from the same release.
+    """Means of groups and the test that they are equal, from one noisy release.
 
-    `rows` are the differences between groups, or the means of groups. See `StatResult` for the other
-    attributes.
+    The attribute `rows` has the differences between groups, or the means of groups. The class has all
+    attributes of `StatResult` as well.
 
     Attributes
     ----------
     clip : clip, optional
-        Clipping thresholds, if noisy counts determined them; else None.
+        Clipping thresholds of the values, if they were computed from noisy counts; otherwise None.
     target : {"population", "table"}
-        Whether the intervals of means are for the population or for this table.
+        Target of the intervals of means: means of the population, or of this table.
     simultaneous : bool
-        Whether the intervals of the means hold jointly at the stated level.
+        Whether the intervals of all means hold jointly at the confidence level.
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     clip: CoreClip | None = None
@@ -109,17 +109,19 @@ class GroupsResult(base.StatResult):
 
     @property
     def groups(self) -> tuple[Any, ...]:
-        """Levels of the groups, in order. With several factors, these are tuples of levels."""
+        """Levels that define the groups, in order. With several factors, each group is a tuple of levels."""
         levels = self.release.levels
         return levels[0] if len(levels) == 1 else tuple(product(*levels))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
-        """Return the interval of the difference in means (first minus second), on the side of `alternative`.
+        """Return the interval of the difference in means (first minus second).
+
+        The interval is one-sided if the test of the result is one-sided.
 
         Parameters
         ----------
         confidence_level : float
-            Level of the interval, between 0 and 1.
+            Confidence level of the interval, between 0 and 1.
 
         Returns
         -------
@@ -129,7 +131,7 @@ class GroupsResult(base.StatResult):
         Raises
         ------
         NotAvailableError
-            There are not two groups: `pairwise`, `contrast` and `means` return labeled intervals.
+            There are not exactly two groups. For more groups use `pairwise`, `contrast` or `means`.
         """
         level = base.check_level(confidence_level)
         if len(self.groups) != 2:
@@ -156,12 +158,12 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as in this result.
+            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         target : {"population", "table"}, optional
-            Means of the population, with intervals for sampling and noise, or of this table, with intervals
-            for the noise; default: as in this result.
+            Target: means of the population, whose intervals allow for sampling and noise, or means of this
+            table, whose intervals allow for noise alone. By default the target is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level; default: as in this result.
+            Whether all intervals hold jointly at this level. By default this is not changed.
 
         Returns
         -------
@@ -176,14 +178,15 @@ class GroupsResult(base.StatResult):
     def contrast(
         self, weights: Sequence[float] | Mapping[Label, float], confidence_level: float = 0.95
     ) -> base.StatResult:
-        """Return a contrast of the groups' means with its interval, from the same release.
+        """Return a contrast of the means of groups with its interval, from the same release.
 
         Parameters
         ----------
         weights : sequence or mapping
-            One weight per group, by position or by level; the weights add up to 0.
+            Weights of the groups, as a sequence in the order of the groups or as a mapping from levels to
+            weights. The weights must add up to 0.
         confidence_level : float
-            Level of the interval, between 0 and 1.
+            Confidence level of the interval, between 0 and 1.
 
         Returns
         -------
@@ -216,7 +219,7 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         confidence_level : float
-            Level at which all intervals hold jointly, between 0 and 1.
+            Confidence level at which all intervals hold jointly, between 0 and 1.
 
         Returns
         -------
@@ -282,20 +285,20 @@ def ttest_ind(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> GroupsResult:
-    """Test that two samples have the same mean; their variances may differ (Welch).
+    """Test that two samples have the same mean, by Welch's t-test; the variances of the samples may differ.
 
     Parameters
     ----------
     a : array_like or str
-        The first sample. A formula such as "income ~ sex" about columns of a table is accepted too; pass the
-        table as `b` or as `data`. In this formula `sex` must have two levels. The name of the column of
-        values in `data` is accepted too.
+        The first sample. A formula such as "income ~ sex" is accepted too; pass the table with its columns as
+        `b` or as `data`. The column on the right side of the formula must have two levels. The name of the
+        column of values in `data` is accepted as well.
     b : array_like, str or table, optional
-        The second sample. If `a` is a formula, `b` is the table of its columns; if `a` is the name of a
-        column, `b` is the name of the column of the groups.
+        The second sample. If `a` is a formula, `b` may be the table. If `a` is the name of a column, `b` is
+        the name of the column of the groups.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -303,8 +306,8 @@ def ttest_ind(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -313,24 +316,26 @@ def ttest_ind(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     clip : {"bounds", "auto"}
-        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
-        noisy counts choose the clipping thresholds. With "auto" the means of the clipped values are compared.
+        Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
+        which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
+        The test then compares the means of clipped values.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: the mean of the first sample (or level) relative to the mean of the second.
+        Alternative hypothesis: the mean of the first sample (or level) differs from the mean of the second
+        sample, or is less or greater.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -345,21 +350,22 @@ def ttest_ind(
     Returns
     -------
     GroupsResult
-        ``.statistic``, ``.pvalue``, ``.df``, ``.confidence_interval()`` of the difference, Cohen's d.
+        Result with ``statistic``, ``pvalue``, ``df`` and ``confidence_interval()`` of the difference. Its
+        attribute ``effects`` contains Cohen's d.
 
     Notes
     -----
-    With ``clip="auto"`` a fifth of mu^2 is spent on a noisy distribution function of all values, which
-    determines the clipping thresholds. Within the public bounds the thresholds are at least 1.5 sds from the
-    median, and farther from it if n mu^2 is large (`privinf.stats.quantiles.core_clip`). The test, the
-    estimates and the intervals are then about means of clipped values (winsorized means). The means of
-    clipped values are equal if all groups have the same distribution, as for a rank test. They may differ if
-    groups have the same mean and different spreads. ``null`` and the notes state this target, and a
-    ChangedTargetWarning is issued unless almost no value can be beyond the thresholds.
+    With ``clip="auto"`` a fifth of mu^2 is spent on a noisy distribution function of all values, from which
+    the clipping thresholds are computed. The thresholds are at least 1.5 standard deviations from the median,
+    and farther away if n mu^2 is large, but never outside the public bounds. The test, the estimates and the
+    intervals are then about means of clipped values (winsorized means). If all groups have the same
+    distribution, the means of clipped values are equal. If groups have the same mean but different variances,
+    the means of clipped values may differ. The attribute ``null`` and the notes of the result state this
+    target. A ChangedTargetWarning is issued unless almost no values can be beyond the thresholds.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of its value and its group.
-    Only the number of all records is public, not the size of each sample. Counts, sums and squares are
-    released together.
+    **Privacy.** Neighboring tables differ in one record, with its value and its group (replace-one). The
+    total number of records is public, and the size of each sample is private. The counts, sums and sums of
+    squares of the samples are released together.
 
     Examples
     --------
@@ -418,19 +424,19 @@ def anova_oneway(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> GroupsResult:
-    """Test that groups have the same mean; their variances may differ (Welch's F).
+    """Test that groups have the same mean, by Welch's F test; the variances of groups may differ.
 
     Parameters
     ----------
     values : array_like or str
-        The values, or the name of their column in `data`. A formula such as "income ~ carrier" about columns
-        of the table in `groups` or `data` is accepted too.
+        Values of the records, or the name of their column in `data`. A formula such as "income ~ carrier" is
+        accepted too; it names columns of the table that is passed as `groups` or `data`.
     groups : array_like, str or table, optional
-        The group of each value, or the name of the column of the groups. If `values` is a formula, `groups`
-        is the table of its columns.
+        Group of each record, or the name of the column of the groups. If `values` is a formula, pass the
+        table as `groups` or as `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -438,8 +444,8 @@ def anova_oneway(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -448,24 +454,26 @@ def anova_oneway(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     levels : sequence, optional
-        Public list of the groups, if `groups` is an array.
+        Public list of all groups, required if `groups` is an array.
     clip : {"bounds", "auto"}
-        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
-        noisy counts choose the clipping thresholds. With "auto" the means of the clipped values are compared.
+        Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
+        which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
+        The test then compares the means of clipped values.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The level holds for the interval of each mean separately.
+        Confidence level of the intervals, between 0 and 1. The level applies to the interval of each mean
+        separately.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -480,13 +488,13 @@ def anova_oneway(
     Returns
     -------
     GroupsResult
-        ``.statistic``, ``.pvalue``, ``.df``, eta and omega squared; ``.means()``, ``.contrast(...)``,
-        ``.pairwise()`` from the same release.
+        Result with ``statistic``, ``pvalue``, ``df``, eta squared and omega squared. Its methods ``means()``,
+        ``contrast(...)`` and ``pairwise()`` use the same release.
 
     Notes
     -----
-    **Privacy.** One release, whose noise does not depend on the number of groups. The release costs
-    `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
+    **Privacy.** There is one release, whose noise does not depend on the number of groups. The release costs
+    `epsilon`, `mu` or `rho`. Rows are read only after the ledger has accepted the release.
 
     Examples
     --------

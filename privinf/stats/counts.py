@@ -326,28 +326,28 @@ def _independent(cells: Floats, sd: float, possible: Flags) -> TableEstimate:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class CountsResult(base.StatResult):
-    """Counts or shares of cells from one release; other intervals cost nothing more.
+    """Counts of cells, or shares of cells in the population, with intervals, from one noisy release.
 
-    See `StatResult` for the other attributes.
+    The class has all attributes of `StatResult` as well.
 
     Attributes
     ----------
     target : {"table", "population"}
-        Whether the rows are counts of this table, or shares of the population.
+        Target of the estimates: counts in this table, or shares in the population.
     simultaneous : bool
         Whether the intervals hold jointly.
     structural_zeros : tuple
         Cells that cannot occur.
     below : float or None
-        Threshold of `suppress`, if cells were suppressed.
+        Threshold below which cells were suppressed; None if no cells were suppressed.
     unprojected : tuple of float
-        The estimates before the projection on possible tables, one per row.
+        Estimates before the projection onto possible tables, one for each row of the table.
     method : {"score", "exact"}
         Method of the intervals of shares.
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     target: CountTarget = "table"
@@ -359,7 +359,7 @@ class CountsResult(base.StatResult):
 
     @property
     def complete(self) -> CompleteRows | None:
-        """The estimated number of complete rows, if rows with missing values were dropped; else None."""
+        """Estimated number of complete rows, if incomplete rows were dropped; otherwise None."""
         complete = self.release.complete
         if complete is None or not self.structural_zeros:
             return complete
@@ -376,39 +376,41 @@ class CountsResult(base.StatResult):
         confidence_level: float | None = None,
         simultaneous: bool | None = None,
     ) -> CountsResult:
-        """Return the same counts with other intervals, from the same release.
+        """Return the same counts with different intervals, from the same release.
 
         Parameters
         ----------
         target : {"table", "population"}, optional
-            Counts of this table, or shares of the population; default: as in this result.
+            Target: counts in this table, or shares in the population. By default the target is not changed.
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as in this result.
+            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level; default: as in this result.
+            Whether all intervals hold jointly at this level. By default this is not changed.
 
         Returns
         -------
         CountsResult
-            The same estimates, at no further cost.
+            Result with the same estimates and the new intervals.
         """
         chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
         return self._again(chosen, self.below)
 
     def suppress(self, below: float) -> CountsResult:
-        """Return the result without the cells whose unprojected counts are below a public threshold.
+        """Return the result without the cells whose noisy counts are below a public threshold.
 
         Parameters
         ----------
         below : float
-            Threshold for noisy counts, chosen without looking at the table.
+            Threshold for the noisy counts (before the projection). It must be chosen without looking at the
+            table.
 
         Returns
         -------
         CountsResult
-            Cells at or above the threshold, and all margins. The notes state how many cells are below it and
-            their total. If R of K cells are shown, intervals of cells that are not simultaneous get the level
-            1 - (1 - level) R/K. This level corrects for the selection (Benjamini and Yekutieli).
+            Result with the cells at or above the threshold, and all margins. Its notes state the number and
+            the total count of the suppressed cells. If R of K cells are shown, the level of intervals that
+            are not simultaneous is changed to 1 - (1 - level) R/K. This level corrects for the selection
+            (Benjamini and Yekutieli).
 
         Raises
         ------
@@ -417,7 +419,8 @@ class CountsResult(base.StatResult):
 
         Notes
         -----
-        **Privacy.** The noise protects people, suppression does not; levels are public.
+        **Privacy.** Costs nothing: it uses only released numbers. The noise protects people, and suppression
+        does not; levels are public.
         """
         same = base.IntervalOptions.changed(self, None, None, None)
         return self._again(same, check_number(below, "below"))
@@ -434,17 +437,17 @@ class CountsResult(base.StatResult):
         )
 
     def independence(self, confidence_level: float = 0.95) -> base.StatResult:
-        """Return the test that two factors are independent, from the same release.
+        """Test that two factors are independent, from the same release.
 
         Parameters
         ----------
         confidence_level : float
-            Level of the intervals of the cells' shares, between 0 and 1.
+            Confidence level of the intervals of the shares of cells, between 0 and 1.
 
         Returns
         -------
         StatResult
-            The result of `chi2_contingency`, from the released cells.
+            Result of the chi-square test, as from `chi2_contingency`, computed from the released cells.
 
         Raises
         ------
@@ -458,16 +461,16 @@ class CountsResult(base.StatResult):
         return independence(self.release, base.check_level(confidence_level))
 
     def to_pandas(self) -> pd.Series | pd.DataFrame:
-        """Return the estimates as pandas shows counts.
+        """Return the estimates as a pandas object.
 
         Returns
         -------
         Series or DataFrame
-            For a crosstab, a frame like that of `pandas.crosstab`, with margins named "All", or "All levels"
-            if a level has that name. For other counts, a series with one level, or one interval of a
-            histogram, per row; for several factors the index of the series has several levels. The last
-            interval of a histogram ends at the next number above its edge, which it contains. Cells that are
-            suppressed are nan.
+            For a crosstab, a data frame like the result of `pandas.crosstab`. Margins have the name "All", or
+            "All levels" if a level has the name "All". For other counts, a series with one entry for each
+            level, for each combination of levels, or for each bin of a histogram. The last bin of a histogram
+            contains its right edge, so its interval ends at the next floating-point number above this edge.
+            Suppressed cells are nan.
         """
         import pandas as pd
 
@@ -768,16 +771,16 @@ def counts(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> CountsResult:
-    """Count the records of every level, or of every combination of levels.
+    """Count the records with every level of a factor, or with every combination of levels of several factors.
 
     Parameters
     ----------
     a : array_like or str
-        Level of each record, or the name of a column of `data`; a column with the bounds (0, 1) has the
+        Level of each record, or the name of a column of `data`. A column with the bounds (0, 1) has the
         levels 0 and 1.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -785,8 +788,8 @@ def counts(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -797,26 +800,27 @@ def counts(
     by : array_like, str or sequence of str, optional
         Level of each record of a second factor, the name of its column, or names of several columns.
     levels : sequence, optional
-        Public levels of `a`, if it is an array. With `by`, pass a pair: the levels of `a` and those of `by`.
+        Public levels of `a`, required if `a` is an array. If `by` is an array too, pass a pair: the levels of
+        `a` and the levels of `by`.
     structural_zeros : sequence, optional
-        Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
-        spread over the others.
+        Cells that cannot occur. Each cell is a tuple with one level per factor, and its count is 0.
     target : {"table", "population"}
-        "table" (default): the counts of this table; intervals allow for the noise alone. "population": the
-        shares of the population from which the records are a sample; intervals allow for sampling and noise.
+        Target of the estimates. With "table" (default) the target is the counts in this table, and the
+        intervals allow for the noise alone. With "population" it is the shares in the population from which
+        the records are a sample, and the intervals allow for sampling and noise.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold jointly at this level, instead of each separately.
+        Whether all intervals hold jointly at this level. By default each interval holds separately.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -831,24 +835,24 @@ def counts(
     Returns
     -------
     CountsResult
-        ``.table``, ``.to_pandas()``, ``.intervals(...)``, ``.suppress(below)``, ``.plot()``, ``.privacy``.
+        Result with ``table``, ``to_pandas()``, ``intervals(...)``, ``suppress(below)``, ``plot()`` and
+        ``privacy``.
 
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, the request is not available for
-        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
-        release.
+        An argument is invalid, a column does not match its declaration, or the release would exceed the limit
+        of the ledger. The error is also raised if the schema declares several rows per unit.
 
     Notes
     -----
-    With Gaussian noise the cells are conditioned on the public number of records. Intervals of counts use the
-    exact quantile of the noise, so they hold for a cell of any size. Intervals of shares are score intervals.
-    `privinf.inference.counts` has the formulas.
+    With Gaussian noise the counts are adjusted so that they add up to the public number of records. Intervals
+    of counts use exact quantiles of the noise, so they are valid for cells of any size. Intervals of shares
+    are obtained by inverting score tests. `privinf.inference.counts` has the formulas.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. A replaced record moves from one cell to another, so that the counts change by sqrt 2,
-    whatever the number of cells.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. A replaced record moves from one cell to another, so the vector of counts changes by
+    at most sqrt 2, whatever the number of cells.
 
     Examples
     --------
@@ -903,18 +907,18 @@ def crosstab(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> CountsResult:
-    """Count the records of every cell of a table of two factors, with its margins.
+    """Count the records in every cell of a contingency table of two factors, with its margins.
 
     Parameters
     ----------
     a : array_like or str
-        First level of each record, or the name of a column of `data`; a column with the bounds (0, 1) has the
-        levels 0 and 1.
+        Level of each record of the first factor, or the name of its column in `data`. A column with the
+        bounds (0, 1) has the levels 0 and 1.
     b : array_like or str
-        Second level of each record, or the name of a column of `data`.
+        Level of each record of the second factor, or the name of its column in `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -922,8 +926,8 @@ def crosstab(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -932,31 +936,31 @@ def crosstab(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     levels : pair of sequences, optional
-        Public levels of `a` and of `b`, if these are arrays.
+        Public levels of `a` and of `b`, required if these are arrays.
     margins : bool, optional
-        Whether rows and columns are released in addition to the cells, for 0.2 of mu^2 each. If margins are
-        not released, they are sums of cells. By default margins are released if the table has more than 25
-        cells, the noise is Gaussian and no rows are dropped. ``margins=True`` cannot be combined with
-        ``missing="drop"``.
+        Whether to release the totals of the rows and of the columns in addition to the cells, for a share of
+        0.2 of mu^2 each. Otherwise the margins are sums of noisy cells. By default the margins are released
+        if the table has more than 25 cells, the noise is Gaussian and no rows are dropped. ``margins=True``
+        cannot be combined with ``missing="drop"``.
     structural_zeros : sequence, optional
-        Cells that cannot occur, each a tuple with one level per factor: they are 0, and the public total is
-        spread over the others.
+        Cells that cannot occur. Each cell is a tuple with one level per factor, and its count is 0.
     target : {"table", "population"}
-        "table" (default): the counts of this table; intervals allow for the noise alone. "population": the
-        shares of the population from which the records are a sample; intervals allow for sampling and noise.
+        Target of the estimates. With "table" (default) the target is the counts in this table, and the
+        intervals allow for the noise alone. With "population" it is the shares in the population from which
+        the records are a sample, and the intervals allow for sampling and noise.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold jointly at this level, instead of each separately.
+        Whether all intervals hold jointly at this level. By default each interval holds separately.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases. Margins are released with Gaussian noise only.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower. Margins are released with Gaussian noise only.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -971,24 +975,23 @@ def crosstab(
     Returns
     -------
     CountsResult
-        ``.table`` with the cells and margins, ``.to_pandas()``, ``.independence()``, ``.intervals(...)``,
-        ``.suppress(below)``, ``.plot()``, ``.privacy``.
+        Result with the cells and margins as ``table``, and with ``to_pandas()``, ``independence()``,
+        ``intervals(...)``, ``suppress(below)``, ``plot()`` and ``privacy``.
 
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, the request is not available for
-        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
-        release.
+        An argument is invalid, a column does not match its declaration, or the release would exceed the limit
+        of the ledger. The error is also raised if the schema declares several rows per unit.
 
     Notes
     -----
-    Cells and margins are combined by least squares. The table that is shown has no negative number, and its
-    cells add up to its margins. `privinf.inference.counts` has the formulas.
+    Released cells and margins are combined by least squares. The resulting table has no negative counts, and
+    its cells add up to its margins. `privinf.inference.counts` has the formulas.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. A replaced record moves from one cell to another, and with margins to another row and
-    column, so that the weighted counts change by sqrt 2.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. A replaced record moves from one cell to another, and may move to another row and
+    column, so the weighted vector of counts changes by at most sqrt 2.
 
     Examples
     --------
@@ -1050,19 +1053,20 @@ def histogram(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> CountsResult:
-    """Count the records in public bins of a numeric column.
+    """Count the records in every bin of a histogram, whose edges are public.
 
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     bins : int or sequence of float
-        Number of bins of equal width between the bounds, or their edges. Each bin contains its left edge, and
-        the last bin contains both edges. Edges must span the bounds; the first may be -inf, and the last may
-        be inf for a bin that is top-coded. Values outside the outer edges are counted in the outer bins.
+        Number of bins of equal width between the public bounds, or a sequence of the edges of the bins. Each
+        bin contains its left edge, and the last bin contains both edges. The edges must cover the bounds. The
+        first edge may be -inf, and the last edge may be inf (a top-coded bin). Values outside the edges are
+        counted in the first or the last bin.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -1070,8 +1074,8 @@ def histogram(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -1080,27 +1084,30 @@ def histogram(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     by : array_like or str, optional
-        Group of each record, or the name of its column: one histogram per group.
+        Group of each record, or the name of the column of groups. The result then has one histogram per
+        group.
     bounds : (low, high), optional
-        Public bounds of the values, if these are an array; default: the outer finite edges of `bins`.
+        Public bounds of the values, if these are an array. By default they are the smallest and the largest
+        finite edge of `bins`.
     levels : sequence, optional
-        Public list of the groups, if `by` is an array.
+        Public list of all groups, required if `by` is an array.
     target : {"table", "population"}
-        "table" (default): the counts of this table; intervals allow for the noise alone. "population": the
-        shares of the population from which the records are a sample; intervals allow for sampling and noise.
+        Target of the estimates. With "table" (default) the target is the counts in this table, and the
+        intervals allow for the noise alone. With "population" it is the shares in the population from which
+        the records are a sample, and the intervals allow for sampling and noise.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold jointly at this level, instead of each separately.
+        Whether all intervals hold jointly at this level. By default each interval holds separately.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -1115,21 +1122,20 @@ def histogram(
     Returns
     -------
     CountsResult
-        ``.table``, ``.to_pandas()`` with an index of intervals, ``.intervals(...)``, ``.plot()``,
-        ``.privacy``.
+        Result with ``table``, ``to_pandas()`` (a series or data frame whose index contains the bins),
+        ``intervals(...)``, ``plot()`` and ``privacy``.
 
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, the request is not available for
-        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
-        release.
+        An argument is invalid, a column does not match its declaration, or the release would exceed the limit
+        of the ledger. The error is also raised if the schema declares several rows per unit.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. A replaced record moves from one bin to another, so that the counts change by sqrt 2. The
-    edges must not depend on the data.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. A replaced record moves from one bin to another, so the vector of counts changes by
+    at most sqrt 2. The edges must be chosen without looking at the data.
 
     Examples
     --------

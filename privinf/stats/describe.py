@@ -55,31 +55,31 @@ def _no_levels() -> pd.DataFrame:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Description(PortableTable):
-    """Means and quartiles of columns, and shares of levels; made by `privinf.stats.describe`.
+    """Result of `describe`: means and quartiles of numeric columns, and shares of the levels of factors.
 
     Attributes
     ----------
     table : DataFrame
-        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them. The
-        smallest and largest values are left out, because they are single records.
+        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them. Minimum
+        and maximum are not released, because they are values of single records.
     intervals : DataFrame
-        Low and high ends of the intervals of the numbers in `table`.
+        Lower and upper ends of the intervals of the numbers in `table`.
     privacy : PrivacyReport
         Cost of the releases.
     missing : {"raise", "impute-public", "drop"}
         How missing values were handled.
     levels : DataFrame
-        For every factor, one row per level: the count of this table, the share, and the ends of the interval
-        of the population's share. Empty without factors.
+        For every factor, a table with one row per level: the count in this table, the share, and the ends of
+        the interval for the share in the population. Empty without factors.
     complete : dict
-        The estimated number of complete rows of each column, if rows with missing values were dropped;
-        otherwise empty.
+        Noisy estimates of the number of complete rows of each column, if rows with missing values were
+        dropped; otherwise empty.
     confidence_level : float
         Level of the intervals.
 
     Notes
     -----
-    **Privacy.** The numbers are functions of releases, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     table: pd.DataFrame
@@ -95,12 +95,12 @@ class Description(PortableTable):
 
     @property
     def cautions(self) -> Cautions:
-        """Caution about imputed values, if imputation was requested."""
+        """Caution about imputed values, if missing values were imputed."""
         return of_imputation(self.missing)
 
     @property
     def nobs(self) -> int:
-        """Number of records, public; with ``missing="drop"`` the largest of the estimated counts."""
+        """Public number of records; with ``missing="drop"``, the largest estimate of complete rows."""
         if len(self.table.columns):
             return int(self.table.loc["count"].to_numpy().max())
         first = self.levels.index[0][0]
@@ -112,9 +112,10 @@ class Description(PortableTable):
         Returns
         -------
         DataFrame
-            Columns ``column``, ``term``, ``estimate``, ``conf_low`` and ``conf_high``. The term of a number
-            is "mean", "std", "25%", "50%" or "75%". The term of a factor is "share of" and a level. The
-            interval has the confidence level that was requested, and is nan where there is none.
+            Table with the columns ``column``, ``term``, ``estimate``, ``conf_low`` and ``conf_high``. The
+            term of a numeric column is "mean", "std", "25%", "50%" or "75%". The term of a factor is "share
+            of" followed by a level. The interval has the requested confidence level, and is nan if there is
+            no interval for the statistic.
         """
         import pandas as pd
 
@@ -149,9 +150,9 @@ class Description(PortableTable):
         Returns
         -------
         str
-            One row per column and statistic, with the interval, and one row per level of a factor, with its
-            share. The note below the table states epsilon, delta, the unit of privacy and the number of
-            records.
+            LaTeX code of a table with one row for each column and statistic, with its interval, and one row
+            for each level of a factor, with its share. The note below the table states epsilon, delta, the
+            unit of privacy and the number of records.
 
         Raises
         ------
@@ -218,19 +219,20 @@ def describe(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> Description:
-    """Describe columns: by mean, standard deviation and quartiles, or factors by the shares of their levels.
+    """Describe numeric columns by mean, standard deviation and quartiles, and factors by shares of levels.
 
     Parameters
     ----------
     data : table
-        The rows: a frame of any library, a mapping of arrays, or the path of a CSV or Parquet file.
+        Raw rows: a data frame of any library, a mapping of arrays, or the path of a CSV or Parquet file.
     columns : sequence of str, optional
-        Columns to describe; default: all of the schema.
+        Names of the columns to describe. By default they are all columns of the schema.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. It is required.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Each column has an equal share of mu^2.
+        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Each column gets an equal share of the
+        budget (in mu^2).
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
         is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -242,16 +244,15 @@ def describe(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The level holds for each interval separately.
+        Confidence level of the intervals, between 0 and 1. The level applies to each interval separately.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases. This function always uses Gaussian noise, and refuses "laplace".
+        Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
+        "laplace" is refused.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -266,21 +267,22 @@ def describe(
     Returns
     -------
     Description
-        ``.table`` (count, mean, std and quartiles of every numeric column), ``.intervals``, ``.levels``
-        (counts and shares of factors), ``.privacy``.
+        Result with ``table`` (count, mean, std and quartiles of every numeric column), ``intervals``,
+        ``levels`` (counts and shares of factors) and ``privacy``.
 
     Raises
     ------
     ArgumentError, SchemaError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, the request is not available for
-        these rows, or the ledger's limit does not allow the release.
+        An argument is invalid, a column does not match its declaration, the statistic is not available for
+        this schema, or the release would exceed the limit of the ledger.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. All columns are checked before the first release. Each numeric column has two Gaussian
-    releases: 0.4 of its mu^2 is for the sums of values and squares, and 0.6 for its distribution function at
-    1,024 cells of its bounds. A factor of texts has one release, of the counts of its levels.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. All columns are checked before the first release. Each numeric column has two
+    releases with Gaussian noise. The sums of values and squares cost 0.4 of the mu^2 of the column, and its
+    distribution function at 1,024 equal cells between its bounds costs 0.6. A factor whose levels are texts
+    has one release, of the counts of its levels.
 
     Examples
     --------

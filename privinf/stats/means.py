@@ -332,20 +332,20 @@ def released_model(release: SampleSums) -> MeanModel | CompleteMeanModel:
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MeanResult(base.StatResult):
-    """Mean from one release, with tests and intervals of any level at no further cost.
+    """Mean of a column with intervals and tests, from one noisy release.
 
-    See `StatResult` for the other attributes.
+    The class has all attributes of `StatResult` as well.
 
     Attributes
     ----------
     clip : clip, optional
-        Clipping thresholds, if noisy counts determined them; else None.
+        Clipping thresholds of the values, if they were computed from noisy counts; otherwise None.
     target : {"population", "table"}
-        Whether the interval is for the mean of the population or of this table.
+        Target of the interval: the mean of the population, or of this table.
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     clip: MeanClip | None = None
@@ -353,16 +353,18 @@ class MeanResult(base.StatResult):
 
     @property
     def sd(self) -> float:
-        """Standard deviation of the values, corrected for the noise; 0 where the noise hides it."""
+        """Standard deviation of the values, corrected for the noise; 0 if the noise is too large."""
         return float(released_model(self.release).sd * self.release.half[0])
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
-        """Return the interval of the mean on the side of `alternative`, in user units, as scipy's results do.
+        """Return the interval of the mean, in user units.
+
+        The interval is one-sided if the test of the result is one-sided.
 
         Parameters
         ----------
         confidence_level : float
-            Level of the interval, between 0 and 1.
+            Confidence level of the interval, between 0 and 1.
 
         Returns
         -------
@@ -386,24 +388,24 @@ class MeanResult(base.StatResult):
     def ttest(
         self, popmean: float = 0.0, *, alternative: Alternative = "two-sided", confidence_level: float = 0.95
     ) -> MeanResult:
-        """Return the t-test that the mean is `popmean`, from the same release.
+        """Test that the mean is `popmean` by a t-test, from the same release.
 
-        If noisy counts determined the clipping thresholds, clipping may bias the mean. In this case the
-        p-value is the largest over all possible values of the bias.
+        If the clipping thresholds were computed from noisy counts, clipping may bias the mean. The p-value is
+        then the largest p-value over all possible values of the bias.
 
         Parameters
         ----------
         popmean : float
             Mean under the null hypothesis, in user units.
         alternative : {"two-sided", "less", "greater"}
-            Direction of the test: the mean relative to `popmean`.
+            Alternative hypothesis: the mean differs from `popmean`, or is less or greater than `popmean`.
         confidence_level : float
-            Level of the interval, between 0 and 1.
+            Confidence level of the interval, between 0 and 1.
 
         Returns
         -------
         MeanResult
-            The test, at no further cost.
+            Result of the test.
         """
         return _tested(self, popmean, alternative, confidence_level)
 
@@ -438,10 +440,10 @@ def mean(
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -449,8 +451,8 @@ def mean(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -459,32 +461,36 @@ def mean(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     by : array_like, str or sequence of str, optional
-        Group of each record, the name of its column, or names of several columns: one mean per group.
+        Group of each record, the name of the column of groups, or the names of several columns. The result
+        then has one mean per group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     levels : sequence, optional
-        Public list of the groups, if `by` is an array.
+        Public list of all groups, required if `by` is an array.
     clip : {"bounds", "auto"}
-        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
-        noisy counts choose the clipping thresholds. Intervals with "auto" do not allow for rows that are far
-        beyond the thresholds and too few to be detected; `clip` of the result states how many there may be.
+        Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
+        which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
+        The intervals with "auto" do not allow for undetected rows: rows far beyond the thresholds that are
+        too few to be detected. The attribute `clip` of the result states how many there may be.
     target : {"population", "table"}
-        "population" (default): the mean of the population from which the records are a sample. "table": the
-        mean of this table; intervals allow for the noise alone.
+        Target of the estimate. With "population" (default) the target is the mean of the population from
+        which the records are a sample. With "table" it is the mean of this table, and the intervals allow for
+        the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level, instead of each separately.
+        Whether the intervals of all groups hold jointly at this level. By default each interval holds
+        separately.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -499,22 +505,23 @@ def mean(
     Returns
     -------
     MeanResult or GroupsResult
-        ``.estimate``, ``.bse``, ``.confidence_interval()``, ``.sd``, ``.ttest(popmean)``, ``.privacy``. With
-        `by`, ``.table`` has the means, and ``.pairwise()`` and ``.contrast(...)`` use the same release.
+        Result with ``estimate``, ``bse``, ``confidence_interval()``, ``sd``, ``ttest(popmean)`` and
+        ``privacy``. If `by` is passed, ``table`` has the means of the groups, and ``pairwise()`` and
+        ``contrast(...)`` compare them from the same release.
 
     Warns
     -----
     HeavyTailWarning
-        With ``clip="auto"``, rows beyond the clipping thresholds can be too few to be detected. The warning
-        appears if such undetected rows, with values at the public bounds, could move the mean by more than
-        half the length of the interval.
+        With ``clip="auto"``, the rows beyond the clipping thresholds may be too few to be detected. The
+        warning is issued if such undetected rows, with values at the public bounds, could change the mean by
+        more than half the length of the interval.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. Let u be a value in units in which all clipped values are in [-1, 1]. The sums of u and
-    u^2 are released together, at the cost of the sum of u alone. With `by`, counts, sums and sums of squares
-    of all groups are released together, at the same cost.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. Let u be a clipped value, in units in which the clipping thresholds are -1 and 1.
+    The sums of u and of u^2 are released together, at the cost of the sum of u alone. If `by` is passed, the
+    counts, sums and sums of squares of all groups are released together, at the same cost.
 
     Examples
     --------
@@ -601,17 +608,17 @@ def ttest_1samp(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> MeanResult:
-    """Test that the mean of a column is `popmean`.
+    """Test that the mean of a column is `popmean`, by a t-test that allows for the noise.
 
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     popmean : float
         Mean under the null hypothesis, in the units of the values.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -619,8 +626,8 @@ def ttest_1samp(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -629,25 +636,26 @@ def ttest_1samp(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     clip : {"bounds", "auto"}
-        "bounds" (default): values are clipped at the public bounds. "auto", for bounds that are too wide:
-        noisy counts choose the clipping thresholds. Intervals with "auto" do not allow for rows that are far
-        beyond the thresholds and too few to be detected; `clip` of the result states how many there may be.
+        Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
+        which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
+        The intervals with "auto" do not allow for undetected rows: rows far beyond the thresholds that are
+        too few to be detected. The attribute `clip` of the result states how many there may be.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: the mean relative to `popmean`.
+        Alternative hypothesis: the mean differs from `popmean`, or is less or greater than `popmean`.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -662,12 +670,14 @@ def ttest_1samp(
     Returns
     -------
     MeanResult
-        ``.statistic``, ``.pvalue``, ``.df``, ``.confidence_interval()``, Cohen's d among ``.effects``.
+        Result with ``statistic``, ``pvalue``, ``df`` and ``confidence_interval()``. Its attribute ``effects``
+        contains Cohen's d.
 
     Notes
     -----
-    **Privacy.** One release, from which ``.ttest(popmean)`` tests any other null hypothesis at no cost. The
-    release costs `epsilon`, `mu` or `rho`; rows are read after the ledger has accepted it.
+    **Privacy.** There is one release, from which ``ttest(popmean)`` of the result tests any other null
+    hypothesis at no further cost. The release costs `epsilon`, `mu` or `rho`. Rows are read only after the
+    ledger has accepted the release.
 
     Examples
     --------

@@ -150,17 +150,17 @@ def proportion_confint(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> StatResult:
-    """Return the share of records with an outcome, or of every level of a factor, with intervals.
+    """Return the share of records with an outcome, or the share of every level of a factor, with intervals.
 
     Parameters
     ----------
     a : array_like or str
-        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`. The column has the
-        bounds (0, 1), or two levels, of which the second is the outcome. If it has more levels, the share of
-        each level is returned.
+        Outcomes of 0 or 1 (other values are clipped to [0, 1]), or the name of a column of `data`. This
+        column must have the bounds (0, 1), or two levels, of which the second is the outcome. If the column
+        has more than two levels, the share of each level is returned.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -168,8 +168,8 @@ def proportion_confint(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -178,21 +178,21 @@ def proportion_confint(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     levels : sequence, optional
-        Public levels of `a`, if it is an array of labels.
+        Public levels of `a`, required if `a` is an array of labels.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     method : {"score", "exact"}
-        "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
-        with Laplace noise it is always used.
+        Method of the intervals. The choice "score" inverts score tests. The choice "exact" inverts exact
+        one-sided tests, as Clopper and Pearson do; with Laplace noise it is always used.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -211,9 +211,9 @@ def proportion_confint(
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. One
-    count is released, which changes by at most 1 when a record is replaced. For a factor with more than two
-    levels the counts of all levels are released, which together change by sqrt 2.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    One count is released. It changes by at most 1 if a record is replaced. For a factor with more than two
+    levels, the counts of all levels are released; the vector of counts changes by at most sqrt 2.
 
     Examples
     --------
@@ -280,22 +280,24 @@ def proportions_ztest(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> StatResult:
-    """Test that a share is `value`, or that it is the same in two groups.
+    """Test that a share is `value`, or that the shares in two groups are equal.
 
     Parameters
     ----------
     a : array_like or str
-        Values of 0 or 1 (others are clipped to [0, 1]), or the name of a column of `data`. The column has the
-        bounds (0, 1), or two levels, of which the second is the outcome. A formula such as "sick ~ sex" about
-        two columns of the table in `groups` or `data` is accepted too.
+        Outcomes of 0 or 1 (other values are clipped to [0, 1]), or the name of a column of `data`. This
+        column must have the bounds (0, 1), or two levels, of which the second is the outcome. A formula such
+        as "sick ~ sex" is accepted too; it names two columns of the table that is passed as `groups` or
+        `data`.
     groups : array_like, str or table, optional
-        Group of each record, where there are two groups, or the name of a column of `data`. Two groups are
-        compared by the method of `chi2_contingency`. If `a` is a formula, the table of its columns.
+        Group of each record, to compare two groups, or the name of a column of `data`. Two groups are
+        compared by the same method as in `chi2_contingency`. If `a` is a formula, pass the table as `groups`
+        or as `data`.
     value : float, optional
-        Share under the null hypothesis, if `groups` is not given.
+        Share under the null hypothesis, if `groups` is not passed.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -303,8 +305,8 @@ def proportions_ztest(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -313,25 +315,25 @@ def proportions_ztest(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     levels : sequence, optional
-        The two public groups, if `groups` is an array.
+        Public list of the two groups, required if `groups` is an array.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: the share relative to `value`, or the share of the first group relative to the
-        share of the second.
+        Alternative hypothesis: the share differs from `value`, or is less or greater. With two groups, the
+        share of the first group is compared to the share of the second group.
     confidence_level : float
-        Level of the intervals, between 0 and 1. The interval of the share, or of the difference, is always
-        two-sided.
+        Confidence level of the intervals, between 0 and 1. The confidence interval of the share, or of the
+        difference of shares, is always two-sided.
     method : {"score", "exact"}
-        "score" is the score interval. "exact" inverts the exact one-sided tests, as Clopper and Pearson do;
-        with Laplace noise it is always used.
+        Method of the intervals. The choice "score" inverts score tests. The choice "exact" inverts exact
+        one-sided tests, as Clopper and Pearson do; with Laplace noise it is always used.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -346,13 +348,13 @@ def proportions_ztest(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue``, Cohen's h among ``.effects``.
+        Result with ``statistic`` and ``pvalue``. Its attribute ``effects`` contains Cohen's h.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of its outcome and its group;
-    the number of records is public. One count is released for one share, or four counts together for two
-    groups.
+    **Privacy.** Neighboring tables differ in one record, with its outcome and its group (replace-one), and
+    the number of records is public. For one share, one count is released. For two groups, four counts are
+    released together.
 
     Examples
     --------

@@ -171,30 +171,30 @@ class QuantileRelease(Released):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class QuantileResult(StatResult):
-    """Quantiles of a column; see `StatResult` for the other attributes.
+    """Quantiles of a column with intervals; the class has all attributes of `StatResult`.
 
     Attributes
     ----------
     target : {"population", "table"}
-        Whether the intervals are for the population or for this table.
+        Target of the intervals: quantiles of the population, or of this table.
 
     Notes
     -----
-    **Privacy.** The result is a function of the releases, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     release: QuantileRelease  # type: ignore[assignment]
     target: CountTarget = "population"
 
     def confidence_interval(self, confidence_level: float = 0.95, *, which: int = 0) -> ConfidenceInterval:
-        """Return the interval of one quantile.
+        """Return the confidence interval of one quantile.
 
         Parameters
         ----------
         confidence_level : float
-            Level of the interval, between 0 and 1. If this level is above the level of the call that made the
-            release, the interval may stop at the edge of the range that the second release covers, or at a
-            public bound.
+            Confidence level of the interval, between 0 and 1. If this level is above the level that was
+            requested in the call of `quantile` or `median`, the interval may end too early: at the end of the
+            range of the second release, or at a public bound.
         which : int
             Position of the quantile.
 
@@ -209,22 +209,22 @@ class QuantileResult(StatResult):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class GroupQuantilesResult(StatResult):
-    """Quantiles of groups from one release; other intervals and orders cost nothing more.
+    """Quantiles of groups with intervals, from one noisy release.
 
-    See `StatResult` for the other attributes.
+    The class has all attributes of `StatResult` as well.
 
     Attributes
     ----------
     quantiles : tuple of float
         Orders of the quantiles.
     target : {"population", "table"}
-        Whether the intervals are for the population or for this table.
+        Target of the intervals: quantiles of the population, or of this table.
     simultaneous : bool
         Whether the intervals hold jointly.
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     quantiles: tuple[float, ...] = (0.5,)
@@ -239,23 +239,23 @@ class GroupQuantilesResult(StatResult):
         confidence_level: float | None = None,
         simultaneous: bool | None = None,
     ) -> GroupQuantilesResult:
-        """Return other quantiles, or the same ones with other intervals, from the same release.
+        """Return other quantiles, or the same quantiles with different intervals, from the same release.
 
         Parameters
         ----------
         q : float or sequence of float, optional
-            Orders of the quantiles, between 0 and 1; default: as in this result.
+            Orders of the quantiles, between 0 and 1. By default the orders are not changed.
         target : {"population", "table"}, optional
-            Quantiles of the population, or of this table; default: as in this result.
+            Target: quantiles of the population, or of this table. By default the target is not changed.
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as in this result.
+            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level; default: as in this result.
+            Whether all intervals hold jointly at this level. By default this is not changed.
 
         Returns
         -------
         GroupQuantilesResult
-            The quantiles, at no further cost.
+            Result with the requested quantiles and intervals.
         """
         chosen = IntervalOptions.changed(self, target, confidence_level, simultaneous)
         return _of_groups(self.release, self.quantiles if q is None else _orders(q), chosen)
@@ -356,13 +356,13 @@ def quantile(
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     q : float or sequence of float
-        Orders of the quantiles, between 0 and 1. Several quantiles share the budget that is left after the
-        first release, and each has its own interval.
+        Orders of the quantiles, between 0 and 1. Several quantiles share the budget that remains after the
+        first release, and each quantile has its own interval.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -379,29 +379,31 @@ def quantile(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     by : array_like, str or sequence of str, optional
-        Group of each record, the name of its column, or names of several columns: the quantiles of each
-        group.
+        Group of each record, the name of the column of groups, or the names of several columns. The result
+        then has the quantiles of each group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     levels : sequence, optional
-        Public list of the groups, if `by` is an array.
+        Public list of all groups, required if `by` is an array.
     target : {"population", "table"}
-        "population" (default): quantiles of the population from which the records are a sample. "table":
-        quantiles of this table; intervals allow for the noise alone.
+        Target of the estimates. With "population" (default) the target is the quantiles of the population
+        from which the records are a sample. With "table" it is the quantiles of this table, and the intervals
+        allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level, instead of each separately.
+        Whether the intervals of all groups hold jointly at this level. By default each interval holds
+        separately.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian. With `by`, "drop" is refused.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian. With `by`,
+        "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases. This function always uses Gaussian noise, and refuses "laplace".
+        Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
+        "laplace" is refused.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -416,31 +418,31 @@ def quantile(
     Returns
     -------
     QuantileResult or GroupQuantilesResult
-        ``.estimate`` of the first quantile, ``.table`` of all quantiles, ``.confidence_interval()``,
-        ``.privacy``. With `by`, ``.table`` and ``.intervals(...)``.
+        Result with ``estimate`` (the first quantile), ``table`` (all quantiles), ``confidence_interval()``
+        and ``privacy``. With `by`, ``.table`` and ``.intervals(...)``.
 
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column or its bounds do not match the declaration, the request is not
-        available for these rows, or the ledger's limit does not allow the release.
+        An argument is invalid, a column or its bounds do not match the declaration, the statistic is not
+        available for this schema, or the release would exceed the limit of the ledger.
 
     Notes
     -----
-    A quarter of mu^2 is spent on a noisy distribution function at 1,024 cells of the bounds. The rest is
-    spent on a second distribution function, at about 64 edges around the first estimate
-    (`privinf.inference.quantiles`). With Laplace noise the first release would have 28 times the variance,
-    and intervals would be an eighth wider (docs/tests.md). If q is near 0 or 1 and n mu below 250, an
-    interval may end at a bound. Several quantiles and the ends of their intervals are put in the order of q:
-    the estimates by isotonic regression, and the intervals by widening those that are out of order.
+    A quarter of mu^2 is spent on a first release: a noisy distribution function at 1,024 equal cells between
+    the bounds. The rest is spent on a second noisy distribution function, at about 64 edges near the first
+    estimate. The noise is always Gaussian, because Laplace noise would make the intervals about an eighth
+    wider. If q is near 0 or 1 and n mu is below 250, an interval may end at a public bound. Estimates of
+    several quantiles are made increasing in q by isotonic regression, and intervals that are not in this
+    order are widened.
 
-    With `by`, one distribution function of each group is released, at 1,024 cells of the bounds, for the
-    total budget. An interval is never shorter than two of these cells.
+    If `by` is passed, the total budget is spent on one release: the distribution function of each group at
+    1,024 equal cells between the bounds. In this case an interval is never shorter than two cells.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. There are at least two Gaussian releases. The edges at which later releases count rows
-    follow from the first release. With `by` there is one release, whose noise does not depend on the number
-    of groups.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. There are at least two releases with Gaussian noise. The first release determines
+    the edges of the cells in which later releases count rows. If `by` is passed, there is one release, whose
+    noise does not depend on the number of groups.
 
     Examples
     --------
@@ -504,10 +506,10 @@ def median(
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -524,28 +526,31 @@ def median(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     by : array_like, str or sequence of str, optional
-        Group of each record, the name of its column, or names of several columns: one median per group.
+        Group of each record, the name of the column of groups, or the names of several columns. The result
+        then has one median per group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     levels : sequence, optional
-        Public list of the groups, if `by` is an array.
+        Public list of all groups, required if `by` is an array.
     target : {"population", "table"}
-        "population" (default): the median of the population from which the records are a sample. "table": the
-        median of this table; intervals allow for the noise alone.
+        Target of the estimate. With "population" (default) the target is the median of the population from
+        which the records are a sample. With "table" it is the median of this table, and the intervals allow
+        for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level, instead of each separately.
+        Whether the intervals of all groups hold jointly at this level. By default each interval holds
+        separately.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian. With `by`, "drop" is refused.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian. With `by`,
+        "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases. This function always uses Gaussian noise, and refuses "laplace".
+        Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
+        "laplace" is refused.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -566,17 +571,17 @@ def median(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column or its bounds do not match the declaration, the request is not
-        available for these rows, or the ledger's limit does not allow the release.
+        An argument is invalid, a column or its bounds do not match the declaration, the statistic is not
+        available for this schema, or the release would exceed the limit of the ledger.
 
     Notes
     -----
-    The method is that of `quantile`, at order 0.5.
+    The median is computed by `quantile` as the quantile of order 0.5.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. There are at least two Gaussian releases. The edges at which later releases count rows
-    follow from the first release. With `by` there is one release, whose noise does not depend on the number
-    of groups.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. There are at least two releases with Gaussian noise. The first release determines
+    the edges of the cells in which later releases count rows. If `by` is passed, there is one release, whose
+    noise does not depend on the number of groups.
 
     Examples
     --------

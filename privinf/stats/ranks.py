@@ -206,20 +206,20 @@ def mannwhitneyu(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Rank test that two samples have the same distribution, with the probability that one is larger.
+    """Rank test that two samples have the same distribution (Wilcoxon-Mann-Whitney test).
 
     Parameters
     ----------
     x : array_like or str
-        The first sample. A formula such as "income ~ sex" about columns of a table is accepted too; pass the
-        table as `y` or as `data`. In this formula `sex` must have two levels. The name of the column of
-        values in `data` is accepted too.
+        The first sample. A formula such as "income ~ sex" is accepted too; pass the table with its columns as
+        `y` or as `data`. The column on the right side of the formula must have two levels. The name of the
+        column of values in `data` is accepted as well.
     y : array_like, str or table, optional
-        The second sample. If `x` is a formula, `y` is the table of its columns; if `x` is the name of a
-        column, `y` is the name of the column of the groups.
+        The second sample. If `x` is a formula, `y` may be the table. If `x` is the name of a column, `y` is
+        the name of the column of the groups.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
         bounds. Arrays need no bounds.
@@ -228,8 +228,8 @@ def mannwhitneyu(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -238,18 +238,19 @@ def mannwhitneyu(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: whether the values of the first sample (or level) tend to be larger or smaller.
+        Alternative hypothesis: the values of the first sample (or level) tend to differ from the values of
+        the second sample, to be smaller, or to be larger.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -264,14 +265,14 @@ def mannwhitneyu(
     Returns
     -------
     StatResult
-        ``.statistic`` (a z statistic), ``.pvalue``, and ``.estimate``, the estimate of P(x > y) + P(x = y)/2,
-        with an interval.
+        Result with ``statistic`` (a z statistic), ``pvalue``, and ``estimate``, which is an estimate of P(x >
+        y) + P(x = y)/2 with an interval.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one), that is, of its value and its sample;
-    the number of records is public. The sum of ranks and the size of the first sample are released together,
-    and the sum has no more noise than it would have alone.
+    **Privacy.** Neighboring tables differ in one record, in its value or its sample (replace-one), and the
+    number of records is public. The sum of ranks and the size of the first sample are released together, and
+    the noise of the sum is as small as in a release of the sum alone.
 
     Examples
     --------
@@ -370,18 +371,18 @@ def kruskal(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Rank test that groups have the same distribution, by absolute sums of centered ranks.
+    """Rank test that groups have the same distribution (a private variant of the Kruskal-Wallis test).
 
     Parameters
     ----------
     values : array_like or str
-        The values. A formula such as "income ~ carrier" about columns of the table in `groups` or `data` is
-        accepted too.
+        The values. A formula such as "income ~ carrier" is accepted too; it names columns of the table that
+        is passed as `groups` or `data`.
     groups : array_like or table, optional
-        The group of each value or, if `values` is a formula, the table of its columns.
+        Group of each record. If `values` is a formula, pass the table as `groups` or as `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
         bounds. Arrays need no bounds.
@@ -390,8 +391,8 @@ def kruskal(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -400,18 +401,18 @@ def kruskal(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     levels : sequence, optional
-        Public list of the groups, if `groups` is an array.
+        Public list of all groups, required if `groups` is an array.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -426,16 +427,16 @@ def kruskal(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue`` and ``.estimate``. For three groups or more ``.estimate`` is the
-        separation of the groups' ranks, from 0 to 1. The separation is 1 if some groups together have the
-        lower half of all values, and the other groups have the upper half.
+        ``.statistic``, ``.pvalue`` and ``.estimate``. For three or more groups, ``estimate`` is the
+        separation of the ranks of the groups, between 0 and 1. The separation is 1 if some of the groups
+        together contain the lower half of all values, and the other groups the upper half.
 
     Notes
     -----
-    **Privacy.** One number is released: the sum, over the groups, of the absolute value of the sum of
-    centered ranks in each group. The release costs `epsilon`, `mu` or `rho`; rows are read after the ledger
-    has accepted it. The reference distribution assumes groups of equal sizes, so the test is conservative
-    where sizes are unequal. Nothing is released about single groups.
+    **Privacy.** One number is released: the sum of centered ranks is computed for each group, and the
+    absolute values of these sums are added. The release costs `epsilon`, `mu` or `rho`. Rows are read only
+    after the ledger has accepted the release. The reference distribution assumes groups of equal size, so the
+    test is conservative if sizes are unequal. No number of a single group is released.
 
     Examples
     --------
@@ -550,17 +551,17 @@ def wilcoxon(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> base.StatResult:
-    """Signed-rank test that the distribution of a column is symmetric about a point.
+    """Wilcoxon signed-rank test that the distribution of a column is symmetric about a point.
 
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`. For pairs pass their differences.
+        Values of the records, or the name of a column of `data`. For pairs pass their differences.
     center : float
         Center under the null hypothesis, in the units of the values.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
         bounds. Arrays need no bounds.
@@ -569,8 +570,8 @@ def wilcoxon(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -579,18 +580,18 @@ def wilcoxon(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     alternative : {"two-sided", "less", "greater"}
-        Direction of the test: whether values tend to be above or below the center.
+        Alternative hypothesis: the values tend to differ from the center, or to be below or above the center.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian.
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -605,13 +606,14 @@ def wilcoxon(
     Returns
     -------
     StatResult
-        ``.statistic`` (a z statistic), ``.pvalue``, ``.estimate``: the rank-biserial correlation, from -1
-        (all below) to 1, with an interval.
+        Result with ``statistic`` (a z statistic), ``pvalue`` and ``estimate``, which is the rank-biserial
+        correlation with an interval. It is -1 if all values are below the center, and 1 if all are above.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. One
-    number is released: the sum of signed ranks over n, which changes by at most 2 when a record is replaced.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    One number is released: the sum of signed ranks divided by n. It changes by at most 2 if a record is
+    replaced.
 
     Examples
     --------

@@ -58,20 +58,20 @@ INSTEAD_OF_SUMS = "Estimate the mean, with pi.stats.mean"
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SumsResult(base.StatResult):
-    """Sums of a column, or of its groups, from one release; other intervals cost nothing more.
+    """Sums of a column, or of its groups, with intervals, from one noisy release.
 
-    See `StatResult` for the other attributes.
+    The class has all attributes of `StatResult` as well.
 
     Attributes
     ----------
     target : {"table", "population"}
-        Whether the intervals are for this table or for the population.
+        Target of the intervals: sums of this table, or of the population.
     simultaneous : bool
         Whether the intervals hold jointly.
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     target: CountTarget = "table"
@@ -88,21 +88,21 @@ class SumsResult(base.StatResult):
         confidence_level: float | None = None,
         simultaneous: bool | None = None,
     ) -> SumsResult:
-        """Return the same sums with other intervals, from the same release.
+        """Return the same sums with different intervals, from the same release.
 
         Parameters
         ----------
         target : {"table", "population"}, optional
-            Sums of this table, or of the population; default: as in this result.
+            Target: sums of this table, or of the population. By default the target is not changed.
         confidence_level : float, optional
-            Level of the intervals, between 0 and 1; default: as in this result.
+            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level; default: as in this result.
+            Whether all intervals hold jointly at this level. By default this is not changed.
 
         Returns
         -------
         SumsResult
-            The same estimates, at no further cost.
+            Result with the same estimates and the new intervals.
         """
         chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
         return replace(_summed(self.release, chosen), cautions=self.cautions)
@@ -256,10 +256,10 @@ def sum(
     Parameters
     ----------
     a : array_like, Series or str
-        The values, or the name of a column of `data`.
+        Values of the records, or the name of a column of `data`.
     data : table, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -267,8 +267,8 @@ def sum(
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With `epsilon`, ``delta=0``
-        requests pure epsilon, by Laplace noise.
+        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -277,28 +277,32 @@ def sum(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
         the results are marked as such.
     by : array_like, str or sequence of str, optional
-        Group of each record, the name of its column, or names of several columns: one sum per group.
+        Group of each record, the name of the column of groups, or the names of several columns. The result
+        then has one sum per group.
     bounds : (low, high), optional
-        Public bounds of the values; values outside the bounds are clipped. For a column of `data` the schema
-        declares them.
+        Public bounds of the values; values outside the bounds are clipped. For a column of `data`, the schema
+        declares the bounds.
     levels : sequence, optional
-        Public list of the groups, if `by` is an array.
+        Public list of all groups, required if `by` is an array.
     target : {"table", "population"}
-        "table" (default): the sums of this table; intervals allow for the noise alone. "population": the
-        number of records times the population's mean; intervals allow for sampling and noise.
+        Target of the estimates. With "table" (default) the target is the sum in this table, and the intervals
+        allow for the noise alone. With "population" it is the number of records times the mean of the
+        population, and the intervals allow for sampling and noise.
     confidence_level : float
-        Level of the intervals, between 0 and 1.
+        Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level, instead of each separately.
+        Whether the intervals of all groups hold jointly at this level. By default each interval holds
+        separately.
     missing : {"raise", "impute-public", "drop"}
-        "raise" (default) refuses missing values. "impute-public" replaces them by the middle of the bounds,
-        or by the first level of a factor. "drop" omits rows with missing values from every sum. The number
-        of dropped rows is private: an estimate of the number of complete rows is released at no further cost.
-        With "drop" the noise is Gaussian. This function refuses "drop".
+        Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
+        they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
+        with missing values are left out of every sum. The number of dropped rows is private; a noisy number
+        of complete rows is released with the sums at no further cost. The noise is then Gaussian. This
+        function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where no ledger is given and
-        Laplace noise is smaller. In all other cases "auto" is Gaussian noise, whose costs add up to less over
-        several releases.
+        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
+        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
+        releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -313,20 +317,19 @@ def sum(
     Returns
     -------
     SumsResult
-        ``.estimate``, ``.bse``, ``.table``, ``.intervals(...)``, ``.plot()``, ``.privacy``.
+        Result with ``estimate``, ``bse``, ``table``, ``intervals(...)``, ``plot()`` and ``privacy``.
 
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, the request is not available for
-        these rows (a schema whose unit has several rows is refused), or the ledger's limit does not allow the
-        release.
+        An argument is invalid, a column does not match its declaration, or the release would exceed the limit
+        of the ledger. The error is also raised if the schema declares several rows per unit.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); the number of records is public. Every
-    record is read. With `by`, counts, sums and sums of squares of all groups are released together. The noise
-    depends on the width of the bounds, not on the number of groups.
+    **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
+    Every record is read. If `by` is passed, the counts, sums and sums of squares of all groups are released
+    together. The noise depends on the width of the bounds, and not on the number of groups.
 
     Examples
     --------
