@@ -122,7 +122,8 @@ def _drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws
     move = vectors @ ((vectors.T @ score.mean) / values)
     variance = step.meat / n + (score.sd**2 + step.allowance) * np.eye(p)
     errors = rng.standard_normal((count, p)) @ np.linalg.cholesky(variance).T
-    hessians = hessian.mean - symmetric_noise(rng, p, hessian.sd, count)
+    noise = symmetric_noise(rng, p, hessian.sd, count)
+    hessians = np.subtract(hessian.mean, noise, out=noise)
     level = max(float(np.trace(hessian.mean)) / p, hessian.floor / p)
     weak = bool(np.linalg.eigvalsh(hessian.mean)[0] < step.walk.margin * hessian.floor)
 
@@ -284,8 +285,8 @@ def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> 
     """Return noise of symmetric matrices, isotropic in the Frobenius norm, `sd` on the diagonal."""
     noise = rng.standard_normal((count, p, p))
     noise *= sd / math.sqrt(2.0)
-    rows, columns = np.triu_indices(p, 1)
-    noise[:, columns, rows] = noise[:, rows, columns]
+    for k in range(p - 1):
+        noise[:, k + 1 :, k] = noise[:, k, k + 1 :]
     noise[:, np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p))
     return np.asarray(noise)
 

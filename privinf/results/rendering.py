@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from statsmodels.iolib.summary import Summary
@@ -124,6 +125,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         legend: str = "",
     ) -> None:
         super().__init__()
+        del self.tables  # of statsmodels: those of `tables` are made when they are requested
         self.title = title
         self._header = list(header)
         self._rows = list(rows)
@@ -131,8 +133,12 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         self._printed = printed
         self._legend = legend
         self._blocks = {"top": top, "tests": tests, "privacy": privacy}
-        self.tables = [SimpleTable(rows) for rows in self._sections()]
         self.add_extra_txt(self.numbered_notes)
+
+    @cached_property
+    def tables(self) -> list[SimpleTable]:
+        """The blocks of the summary as tables of statsmodels."""
+        return [SimpleTable(rows) for rows in self._sections()]
 
     @property
     def plain_notes(self) -> list[str]:

@@ -93,6 +93,7 @@ class Design:
     center: Floats = field(init=False)
     scale: Floats = field(init=False)
     basis: Floats = field(init=False)
+    _digest: str = field(init=False, default="")  # computed when it is first requested
 
     def __post_init__(self) -> None:
         checked_names(self.names)
@@ -660,12 +661,16 @@ class Design:
         Bounds that follow from the schema are not in the digest, because logarithms and exponentials in these
         bounds may differ in their last bit between platforms.
         """
-        content = self.to_dict()
-        if self.schema is not None:
-            del content["low"], content["high"], content["outcome"]["bounds"]
-        return canonical_digest(content)
+        if not self._digest:
+            content = self.to_dict()
+            if self.schema is not None:
+                del content["low"], content["high"], content["outcome"]["bounds"]
+            object.__setattr__(self, "_digest", canonical_digest(content))
+        return self._digest
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return self.to_dict() == other.to_dict() if isinstance(other, Design) else NotImplemented
 
     def __hash__(self) -> int:
