@@ -143,7 +143,7 @@ def _respond(mass: Floats, cells: int, weight: float, step: float) -> Floats:
 
 @error_boundary
 def classic_mu(epsilon: float, delta: float) -> float:
-    """Return the true mu of the textbook noise, sigma = L sqrt(2 ln(1.25/delta)) / epsilon.
+    """Return the mu of the noise by the textbook formula, sigma = L sqrt(2 ln(1.25/delta)) / epsilon.
 
     Parameters
     ----------
@@ -164,9 +164,10 @@ def classic_mu(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    For reproduction only. The rule is proved for epsilon < 1 and is never tight. From about epsilon = 8.4
-    (delta = 1e-5), the release is **not** private at the stated level. Report
-    ``gaussian_epsilon(classic_mu(epsilon, delta), delta)``, the exact guarantee of the noise.
+    For reproduction only. The textbook formula is proved for epsilon < 1, and its noise is always larger than
+    necessary there. For large epsilon (above about 8.4 for delta = 1e-5) the release does **not** have the
+    stated guarantee. The exact guarantee of the noise is ``gaussian_epsilon(classic_mu(epsilon, delta),
+    delta)``; report this epsilon.
     """
     epsilon = check_positive(epsilon, "epsilon")
     return epsilon / math.sqrt(2.0 * math.log(1.25 / check_fraction(delta, "delta")))
@@ -181,22 +182,23 @@ def calibrate_mu(
     delta: float | None = None,
     calibration: Calibration = "exact",
 ) -> float:
-    """Return mu, the ratio of sensitivity to noise sd, for a privacy level in (epsilon, delta), mu or rho.
+    """Return mu, the ratio of sensitivity to noise, for a budget in (epsilon, delta), mu or rho.
 
     Parameters
     ----------
     epsilon : float, optional
-        Epsilon of the privacy level in (epsilon, delta). Infinity means no noise.
+        Epsilon of the (epsilon, delta) guarantee. Infinity means no noise.
     mu : float, optional
-        Privacy level in Gaussian DP, returned unchanged.
+        Budget in Gaussian differential privacy, which is returned unchanged.
     rho : float, optional
-        Privacy level in zCDP. The result is then mu = sqrt(2 rho).
+        Privacy level in zCDP. For a budget in rho the result is mu = sqrt(2 rho).
     delta : float, optional
-        In (0, 1). Required with a finite `epsilon`; with `mu` or `rho` it is only checked, because it is the
-        delta of later reports and not part of the calibration.
+        In (0, 1). Delta of the (epsilon, delta) guarantee, required with a finite `epsilon`. With `mu` or
+        `rho` it does not affect the result, because it is only the delta of later reports.
     calibration : {"exact", "classic"}
-        "exact" finds the root of the Gaussian privacy curve; "classic" is the textbook formula, for
-        reproduction only (see :func:`classic_mu`).
+        How mu is computed from `epsilon` and `delta`. The choice "exact" solves the exact equation for
+        Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce published
+        results.
 
     Returns
     -------
@@ -206,8 +208,7 @@ def calibrate_mu(
     Raises
     ------
     ArgumentError
-        No level or several levels are given, the level is not positive, or delta is missing where it is
-        needed.
+        No budget or several budgets are passed, the budget is not positive, or a required delta is missing.
 
     Examples
     --------
@@ -240,19 +241,20 @@ def calibrate_mu(
 
 @error_boundary
 def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
-    """Split one mu over several Gaussian releases, so that their mu^2 add up to at most mu^2.
+    """Split a budget mu over several Gaussian releases, so that their mu^2 add up to at most mu^2.
 
     Parameters
     ----------
     mu : float
         Positive, possibly infinite.
     shares : int or sequence of float
-        A number of equal shares, or positive weights of mu^2.
+        Number of equal shares, or a sequence of positive weights of mu^2.
 
     Returns
     -------
     tuple of float
-        ``mu sqrt(w_i / sum w)``, each rounded down: a ledger whose limit is `mu` accepts them all.
+        Values of mu for the releases, ``mu sqrt(w_i / sum w)``. They are rounded down, so that a ledger with
+        the limit `mu` accepts all releases.
 
     Raises
     ------

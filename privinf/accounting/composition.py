@@ -36,36 +36,37 @@ from privinf.validation import check_fraction, check_number
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """Joint privacy loss of releases about the same unit; made by :func:`compose`.
+    """Joint privacy loss of releases about the same unit, as computed by :func:`compose`.
 
     Parameters
     ----------
     mu2 : float
         Sum of mu^2 over the Gaussian releases; infinite if a release has no noise.
     pure : tuple of float
-        Epsilons of the randomized responses (and of releases that are charged like them), largest first.
+        Epsilons of the randomized responses, and of releases with the same privacy loss, the largest first.
     approximate : tuple of (float, float)
-        The pairs (epsilon, delta) of the releases with such a guarantee.
+        Pairs (epsilon, delta) of the releases for which only an (epsilon, delta) guarantee is known.
     concentrated : float
-        Sum of rho over the releases whose guarantee is stated only in zCDP.
+        Sum of rho over the releases for which only a guarantee in zCDP is known.
     thresholded : tuple of (float, float)
-        One (mu, delta) per release of labels, which shows the labels whose noisy counts pass a threshold.
+        Pairs (mu, delta) of the releases of labels whose noisy counts are above a threshold.
 
     Notes
     -----
-    **Privacy.** Reads no rows. The curve delta(epsilon) is exact for Gaussian releases, randomized responses
-    and worst-case (epsilon, delta) releases. In the worst case, an (epsilon, delta) release reveals the
-    record with probability delta, and is otherwise a randomized response. Gaussian losses add up to one
-    Gaussian loss, and the losses of randomized responses to a discrete loss. With probability prod(1 -
-    delta_i) no release reveals the record::
+    **Privacy.** Reads no rows. The function delta(epsilon) is exact for Gaussian releases, randomized
+    responses and worst-case (epsilon, delta) releases. In the worst case, an (epsilon, delta) release reveals
+    the record with probability delta, and otherwise has the loss of a randomized response. The Gaussian
+    losses add up to one Gaussian loss, and the losses of the randomized responses add up to a discrete loss
+    with values l_j and probabilities p_j. The probability that no release reveals the record is prod(1 -
+    delta_i)::
 
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
-    If the guarantee of a release is stated only in zCDP, the total is computed in zCDP and converted by
-    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records: either its
-    mu^2, or half of its mu^2 and its delta. For m such releases the total is therefore the largest loss over
-    k from 0 to m, where k is the number of releases with the second cost. For each k, the total contains the
-    k largest deltas, half of each of the k smallest mu^2, and the other mu^2 in full.
+    If only a guarantee in zCDP is known for some release, the total is computed in zCDP and converted by
+    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records: it is either
+    mu^2, or half of mu^2 and delta. For m such releases the total is therefore the largest loss over all k
+    from 0 to m, where k is the number of releases with the second cost. For each k, the total has the k
+    largest deltas, half of each of the k smallest mu^2, and all other mu^2.
     """
 
     mu2: float = 0.0
@@ -85,8 +86,9 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded up. Epsilon is infinite if a release has no noise, or if 1 - prod(1 - delta_i),
-            taken over the (epsilon, delta) releases, is at least `delta`.
+            Epsilon, rounded up. Epsilon is infinite if a release has no noise. It is also infinite if 1 -
+            prod(1 - delta_i) is at least `delta`, where delta_i are the deltas of the (epsilon, delta)
+            releases.
 
         Raises
         ------
@@ -144,9 +146,10 @@ class Total:
 
     @property
     def mu(self) -> float:
-        """A mu for which the total is mu-GDP: exact if all releases are Gaussian, otherwise an upper bound.
+        """Value of mu for which the total is mu-GDP; it is exact if all releases are Gaussian.
 
-        Raises NotAvailableError if the guarantee of a release is stated only in zCDP or as (epsilon, delta).
+        For other releases it is an upper bound. The attribute raises NotAvailableError if only a guarantee in
+        zCDP or an (epsilon, delta) guarantee is known for some release.
         """
         if math.isinf(self.mu2):
             return math.inf
@@ -160,9 +163,9 @@ class Total:
 
     @property
     def rho(self) -> float:
-        """A rho for which the total is rho-zCDP.
+        """Value of rho for which the total is rho-zCDP.
 
-        Raises NotAvailableError if the total contains an (epsilon, delta) release.
+        The attribute raises NotAvailableError if the total contains an (epsilon, delta) release.
         """
         if math.isinf(self.mu2):
             return math.inf
@@ -180,7 +183,7 @@ class Total:
         )
 
     def dominates(self, other: Total) -> bool:
-        """Return whether each part of this total is at least as large as the same part of another total.
+        """Return whether each component of this total is at least as large as that of another total.
 
         Parameters
         ----------
@@ -190,8 +193,8 @@ class Total:
         Returns
         -------
         bool
-            If True, the loss of this total is at least that of `other`. If False, the loss of this total can
-            still be larger.
+            If the result is True, the loss of this total is at least as large as the loss of `other`. If the
+            result is False, the loss of this total may still be larger.
         """
         return upper_bound(self, other) == self
 
@@ -232,23 +235,22 @@ class Total:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ParallelTotal:
-    """Largest loss of a unit, where disjoint groups of units have different losses.
+    """Joint privacy loss of releases about disjoint groups of units: the largest loss over the groups.
 
     Parameters
     ----------
     worlds : tuple of Total
-        The totals of the groups that a unit can be in. A total that is dominated by another total is left
-        out.
+        Total losses of the groups. A total that is never larger than another total is left out.
 
     Notes
     -----
-    **Privacy.** Valid only if the partition of the units was fixed before the data were seen.
+    **Privacy.** The loss is valid only if the partition into groups was fixed before the data were seen.
     """
 
     worlds: tuple[Total, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest epsilon at `delta` over the groups.
+        """Return the largest epsilon of a group, at a given delta.
 
         Parameters
         ----------
@@ -263,7 +265,7 @@ class ParallelTotal:
         return max(world.epsilon(delta) for world in self.worlds)
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest delta at `epsilon` over the groups.
+        """Return the largest delta of a group, at a given epsilon.
 
         Parameters
         ----------
@@ -279,23 +281,23 @@ class ParallelTotal:
 
     @property
     def mu(self) -> float:
-        """Largest mu over the groups; NotAvailableError if one of them has none."""
+        """Largest mu of a group; NotAvailableError if some group has no mu."""
         return max(world.mu for world in self.worlds)
 
     @property
     def rho(self) -> float:
-        """Largest rho over the groups; NotAvailableError if one of them has none."""
+        """Largest rho of a group; NotAvailableError if some group has no rho."""
         return max(world.rho for world in self.worlds)
 
 
 @error_boundary
 def compose(losses: Iterable[Loss]) -> Total:
-    """Return the joint loss of releases about the same unit (sequential, possibly adaptive composition).
+    """Return the joint privacy loss of releases about the same unit (sequential composition).
 
     Parameters
     ----------
     losses : iterable of Loss
-        Losses in any order; without losses the total is zero.
+        Privacy losses of the releases, in any order. Without losses the total is zero.
 
     Returns
     -------
@@ -305,13 +307,13 @@ def compose(losses: Iterable[Loss]) -> Total:
     Raises
     ------
     ArgumentError
-        If an element is not a loss.
+        If an element is not a privacy loss.
 
     Notes
     -----
-    **Privacy.** Reads no rows. For releases of several kinds, epsilon(delta) is exact if their parameters
-    were fixed in advance. A limit on releases whose parameters are chosen adaptively must be in mu^2, rho or
-    pure epsilon, as the limit of a :class:`~privinf.accounting.Budget` is.
+    **Privacy.** Reads no rows. For mechanisms of different kinds, epsilon(delta) is exact if the parameters
+    of all releases were fixed in advance. If parameters are chosen adaptively, a limit must be in mu^2, rho
+    or pure epsilon, like the limit of a :class:`~privinf.accounting.Budget`.
 
     Examples
     --------

@@ -84,7 +84,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     epsilon : float
         In [0, inf).
     mu : float
-        In [0, inf]; sensitivity over noise standard deviation.
+        Parameter mu of the mechanism, in [0, inf]: for Gaussian noise, the sensitivity divided by the
+        standard deviation of the noise.
 
     Returns
     -------
@@ -118,14 +119,15 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Parameters
     ----------
     mu : float
-        In [0, inf]; sensitivity over noise standard deviation. Infinity gives infinity.
+        Parameter mu of the mechanism, in [0, inf]: for Gaussian noise, the sensitivity divided by the
+        standard deviation of the noise. Infinity gives infinity.
     delta : float
         In (0, 1).
 
     Returns
     -------
     float
-        Epsilon, rounded up: `gaussian_delta` of the returned value does not exceed `delta`.
+        Epsilon, rounded up, so that `gaussian_delta` of the returned value is at most `delta`.
 
     Raises
     ------
@@ -154,7 +156,7 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 @error_boundary
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which a mu-GDP mechanism is (epsilon, delta)-DP: the exact calibration.
+    """Return the largest mu for which a mu-GDP mechanism is (epsilon, delta)-DP (exact calibration).
 
     Parameters
     ----------
@@ -175,8 +177,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    The root is found by bracketing and Brent's method on log delta, which increases in mu. It is rounded
-    down, so that ``gaussian_delta(epsilon, mu)`` does not exceed `delta`.
+    The root is computed by Brent's method on log delta, which is increasing in mu. The root is rounded down,
+    so that ``gaussian_delta(epsilon, mu)`` is at most `delta`.
 
     Examples
     --------
@@ -272,10 +274,10 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
 
     Notes
     -----
-    Epsilon is the minimum over a > 1 of ``rho a + log((a-1)/a) - (log delta + log a)/(a-1)``. The derivative
-    of this expression is zero if ``rho (a-1)^2 + log a = log(1/delta)``. The left side increases in a. The
-    equation therefore has one root and needs no search grid. Every a gives a valid epsilon, so the error of
-    the root can only be on the safe side.
+    The result is the minimum over a > 1 of ``rho a + log((a-1)/a) - (log delta + log a)/(a-1)``. The
+    derivative of this expression is zero if ``rho (a-1)^2 + log a = log(1/delta)``. The left side of this
+    equation is increasing in a. Therefore the equation has exactly one root. Every a gives a valid epsilon,
+    so an inexact root can only make the returned epsilon too large.
 
     References
     ----------
@@ -306,7 +308,7 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
     Parameters
     ----------
     rho : float
-        In [0, inf]; infinity gives 1.
+        Parameter rho of the mechanism, in [0, inf]. For infinity the result is 1.
     epsilon : float
         Finite, at least 0.
 
@@ -322,9 +324,9 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
 
     Notes
     -----
-    Delta is the minimum over a > 1 of ``exp((a-1)(a rho - eps)) (1 - 1/a)^a / (a-1)``. With x = a - 1 the
-    derivative of its logarithm is ``rho (1 + 2x) - eps + log(x/(1+x))``, which increases in x and therefore
-    has one root.
+    The result is the minimum over a > 1 of ``exp((a-1)(a rho - eps)) (1 - 1/a)^a / (a-1)``. With x = a - 1,
+    the derivative of the logarithm of this expression is ``rho (1 + 2x) - eps + log(x/(1+x))``. The
+    derivative is increasing in x and therefore has one root.
 
     References
     ----------
@@ -347,12 +349,12 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
 
 @error_boundary
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which `rho_to_epsilon` proves (epsilon, delta)-DP: the calibration in zCDP.
+    """Return the largest rho for which every rho-zCDP mechanism is known to be (epsilon, delta)-DP.
 
     Parameters
     ----------
     epsilon : float
-        In (0, inf]; infinity gives infinity.
+        Epsilon of the guarantee, in (0, inf]. For infinity the result is infinity.
     delta : float
         In (0, 1).
 
@@ -368,8 +370,8 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    ``rho_to_epsilon`` increases in rho; the root is rounded down, so that the epsilon of the returned rho is
-    at most the requested one.
+    The function ``rho_to_epsilon`` is increasing in rho. Its root is rounded down, so that the epsilon of the
+    returned rho is at most `epsilon`.
 
     Examples
     --------

@@ -47,22 +47,21 @@ _FORBIDDEN = frozenset(
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Largest change of a released quantity when one unit is replaced.
+    """Sensitivity: largest change of a released statistic if one unit is replaced.
 
     Parameters
     ----------
     norm : str
         Norm of the change, such as "l2", "l1", "linf", or "discrete" for randomized response.
     value : float
-        At least 0; infinity only together with a release without noise.
+        Value of the sensitivity, at least 0. Infinity is allowed only for a release without noise.
     derivation : str
-        Derivation, such as "diameter of a ball of radius 1" or "2 sqrt(3) over three columns scaled to [-1,
-        1]".
+        How the sensitivity was derived, such as "diameter of a ball of radius 1".
 
     Raises
     ------
     ArgumentError
-        If `value` is negative or nan, or a text is empty.
+        If `value` is negative or nan, or if a text is empty.
     """
 
     norm: str

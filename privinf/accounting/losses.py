@@ -40,12 +40,13 @@ def check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
-    """Privacy loss of a Gaussian release, which is exactly mu-GDP.
+    """Privacy loss of a release with Gaussian noise, which is exactly mu-GDP.
 
     Parameters
     ----------
     mu : float
-        Sensitivity over noise standard deviation. 0 reveals nothing; infinity is a release without noise.
+        Sensitivity over noise standard deviation. Parameter of the loss: 0 means that nothing is revealed,
+        and infinity means a release without noise.
 
     Raises
     ------
@@ -76,10 +77,10 @@ class GaussianLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class PureLoss:
-    """Privacy loss of randomized response, which bounds that of any pure epsilon mechanism.
+    """Privacy loss of a pure epsilon mechanism, such as randomized response.
 
-    Every pure epsilon mechanism is a post-processing of binary randomized response, whose privacy loss is
-    plus or minus epsilon. Totals compose exactly this loss.
+    Every pure epsilon mechanism is a post-processing of binary randomized response, so its loss is at most
+    the loss of binary randomized response, which is plus or minus epsilon. Totals compose exactly this loss.
 
     Parameters
     ----------
@@ -115,17 +116,17 @@ class PureLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ApproximateLoss:
-    """Privacy loss of a mechanism that is only known to be (epsilon, delta)-DP.
+    """Privacy loss of a mechanism for which only an (epsilon, delta) guarantee is known.
 
-    With probability `delta` the release may reveal the record; otherwise the loss is that of
-    :class:`PureLoss`.
+    The composition assumes the worst case: with probability `delta` the release reveals the record, and
+    otherwise its loss is that of a :class:`PureLoss`.
 
     Parameters
     ----------
     epsilon : float
         At least 0, finite.
     delta : float
-        Strictly between 0 and 1 (for delta = 0 use :class:`PureLoss`).
+        Delta of the guarantee, strictly between 0 and 1. For delta = 0 use :class:`PureLoss`.
 
     Raises
     ------
@@ -155,12 +156,12 @@ class ApproximateLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ConcentratedLoss:
-    """Privacy loss of a mechanism whose guarantee is stated only in zCDP, such as Gumbel peeling.
+    """Privacy loss of a mechanism for which only a guarantee in zCDP is known, such as Gumbel peeling.
 
     Parameters
     ----------
     rho : float
-        0 reveals nothing; infinity is a release without noise.
+        Parameter of the loss: 0 means that nothing is revealed, and infinity means a release without noise.
 
     Raises
     ------
@@ -169,8 +170,8 @@ class ConcentratedLoss:
 
     Notes
     -----
-    zCDP does not imply Gaussian DP: a total that contains such a loss has no mu. Do not describe a Gaussian
-    release this way; :class:`GaussianLoss` is exact for it.
+    A guarantee in zCDP does not imply a guarantee in Gaussian DP, so a total that contains such a loss has no
+    mu. Do not use this class for a release with Gaussian noise, because :class:`GaussianLoss` is exact.
     """
 
     rho: float
@@ -192,24 +193,26 @@ class ConcentratedLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ThresholdLoss:
-    """Privacy loss of noisy counts of labels, which are shown where they pass a threshold.
+    """Privacy loss of noisy counts of labels, of which only counts above a threshold are released.
 
     Parameters
     ----------
     mu : float
-        sqrt(2) over the sd of the noise, finite.
+        Parameter mu of the noisy counts: sqrt(2) divided by the standard deviation of the noise. It must be
+        finite.
     delta : float
-        Largest probability of showing a label that only one record has, strictly between 0 and 1.
+        Largest probability that a label of only one record is released, strictly between 0 and 1.
 
     Notes
     -----
     Neighboring tables differ in the label of one record. There are three cases. (1) If the old and the new
-    label both occur in both tables, two counts differ by 1, and their release is mu-GDP. (2) If one of these
-    two labels occurs in only one table, it is shown with probability `delta`. The count of the second of the
-    two labels differs by 1, and the release of this count is (mu/sqrt 2)-GDP. (3) If each of the two labels
-    occurs in only one table, the counts of all other labels are equal. If m releases are composed, k of them
-    can be in case 2 or 3, and the others are in case 1. The total is the largest loss over k from 0 to
-    m. A release in case 1 costs its mu^2. A release in case 2 or 3 costs its delta and half of its mu^2.
+    label both occur in both tables, two counts differ by 1, and the release of the two counts is mu-GDP. (2)
+    If one of these two labels occurs in only one table, it is released with probability at most `delta`. The
+    count of the other label differs by 1, and the release of this count is (mu/sqrt 2)-GDP. (3) If each of
+    the two labels occurs in only one table, the counts of all other labels are equal. If m releases are
+    composed, some k of them are in case 2 or 3, and the others are in case 1. The total loss is the largest
+    loss over all k from 0 to m. A release in case 1 costs its mu^2. A release in case 2 or 3 costs its delta
+    and half of its mu^2.
     """
 
     mu: float
@@ -243,7 +246,7 @@ _KINDS: dict[str, type[Loss]] = {
 
 @error_boundary
 def loss_from_dict(record: Mapping[str, Any]) -> Loss:
-    """Rebuild a loss from the result of ``loss.to_dict()``.
+    """Make a privacy loss from a dictionary that its method ``to_dict()`` returned.
 
     Parameters
     ----------
@@ -258,7 +261,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     Raises
     ------
     ArgumentError
-        The kind is unknown, or a parameter is missing or out of range.
+        The kind of the loss is unknown, or a parameter is missing or out of range.
     """
     if not isinstance(record, Mapping):
         raise ArgumentError("a stored loss must be a mapping with its kind and its numbers")
@@ -284,8 +287,9 @@ def pure_mu(epsilon: float) -> float:
     Returns
     -------
     float
-        Mu, an upper bound: the trade-off curve of binary randomized response touches that of mu-GDP at one
-        point. Exact totals use the loss of binary randomized response instead.
+        Value of mu. It is an upper bound, because the trade-off curve of binary randomized response touches
+        the curve of mu-GDP at only one point. Exact totals use the loss of binary randomized response and not
+        this mu.
     """
     epsilon = check_number(epsilon, "epsilon", low=0.0, infinite=True)
     if math.isinf(epsilon):

@@ -35,7 +35,7 @@ class PlannedRelease:
     times : int
         Number of such releases.
     scope : tuple of str
-        Names of the nested scopes of the ledger to which the releases belong, from the outermost on.
+        Names of the nested scopes of the releases in the ledger, from the outermost to the innermost.
 
     Notes
     -----
@@ -51,32 +51,32 @@ class PlannedRelease:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The cost of a plan; made by :func:`plan`.
+    """Total cost of planned releases, as computed by :func:`plan`.
 
     Parameters
     ----------
     lines : tuple of PlannedRelease
         In the order given.
     default_delta : float
-        Delta at which epsilon is printed.
+        Delta of the (epsilon, delta) guarantee that is printed.
 
     Notes
     -----
-    **Privacy.** Reads no rows. A plan is fixed in advance, so its epsilon is exact even for releases of
-    several kinds. A ledger with a limit in mu^2 or rho converts every loss to this unit, so the epsilon that
-    its charges imply is at least as large.
+    **Privacy.** Reads no rows. The releases of a plan are fixed in advance, so the joint epsilon is exact
+    even if mechanisms of different kinds are combined. A ledger converts every loss to the currency of its
+    limit (mu^2 or rho), so the epsilon that corresponds to its charges is at least as large.
     """
 
     lines: tuple[PlannedRelease, ...]
     default_delta: float
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of the plan.
+        """Return the joint epsilon of all planned releases, at a given delta.
 
         Parameters
         ----------
         delta : float, optional
-            In (0, 1); by default the delta of the plan.
+            Delta of the guarantee, in (0, 1); by default the delta of the plan.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class PlanReport:
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta of the plan.
+        """Return the joint delta of all planned releases, at a given epsilon.
 
         Parameters
         ----------
@@ -112,20 +112,20 @@ class PlanReport:
 
     @property
     def mu(self) -> float:
-        """Gaussian DP (mu) of the plan; NotAvailableError, with the reason, where it is undefined."""
+        """Cost of the plan as mu of Gaussian DP; NotAvailableError, with the reason, if mu is undefined."""
         return self._total().mu
 
     @property
     def rho(self) -> float:
-        """Concentrated DP (rho) of the plan; NotAvailableError where it is undefined."""
+        """Cost of the plan as rho of zCDP; NotAvailableError, with the reason, if rho is undefined."""
         return self._total().rho
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Table of the plan, one row per planned release.
+        """Table of the plan, with one row per planned release.
 
-        ``times`` is the number of repetitions of the release. ``mu``, ``rho`` and ``epsilon`` are the cost of
-        all its repetitions together.
+        The column ``times`` is the number of repetitions of the release. The columns ``mu``, ``rho`` and
+        ``epsilon`` are the joint cost of all repetitions.
         """
         import pandas as pd
 
@@ -159,8 +159,8 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
     Parameters
     ----------
     releases : sequence of mapping, LedgerEntry or Loss
-        A mapping names a ``"mechanism"`` and its parameters, optionally ``"times"`` (default 1) and
-        ``"label"``:
+        Planned releases. A mapping has the key ``"mechanism"``, the parameters of the mechanism, and
+        optionally ``"times"`` (number of repetitions, default 1) and ``"label"``:
 
         - ``"gaussian"``: ``mu``, ``rho``, or ``epsilon`` (calibrated at ``delta``, default the plan's), or
           ``sensitivity`` and ``scale``
@@ -168,12 +168,12 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
         - ``"concentrated"`` (Gumbel peeling and other mechanisms with a guarantee in zCDP): ``rho``
         - ``"external"``: ``epsilon`` and ``delta``
     delta : float
-        Delta at which epsilon is reported, in (0, 1).
+        Delta of the (epsilon, delta) guarantee that is reported, in (0, 1).
 
     Returns
     -------
     PlanReport
-        The joint loss; its methods return epsilon, delta, mu and rho.
+        Joint cost of the planned releases, with the methods and attributes epsilon, delta, mu and rho.
 
     Raises
     ------

@@ -15,25 +15,25 @@ from privinf.errors import UnchargedError
 
 
 class Released:
-    """Mixin of released objects, which contain their ledger lines.
+    """Base class of released objects, which contain the ledger entries of their release.
 
     Subclasses have a field `entries`.
 
     Attributes
     ----------
     entries : tuple of LedgerEntry
-        Ledger lines of the release, as recorded.
+        Ledger entries of the release, as they were recorded.
 
     Raises
     ------
     UnchargedError
-        The object has no ledger line, so its cost would be reported as zero.
+        There are no ledger entries, so the cost of the object would be reported as zero.
 
     Notes
     -----
-    **Privacy.** The members of this mixin are functions of the ledger lines, which are public. Every output
-    of a mechanism is such an object, so that no noisy number exists without its ledger line. A release
-    without noise has a line of infinite loss.
+    **Privacy.** Costs nothing: all attributes are computed from the ledger entries, which are public. Every
+    output of a mechanism is such an object, so every released number has the ledger entries of its release. A
+    release without noise has an entry with infinite loss.
     """
 
     __slots__ = ()
@@ -45,51 +45,52 @@ class Released:
 
     @property
     def loss(self) -> Total | ParallelTotal:
-        """Total privacy loss of the ledger lines of this release."""
+        """Joint privacy loss of the ledger entries of this release."""
         return total_of((entry.scope, entry.loss) for entry in self.entries)
 
     @property
     def secure(self) -> bool:
-        """Whether every line was made with secure noise."""
+        """Whether the noise of all ledger entries is secure."""
         return bool(self.entries) and all(entry.secure for entry in self.entries)
 
     @property
     def reporting_delta(self) -> float | None:
-        """Delta at which `privacy` states epsilon; None if the caller gave none."""
+        """Delta at which `privacy` states epsilon; None if no delta was passed."""
         return None
 
     @property
     def privacy(self) -> PrivacyReport:
-        """Privacy report on these lines alone; its `cumulative` covers the ledger."""
+        """Privacy report on this release; its `cumulative` is the report on all releases in the ledger."""
         return PrivacyReport.from_entries(self.entries, delta=self.reporting_delta, subject="release")
 
     @property
     def stamp(self) -> str:
-        """Reason why the object is not private; empty where all noise was secure."""
+        """Reason why the object is not private, such as NOT PRIVATE; empty if all noise was secure."""
         return stamp_of(self.entries)
 
 
 @error_boundaries
 class ReleasedNumber(float, Released):
-    """Released number: a float with its ledger lines.
+    """Released number: a float with the ledger entries of its release.
 
     Parameters
     ----------
     value : float
         The released value.
     entries : iterable of LedgerEntry
-        Ledger lines of the release, as recorded.
+        Ledger entries of the release, as they were recorded.
     scale : float
-        Standard deviation of its noise; 0 without noise, nan where the noise has no simple distribution.
+        Standard deviation of the noise of the number; 0 without noise, and nan if it is not known.
     delta : float, optional
-        Delta at which its report states epsilon.
+        Delta at which the privacy report of the number states epsilon.
 
     Notes
     -----
-    A released number behaves as a float in arithmetic, numpy, ``round``, ``format`` and ``json``. The results
-    of these operations are plain numbers without ledger lines: keep the released number, or its `privacy`.
+    A released number behaves like a float in arithmetic, in numpy, and in ``round``, ``format`` and ``json``.
+    The results of these operations are plain numbers without ledger entries, so keep the released number or
+    its attribute `privacy`.
 
-    **Privacy.** The number was released and is public.
+    **Privacy.** Costs nothing: the number was released and is public.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class ReleasedNumber(float, Released):
 
     @property
     def reporting_delta(self) -> float | None:
-        """Delta at which `privacy` states epsilon; None if the caller gave none."""
+        """Delta at which `privacy` states epsilon; None if no delta was passed."""
         return self._delta
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -76,26 +76,27 @@ class ComparisonRow(NamedTuple):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class LogRankResult(ReleasedSurvival, PortableTest):
-    """Result of a log-rank test, with the hazard ratio of two groups; from one release.
+    """Result of a log-rank test, with the hazard ratio of two groups, from one noisy release.
 
     Attributes
     ----------
     title : str
         Title of the summary.
     release : release
-        The noisy counts from which everything is computed.
+        Released noisy counts from which the result is computed.
     statistic : float
         Chi-squared statistic.
     df : float
-        Degrees of freedom, the number of groups less 1.
+        Degrees of freedom of the test: the number of groups minus 1.
     pvalue : float
         p-value.
     rows : tuple
-        For two groups and the weights of the log-rank test, the rows have the hazard ratio. Its standard
-        error is that of its logarithm, from the length of its interval. In all other cases, the rows have
-        observed minus expected events of each group, with their standard errors if all hazards are equal.
+        Estimates with standard errors and intervals. For two groups and the weights of the log-rank test,
+        they are the hazard ratio. The standard error is for the logarithm of the hazard ratio, and is
+        computed from the length of the interval. In all other cases they are the observed minus the expected
+        numbers of events in each group, with standard errors under equal hazards.
     effects : mapping of str to float
-        Observed minus expected events of each group, if `rows` have the hazard ratio.
+        Observed minus expected numbers of events in each group, if `rows` has the hazard ratio.
     weights : {"logrank", "fleming-harrington", "gehan"}
         Weights of the test.
     exponent : float
@@ -133,12 +134,12 @@ class LogRankResult(ReleasedSurvival, PortableTest):
 
     @property
     def hazard_ratio(self) -> ComparisonRow:
-        """The hazard ratio of the second group to the first, with its interval.
+        """Hazard ratio of the second group to the first group, with its interval.
 
         Raises
         ------
         ArgumentError
-            There are more than two groups, or the weights are not those of the log-rank test.
+            There are more than two groups, or the weights are not the weights of the log-rank test.
         """
         if len(self.release.groups) != 2 or self.weights != "logrank":
             raise ArgumentError(
@@ -153,20 +154,21 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Parameters
         ----------
         simultaneous : bool
-            Whether the intervals of all pairs hold jointly, by Bonferroni's inequality, and p-values are
-            adjusted for the number of pairs, by Holm's method. With two groups this changes nothing.
+            Whether the intervals of all pairs hold jointly (by Bonferroni's inequality) and the p-values are
+            adjusted for the number of pairs (by Holm's method). With two groups this option has no effect.
 
         Returns
         -------
         DataFrame
-            One row per pair, "b to a". The columns are the estimated hazard ratio, the standard error of its
-            logarithm (computed from the length of the interval), the ends of the interval, and the p-value of
-            the hypothesis that both groups have the same hazard. The estimate is nan if the noise hides it.
+            Table with one row per pair of groups, labeled "b to a". Its columns are the estimated hazard
+            ratio, the standard error of the logarithm (computed from the length of the interval), the ends of
+            the interval, and the p-value of the hypothesis that both groups have the same hazard. The
+            estimate is nan if the noise is too large to estimate the hazard ratio.
 
         Raises
         ------
         ArgumentError
-            The weights are not those of the log-rank test.
+            The weights are not the weights of the log-rank test.
         """
         import pandas as pd
 
@@ -217,7 +219,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         return tuple(notes)
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
-        """Return the test, the hazard ratio of two groups, and the cost.
+        """Return a summary with the test, the hazard ratio of two groups, and the privacy cost.
 
         Parameters
         ----------

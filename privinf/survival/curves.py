@@ -77,16 +77,16 @@ class TimeEstimate(NamedTuple):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class SurvivalResult(ReleasedSurvival, PortableCurves):
-    """Survival curves or cumulated hazards of groups, with intervals, from one release.
+    """Survival curves or cumulative hazards of groups, with intervals, from one noisy release.
 
     Attributes
     ----------
     release : release
-        The noisy counts from which everything is computed.
+        Released noisy counts from which the result is computed.
     kind : {"survival", "hazard"}
-        Whether the table and the plot show survival curves or cumulated hazards.
+        Whether the table and the plot show survival curves or cumulative hazards.
     confidence_level : float
-        Level of the intervals and of the bands.
+        Confidence level of the intervals and of the bands.
     cautions : tuple of (category, text)
         Warnings about the curves.
 
@@ -118,17 +118,17 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the groups; "all" without groups."""
+        """Names of the groups; "all" if there are no groups."""
         return self.release.groups
 
     @property
     def times(self) -> Floats:
-        """Public edges of the grid, shape (K,)."""
+        """Public edges of the time grid, shape (K,)."""
         return self.release.edges
 
     @property
     def last_times(self) -> dict[str, float]:
-        """Last time of every group up to which its curve is estimated; 0 if there is no such time."""
+        """Last time up to which the curve of each group can be estimated; 0 if there is no such time."""
         return {
             group: float(self.times[last - 1]) if (last := int(self._curves[place].last)) else 0.0
             for place, group in enumerate(self.groups)
@@ -142,14 +142,14 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The curves: estimates, standard errors, intervals, bands, numbers at risk and of events.
+        """Table of the curves: estimates, standard errors, intervals, bands, numbers at risk and of events.
 
         Returns
         -------
         DataFrame
-            One row per time, and for several groups one row per group and time. Where the curve is not
-            estimated, the estimate is nan, and the interval has the widest ends that a falling curve can
-            have.
+            The table has one row per time, and for several groups one row per group and time. At times at
+            which the curve cannot be estimated, the estimate is nan, and the interval contains all values
+            that a decreasing curve can have.
         """
         import pandas as pd
 
@@ -181,15 +181,15 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return [S, S * se, *ends, *counts]
 
     def tidy(self) -> pd.DataFrame:
-        """Return one row per group and time, as ``broom::tidy`` does for a survival curve.
+        """Return a table with one row per group and time, as ``broom::tidy`` does for a survival curve.
 
-        Columns ``group``, ``time``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``, ``band_low``,
-        ``band_high``, ``n_risk`` and ``n_event``.
+        The columns are ``group``, ``time``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``,
+        ``band_low``, ``band_high``, ``n_risk`` and ``n_event``.
 
         Returns
         -------
         DataFrame
-            One row per group and time.
+            Table with one row per group and time.
         """
         import pandas as pd
 
@@ -204,13 +204,13 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return pd.concat(parts, ignore_index=True)
 
     def at_risk(self, times: Any = None) -> pd.DataFrame:
-        """Return the numbers at risk, monotone and rounded, with one column per group.
+        """Return the estimated numbers at risk, decreasing in time and rounded, with one column per group.
 
         Parameters
         ----------
         times : sequence of float, optional
-            Times; each time denotes the interval of the grid that begins at this time or contains it.
-            Default: 0 and four to six edges.
+            Times at which the numbers at risk are returned. A time stands for the interval of the grid that
+            begins at this time or contains it. The default is time 0 and four to six edges of the grid.
 
         Returns
         -------
@@ -238,29 +238,30 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     # ---- numbers of a curve
 
     def quantile(self, p: float = 0.5) -> pd.DataFrame:
-        """Return the time at which a share p has had the event, with intervals by inversion of tests.
+        """Return the time at which a share p of each group has had the event, with an interval.
 
         Parameters
         ----------
         p : float
-            Order of the quantile, between 0 and 1: 0.5 is the median survival time.
+            Order p of the quantile, between 0 and 1; 0.5 is the median survival time.
 
         Returns
         -------
         DataFrame
-            One row per group: estimate and the ends of its interval. The estimate is nan where the curve does
-            not reach ``1 - p``, and the upper end is infinite where no edge of the grid rejects later times.
+            Table with one row per group: the estimate and the ends of its interval. The estimate is nan if
+            the curve does not decrease to ``1 - p``. The interval is obtained by inverting tests, and its
+            upper end is infinite if no edge of the grid is rejected as too late.
         """
         order = check_fraction(p, "p")
         return self._frame([self._quantile(place, order) for place in range(len(self.groups))])
 
     def median(self) -> pd.DataFrame:
-        """Return median survival times with their intervals: `quantile` of order 0.5.
+        """Return the median survival time of each group with its interval.
 
         Returns
         -------
         DataFrame
-            One row per group: estimate and the ends of its interval.
+            Table with one row per group: the estimate and the ends of its interval.
         """
         return self.quantile(0.5)
 
@@ -285,22 +286,23 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return TimeEstimate(estimate, low, high)
 
     def restricted_mean(self, until: float | None = None) -> pd.DataFrame:
-        """Return the restricted mean time to the event: times after ``until`` count as ``until``.
+        """Return the restricted mean time to the event, in which times after ``until`` count as ``until``.
 
         Parameters
         ----------
         until : float, optional
-            A public time. Default: the last time up to which the curves of all groups are estimated.
+            A public time. The default is the last time up to which the curves of all groups can be estimated.
 
         Returns
         -------
         DataFrame
-            One row per group: estimate, standard error, ends of the interval, and the time ``until``.
+            Table with one row per group: the estimate, its standard error, the ends of the interval, and the
+            time ``until``.
 
         Raises
         ------
         ArgumentError
-            The time is not positive, or later than the last time up to which all curves are estimated.
+            The time is not positive, or is later than the last time up to which all curves can be estimated.
         """
         last = min(self.last_times.values())
         end = last if until is None else check_number(until, "until")
@@ -328,25 +330,26 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     # ---- the curves at single times
 
     def at(self, times: float | ArrayLike) -> pd.DataFrame:
-        """Return survival, or its cumulated hazard, at times of your choice, with intervals.
+        """Return the survival probability, or the cumulative hazard, at given times, with intervals.
 
         Parameters
         ----------
         times : float or sequence of float
-            Times from 0 to the horizon. Between two edges of the grid the hazard is assumed to be constant;
-            with ``discrete=True`` the curve changes at edges alone.
+            Times between 0 and the horizon. The hazard is assumed to be constant between two edges of the
+            time grid. With ``discrete=True`` the curve changes only at edges.
 
         Returns
         -------
         DataFrame
-            One row per time, and for several groups one row per group and time: estimate, standard error and
-            the ends of the interval, which holds for one time. Where the curve is not estimated, the estimate
-            is nan and the ends are those of a falling curve.
+            Table with one row per time, and for several groups one row per group and time. The columns are
+            the estimate, its standard error and the ends of the interval, which holds for each time
+            separately. At times at which the curve cannot be estimated, the estimate is nan, and the interval
+            contains all values that a decreasing curve can have.
 
         Raises
         ------
         ArgumentError
-            A time is negative or beyond the horizon.
+            A time is negative or later than the horizon.
         """
         import pandas as pd
 
@@ -376,26 +379,26 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return [S, S * se, np.exp(-high), np.exp(-low)]
 
     def difference(self, time: float, *, simultaneous: bool = True) -> pd.DataFrame:
-        """Return differences of survival between groups at a time, with intervals.
+        """Return the differences of survival probabilities between groups at a time, with intervals.
 
         Parameters
         ----------
         time : float
-            A time up to the horizon.
+            Time at which groups are compared, between 0 and the horizon.
         simultaneous : bool
-            Whether the intervals of all pairs of three and more groups hold jointly, by Bonferroni's
-            inequality.
+            Whether the intervals of all pairs of groups hold jointly (by Bonferroni's inequality).
 
         Returns
         -------
         DataFrame
-            One row per pair of groups, "b - a": estimate, standard error and the ends of the interval, which
-            joins the intervals of both groups. The estimate is nan where one of the curves is not estimated.
+            Table with one row per pair of groups, labeled "b - a": the estimate, its standard error and the
+            ends of the interval, which is computed from the intervals of both groups. The estimate is nan if
+            one of the two curves cannot be estimated at this time.
 
         Raises
         ------
         ArgumentError
-            There is one group only, or the time is not from 0 to the horizon.
+            There is only one group, or the time is not between 0 and the horizon.
         """
         import pandas as pd
 
@@ -419,7 +422,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     # ---- other views of the same release
 
     def intervals(self, confidence_level: float) -> SurvivalResult:
-        """Return the same curves with intervals and bands of a different level, at no further cost.
+        """Return the same curves with intervals and bands of another confidence level, at no further cost.
 
         Parameters
         ----------
@@ -434,7 +437,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return self._as(confidence_level=check_fraction(confidence_level, "confidence_level"))
 
     def nelson_aalen(self) -> SurvivalResult:
-        """Return the cumulated hazards of the same release, at no further cost.
+        """Return the cumulative hazards from the same release, at no further cost.
 
         Returns
         -------
@@ -444,7 +447,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return self._as(kind="hazard")
 
     def kaplan_meier(self) -> SurvivalResult:
-        """Return the survival curves of the same release, at no further cost.
+        """Return the survival curves from the same release, at no further cost.
 
         Returns
         -------
@@ -457,19 +460,20 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return replace(self, **changes)
 
     def logrank(self, weights: LogRankWeights = "logrank", *, exponent: float = 1.0) -> LogRankResult:
-        """Test whether the groups have the same hazards, from the same release at no further cost.
+        """Log-rank test that all groups have the same hazard, from the same release at no further cost.
 
         Parameters
         ----------
         weights : {"logrank", "fleming-harrington", "gehan"}
-            Weights of the intervals: 1, ``S(t)**exponent``, or the share of the records that is at risk.
+            Weights of the time intervals in the test: 1, ``S(t)**exponent``, or the share of the records that
+            are at risk.
         exponent : float
             Exponent of "fleming-harrington".
 
         Returns
         -------
         LogRankResult
-            Statistic, p-value, and for two groups the hazard ratio with its interval.
+            Result with the statistic and the p-value, and for two groups the hazard ratio with its interval.
 
         Raises
         ------
@@ -481,7 +485,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     # ---- summary
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
-        """Return medians, restricted means and the curve at a few times, with the cost.
+        """Return a summary with medians, restricted means, the curve at a few times, and the privacy cost.
 
         Parameters
         ----------

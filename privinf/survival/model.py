@@ -75,44 +75,47 @@ class _CurveModel(HidesRows):
         Parameters
         ----------
         time : array_like or str
-            Time to the event or to censoring of each record, or the name of a column of `data`. The schema,
-            or `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still
-            followed at the horizon.
+            Time to the event or to censoring of each record, or the name of a column of `data`. The public
+            bounds of the time are declared in the schema or passed as `bounds`. A record with a time after
+            the horizon counts as censored at the horizon.
         status : array_like or str
-            1 if the record had the event at its time, 0 if it was censored. A text names a column of `data`
-            with two declared values, of which the second is the event.
+            Status of each record: 1 if the record had the event at its time, and 0 if it was censored. A text
+            is the name of a column of `data` with two declared levels, of which the second is the event.
         by : array_like or str, optional
             Group of each record, or the name of its column: one curve per group, from the same release.
         data : table or Federation, optional
-            Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the
-            path of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
+            Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+            arrays, or the path of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted
+            as well.
         schema : Schema, optional
             Public bounds and levels of the columns of `data`.
         bounds : (low, high), optional
-            Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last
-            edge of `grid`.
+            Public bounds of the times, if these are an array. By default they are 0 and `horizon`, or 0 and
+            the last edge of `grid`.
         levels : sequence, optional
             Public list of the groups, if `by` is an array.
         horizon : float, optional
             Public end of the follow-up. Default: the public upper bound of the time.
         grid : int or sequence of float
-            Number of intervals of equal length up to the horizon, or the public edges of the intervals, which
-            end at the horizon. An event at an edge belongs to the interval before it.
+            Number of time intervals of equal length between 0 and the horizon, or the public edges of the
+            intervals, of which the last is the horizon. An event at an edge belongs to the interval that ends
+            at this edge.
         discrete : bool
-            Whether `grid` lists all times that can occur, such as months. If True, the curve is the
-            Kaplan-Meier estimator itself. If False, a record that is censored in an interval counts as at
-            risk for half of the interval.
+            Whether `grid` lists all times that can occur, such as whole months. If True, the curve is exactly
+            the Kaplan-Meier estimator, apart from the noise. If False, a record that is censored in a time
+            interval counts as at risk for half of this interval.
         missing : {"raise", "drop"}
-            "raise" (default) refuses missing values. "drop" omits rows with missing values from every count.
-            The number of dropped rows is private: the number of complete rows is released with the counts at
-            no further cost. In a federation, each site declares this option for its own rows.
+            Handling of missing values. With "raise" (default) missing values are refused. With "drop" the
+            rows with missing values are left out of every count. The number of dropped rows is private; a
+            noisy number of complete rows is released with the counts at no further cost. In a federation each
+            site chooses by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
             the rows. For several sites: "server" (default), the sites send un-noised counts to a server that
             they trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the
             noisy total is revealed.
         sites : array_like or str, optional
-            Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in
+            Label of the site of every row, or the name of the column of labels, to simulate several sites in
             this process.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit of the model. A ledger with a limit refuses a
@@ -225,21 +228,20 @@ def purpose_of(name: str, rows: SurvivalRows) -> str:
 
 @error_boundaries
 class KaplanMeier(_CurveModel):
-    """Survival curves of groups, with intervals and bands that account for the noise.
+    """Kaplan-Meier survival curves of groups, with intervals and bands that account for the noise.
 
     Notes
     -----
-    One release has noisy counts of events and of censored records, by interval and group. At no further cost,
-    this release gives curves, intervals, bands, quantiles, restricted means, log-rank tests and hazard ratios
-    (`privinf.inference.survival` has the formulas). More intervals cost little: from 32 to 128 intervals the
-    noise of a curve grows by a quarter.
+    The noisy numbers of events and of censored records, by time interval and group, are released once.
+    Curves, intervals, bands, quantiles, restricted means, log-rank tests and hazard ratios are computed from
+    this release at no further cost. A finer time grid adds little noise: with 128 intervals the noise of a
+    curve is a quarter larger than with 32 intervals.
 
-    Not available: left truncation, strata, several rows for one person, and competing risks.
+    Left truncation, strata, several rows for one person, and competing risks are not available.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one), with its time, status and group; the
-    number of records is public, and so are the grid and the horizon. Every record is read once. The noise
-    does not depend on the number of groups from two on. With ``trust="secure-sum"`` only the noisy total is
-    revealed.
+    **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
+    number of records, the time grid and the horizon are public. Every record is read once. The noise is the
+    same for any number of groups above one. With ``trust="secure-sum"`` only the noisy total is revealed.
 
     Examples
     --------
@@ -258,16 +260,16 @@ class KaplanMeier(_CurveModel):
 
 @error_boundaries
 class NelsonAalen(_CurveModel):
-    """Cumulated hazards of groups, with intervals and bands that account for the noise.
+    """Nelson-Aalen cumulative hazards of groups, with intervals and bands that account for the noise.
 
     Notes
     -----
-    The release is that of `KaplanMeier`, which describes it: ``kaplan_meier()`` of the result returns the
-    survival curves at no further cost, and ``nelson_aalen()`` of a result of `KaplanMeier` returns the
-    hazards.
+    The released counts are the same as for `KaplanMeier`. The method ``kaplan_meier()`` of the result returns
+    the survival curves at no further cost, and ``nelson_aalen()`` of a result of `KaplanMeier` returns the
+    cumulative hazards.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one), with its time, status and group; the
-    number of records is public, and so are the grid and the horizon. Every record is read once.
+    **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
+    number of records, the time grid and the horizon are public. Every record is read once.
 
     Examples
     --------
@@ -313,22 +315,23 @@ def logrank(
     calibration: Calibration | None = None,
     ledger: Ledger | None = None,
 ) -> LogRankResult:
-    """Test whether groups have the same hazards, and estimate the hazard ratio of two groups.
+    """Log-rank test that groups have the same hazards, with the hazard ratio of two groups.
 
     Parameters
     ----------
     time : array_like or str
-        Time to the event or to censoring of each record, or the name of a column of `data`. The schema, or
-        `bounds`, declares its public bounds. A record with a time beyond the horizon counts as still followed
-        at the horizon.
+        Time to the event or to censoring of each record, or the name of a column of `data`. The public bounds
+        of the time are declared in the schema or passed as `bounds`. A record with a time after the horizon
+        counts as censored at the horizon.
     status : array_like or str
-        1 if the record had the event at its time, 0 if it was censored. A text names a column of `data` with
-        two declared values, of which the second is the event.
+        Status of each record: 1 if the record had the event at its time, and 0 if it was censored. A text is
+        the name of a column of `data` with two declared levels, of which the second is the event.
     by : array_like or str
-        Group of each record, or the name of its column.
+        Group of each record, or the name of the column of groups.
     data : table or Federation, optional
-        Table that holds the columns named by texts: a frame of any library, a mapping of arrays, or the path
-        of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted too.
+        Table that contains the columns that are passed by name: a data frame of any library, a mapping of
+        arrays, or the path of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted as
+        well.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
@@ -345,36 +348,39 @@ def logrank(
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
         private; the results are marked as such.
     weights : {"logrank", "fleming-harrington", "gehan"}
-        Weights of the intervals: 1, ``S(t)**exponent``, or the share of the records that is at risk.
+        Weights of the time intervals in the test: 1, ``S(t)**exponent``, or the share of the records that are
+        at risk.
     exponent : float
         Exponent of "fleming-harrington".
     bounds : (low, high), optional
-        Public bounds of the times, if these are an array; default: from 0 to `horizon`, or to the last edge
-        of `grid`.
+        Public bounds of the times, if these are an array. By default they are 0 and `horizon`, or 0 and the
+        last edge of `grid`.
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     horizon : float, optional
         Public end of the follow-up. Default: the public upper bound of the time.
     grid : int or sequence of float
-        Number of intervals of equal length up to the horizon, or the public edges of the intervals, which end
-        at the horizon. An event at an edge belongs to the interval before it.
+        Number of time intervals of equal length between 0 and the horizon, or the public edges of the
+        intervals, of which the last is the horizon. An event at an edge belongs to the interval that ends at
+        this edge.
     discrete : bool
-        Whether `grid` lists all times that can occur, such as months. If True, the curve is the Kaplan-Meier
-        estimator itself. If False, a record that is censored in an interval counts as at risk for half of the
-        interval.
+        Whether `grid` lists all times that can occur, such as whole months. If True, the curve is exactly the
+        Kaplan-Meier estimator, apart from the noise. If False, a record that is censored in a time interval
+        counts as at risk for half of this interval.
     confidence_level : float
-        Level of the interval of the hazard ratio, between 0 and 1.
+        Confidence level of the interval of the hazard ratio, between 0 and 1.
     missing : {"raise", "drop"}
-        "raise" (default) refuses missing values. "drop" omits rows with missing values from every count.
-        The number of dropped rows is private: the number of complete rows is released with the counts at no
-        further cost. In a federation, each site declares this option for its own rows.
+        Handling of missing values. With "raise" (default) missing values are refused. With "drop" the rows
+        with missing values are left out of every count. The number of dropped rows is private; a noisy number
+        of complete rows is released with the counts at no further cost. In a federation each site chooses by
+        the argument `missing` of its `Rows`.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds the
         rows. For several sites: "server" (default), the sites send un-noised counts to a server that they
         trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy total
         is revealed.
     sites : array_like or str, optional
-        Labels of the sites of the rows of one table, or the column that holds them, to simulate sites in this
+        Label of the site of every row, or the name of the column of labels, to simulate several sites in this
         process.
     max_colluding : int
         Number of sites that may collude with the server in secure sums; their noise does not count toward the
@@ -391,8 +397,8 @@ def logrank(
     Returns
     -------
     LogRankResult
-        ``.statistic``, ``.pvalue``, ``.hazard_ratio`` of two groups, ``.table``, ``.summary()``,
-        ``.privacy``.
+        Result with ``statistic``, ``pvalue``, ``hazard_ratio`` (for two groups), ``table``, ``summary()`` and
+        ``privacy``.
 
     Raises
     ------
@@ -402,13 +408,14 @@ def logrank(
 
     Notes
     -----
-    The test keeps its level for noise of any size, because the variance of the score includes the noise. The
-    interval of the hazard ratio contains every ratio that the test does not reject. If you also need curves,
-    fit `KaplanMeier` and call its result's ``logrank()``, which costs nothing more.
+    The test has the correct level for noise of any size, because the variance of the score includes the
+    variance of the noise. The interval of the hazard ratio contains all ratios that the test does not reject.
+    If you also need survival curves, fit `KaplanMeier` and call the method ``logrank()`` of its result, which
+    costs nothing more.
 
-    **Privacy.** Neighboring tables differ in one record (replace-one), with its time, status and group; the
-    number of records is public, and so are the grid and the horizon. Every record is read once. There is one
-    Gaussian release, of noisy counts.
+    **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
+    number of records, the time grid and the horizon are public. Every record is read once. There is one
+    release of counts, with Gaussian noise.
 
     Examples
     --------

@@ -24,28 +24,28 @@ MOST_PEOPLE = 10**9
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRankPlan:
-    """Power of a log-rank test of two groups by the number of people, for guessed hazards and a budget.
+    """Planned log-rank test of two groups: power for guessed hazards, a number of people and a budget.
 
     Attributes
     ----------
     hazard_ratio : float
-        Guess of the hazard ratio of the second group to the first.
+        Guessed hazard ratio of the second group to the first group.
     survival : float
-        Guess of the share of the first group who have not had the event at the horizon.
+        Guessed share of the first group who have not had the event at the horizon.
     dropout : float
-        Guess of the share of the people without the event who are censored before the horizon.
+        Guessed share of the people without the event who are censored before the horizon.
     share : float
-        Share of the people in the second group.
+        Share of all people who are in the second group.
     scale : float
-        Sd of the noise of every released count; 0 without noise.
+        Standard deviation of the noise of every released count; 0 without noise.
     intervals : int
-        Number of intervals of the grid.
+        Number of intervals of the time grid.
     alpha : float
         Level of the test.
 
     Notes
     -----
-    **Privacy.** No rows are read, and nothing is charged.
+    **Privacy.** Costs nothing: no rows are read.
     """
 
     hazard_ratio: float
@@ -57,7 +57,7 @@ class LogRankPlan:
     alpha: float
 
     def power(self, n: int) -> float:
-        """Return the probability that the test rejects equal hazards.
+        """Return the power of the test, that is, the probability that it rejects equal hazards.
 
         Parameters
         ----------
@@ -72,22 +72,22 @@ class LogRankPlan:
         return self._power(check_count(n, "n", least=2))
 
     def n_for(self, power: float = 0.8) -> int:
-        """Return the number of people for a power.
+        """Return the number of people that is needed for a power.
 
         Parameters
         ----------
         power : float
-            Probability that the test rejects, above `alpha` and below 1.
+            Power that the test must have, above `alpha` and below 1.
 
         Returns
         -------
         int
-            The least number of people, to 1%.
+            Smallest number of people with this power, accurate to 1%.
 
         Raises
         ------
         ArgumentError
-            No number of people up to 1,000,000,000 is enough, or the power is not above `alpha`.
+            Even 1,000,000,000 people are not enough, or the power is not above `alpha`.
         """
         aim = check_fraction(power, "power")
         if aim <= self.alpha:
@@ -103,7 +103,7 @@ class LogRankPlan:
         return math.ceil(high)
 
     def interval(self, n: int) -> tuple[float, float]:
-        """Return the interval of the hazard ratio if the counts equal their expected values.
+        """Return the interval of the hazard ratio that would result if all counts had their expected values.
 
         Parameters
         ----------
@@ -113,7 +113,8 @@ class LogRankPlan:
         Returns
         -------
         (low, high)
-            Ends of the interval of level ``1 - alpha``; infinite, or 0, where the noise hides the ratio.
+            Ends of the interval with the confidence level ``1 - alpha``. They are 0 or infinite if the noise
+            is too large.
         """
         z = upper_quantile(self.alpha / 2.0)
         _, low, high = log_hazard_ratio(self._cells(float(check_count(n, "n", least=2))), z)
@@ -163,21 +164,21 @@ def plan_logrank(
     grid: int = DEFAULT_INTERVALS,
     alpha: float = 0.05,
 ) -> LogRankPlan:
-    """Plan a log-rank test of two groups: its power, the number of people, the interval of the hazard ratio.
+    """Plan a log-rank test of two groups: power, number of people, interval of the hazard ratio.
 
     Parameters
     ----------
     hazard_ratio : float
-        Guess of the hazard ratio of the second group to the first.
+        Guessed hazard ratio of the second group to the first group.
     survival : float
-        Guess of the share of the first group who have not had the event at the horizon, between 0 and 1.
+        Guessed share of the first group who have not had the event at the horizon, between 0 and 1.
     dropout : float
-        Guess of the share of the people without the event who are censored before the horizon.
+        Guessed share of the people without the event who are censored before the horizon.
     share : float
-        Share of the people in the second group.
+        Share of all people who are in the second group.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
-        `rho`. ``epsilon=inf`` plans a test without noise.
+        `rho`. With ``epsilon=inf`` a test without noise is planned.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta.
     mu : float, optional
@@ -185,7 +186,7 @@ def plan_logrank(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     grid : int
-        Number of intervals of the grid.
+        Number of intervals of the time grid.
     alpha : float
         Level of the test.
 
@@ -201,11 +202,11 @@ def plan_logrank(
 
     Notes
     -----
-    Times to the event and to dropout are assumed to be exponential. The power is computed for a score with a
-    normal distribution. The mean and the variance of the score are those at the expected counts, and the
-    variance includes the noise.
+    Times to the event and times to dropout are assumed to have exponential distributions. The power is
+    computed for a normally distributed score. The mean and the variance of the score are computed from the
+    expected counts, and the variance includes the noise.
 
-    **Privacy.** No rows are read, and nothing is charged.
+    **Privacy.** Costs nothing: no rows are read.
 
     Examples
     --------
