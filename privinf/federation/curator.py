@@ -191,7 +191,7 @@ class Curator:
     name : str
         Name of the place of the rows, for releases.
     ledger : Ledger, optional
-        Budget ledger of the releases; a new one by default.
+        Budget ledger that records the cost of the releases. By default a new ledger is made.
     rng : int or Generator, optional
         Seeds simulation noise: the same numbers as those of a `TrustedServer` of one site with this seed.
     relation : {"replace-one", "zero-out"}
@@ -240,7 +240,7 @@ class Curator:
         return self._rows.read if isinstance(self._rows, RowPasses) else None
 
     def vector_sum(self, op: str, args: Args, *, label: str, mu: float) -> NoisySum:
-        """Release the sum of a statistic over all rows, with Gaussian noise of equal sd on every entry.
+        """Release the sum of a statistic over all rows, with the same Gaussian noise in every entry.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ class Curator:
         label : str
             Description of the release in the ledger.
         mu : float
-            Price of the release in Gaussian differential privacy; infinity adds no noise.
+            Cost of the release in Gaussian differential privacy; infinity adds no noise.
 
         Returns
         -------
@@ -354,7 +354,7 @@ class Curator:
         )
 
     def gram(self, args: Args, *, label: str, op: str, mu: float) -> NoisyGram:
-        """Release a symmetric matrix through its isometric entries."""
+        """Release the sum of a symmetric matrix, such as second moments, with Gaussian noise."""
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu))
 
     def _source(self, op: str) -> Any:

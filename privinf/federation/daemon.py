@@ -68,48 +68,49 @@ Sealed = tuple[Reply, dict[str, str]]
 
 @error_boundaries
 class SiteDaemon:
-    """Daemon that answers queries to one site at a unix socket.
+    """Daemon that answers queries to one site at a Unix socket.
 
     Parameters
     ----------
     site : Site
         The site that answers.
     name : str
-        Name of the site; queries to another name are refused.
+        Name of the site. Queries to a different name are refused.
     path : path
-        Path of the socket, at most 100 bytes long; its folder must exist.
+        Path of the socket, at most 100 bytes long. Its folder must exist.
     group : str, optional
-        Group of the operating system whose members may query; by default only the account that runs the
-        daemon.
+        Group of the operating system whose members may query the site. By default only the account that runs
+        the daemon may query.
     allow_uids : collection of int, optional
-        Numeric ids of the accounts that may query; by default all accounts that can open the socket. The list
-        only restricts access; it does not change the rights of the socket.
+        Numeric ids of the accounts that may query the site. By default all accounts that can open the socket
+        may query. The list only restricts access, and does not change the permissions of the socket.
     timeout : float
-        Largest number of seconds for a query to arrive, and for a reply to be received.
+        Largest number of seconds for receiving a query, and for sending a reply.
     largest : int
-        Largest number of bytes of a query.
+        Largest allowed size of a query, in bytes.
 
     Raises
     ------
     ArgumentError
-        The path is too long or its folder is missing, a file or the socket of a different daemon is at the
-        path, or an argument is out of range.
+        The path is too long, its folder is missing, the path is already used by a file or by a different
+        daemon, or an argument is out of range.
 
     Notes
     -----
-    **Privacy.** The site decides on answers and charges; the daemon refuses messages that are not queries.
-    Every account that may open the socket may query. Run the daemon under a separate account, and let only
-    this account read the rows, the key and the ledger. Run foreign code under a different account of `group`.
-    If the policy of the site lists analysts, a query that none of them signed is refused once its header is
-    read, before its body is read. Replies are signed where the site has a key and a roster with verifying
-    keys (`envelope`).
+    **Privacy.** The site decides which queries it answers. The daemon refuses messages that are not queries.
+    By default every account that may open the socket may query. Run the daemon under a separate account,
+    which alone may read the rows, the key and the ledger. Run code of other people under a different account,
+    which is a member of `group`. If the policy of the site lists analysts, a query without a valid signature
+    of an analyst is refused before its body is read. Replies are signed if the site has a key and a roster
+    with Ed25519 keys.
 
     **Limits.** The daemon keeps at most 64 connections at the same time, and at most 48 connections from one
-    account. If there are more, it closes the connection that has kept it waiting for the longest time. A
-    header has at most 64 KiB and must arrive within 5 seconds. A query has at most 8 MiB, with at most 4 MiB
-    of text and at most 131,072 values. Queries and replies in transit have at most 16 MiB together. The
-    daemon answers one query of each account in turn, however many queries one account has. Log lines are JSON
-    in ASCII, with at most 100 characters from a client, and at most 100 refusals per minute.
+    account. If there are more connections, it closes the connection for which it has waited longest. The
+    header of a query has at most 64 KiB and must arrive within 5 seconds. A query has at most 8 MiB, with at
+    most 4 MiB of text and at most 131,072 values. Queries and replies in transit have at most 16 MiB
+    together. The daemon answers one query of each account in turn, for any number of waiting queries. The log
+    has JSON lines in ASCII, each with at most 100 characters from a client, and at most 100 refusals per
+    minute are logged.
 
     Examples
     --------
@@ -153,7 +154,7 @@ class SiteDaemon:
         )
 
     def serve(self) -> None:
-        """Answer until `stop` is called from another thread or a signal's handler; then remove the socket."""
+        """Answer queries until `stop` is called, for example by a signal handler; then remove the socket."""
         try:
             # Not serve_forever(): its shutdown() waits for its end, which a signal's handler must not do.
             while not self._stopping.is_set():
@@ -162,7 +163,7 @@ class SiteDaemon:
             self._server.server_close()
 
     def started(self) -> Self:
-        """Serve in a thread of this process, for tests; the end of a ``with`` block stops it."""
+        """Answer queries in a thread of this process, for tests, until the end of a ``with`` block."""
         self._thread = threading.Thread(target=self.serve, name=f"site {self.name}", daemon=True)
         self._thread.start()
         return self

@@ -255,7 +255,7 @@ class ReplayMemory(Protocol):
         ...
 
     def knows(self, head: Head) -> bool:
-        """Return whether the ledger's own chain has this head."""
+        """Return whether this ledger has, or had, a given last line."""
         ...
 
     def witness(self, heads: Mapping[str, SignedHead]) -> None:
@@ -278,7 +278,7 @@ class ResponsePolicy(Protocol):
 
     @property
     def analysts(self) -> tuple[Analyst, ...]:
-        """Analysts listed by its policy; without a list, anyone who can connect to the site may query."""
+        """Analysts who may query the site; if none are listed, anyone who can connect may query."""
         ...
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:

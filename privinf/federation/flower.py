@@ -63,45 +63,47 @@ def engine(name: str) -> Any:
 
 @error_boundaries
 class FlowerFederation(ReplyVerifier):
-    """Federation whose sites are nodes of Flower.
+    """Federation whose sites are nodes of the framework Flower.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        Grid that Flower passes to a ServerApp.
+        Object `Grid` that Flower passes to a ServerApp.
     sites : sequence of str
-        Names of the sites; nodes with other names are not queried.
+        Names of the sites. Nodes with other names are not queried.
     timeout : float
-        Seconds to wait for the answers to a query; later answers do not count.
+        Number of seconds to wait for the answers to a query. Later answers are ignored.
     patience : float
-        Seconds to wait until all sites are connected.
+        Number of seconds to wait until all sites are connected.
     poll : float
-        Seconds between two checks for answers.
+        Number of seconds between two checks for answers.
     roster : Roster, optional
-        The public keys of all sites: every reply must be signed with the key of its site. By default no
-        signature is checked.
+        Public keys of all sites. If it is passed, every reply must be signed with the key of its site. By
+        default signatures are not checked.
     key : IdentityKey, optional
-        Key of the analyst, for sites whose policy lists analysts.
+        Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default the last lines are stored in this
-        object, and in the folder of a fit's checkpoints.
+        File that stores the last line of the ledger of each site, by which older copies of a ledger are
+        detected. By default the last lines are stored in this object, and in the `checkpoint` folder of a
+        fit.
 
     Raises
     ------
     AlignmentError
-        A site is not connected in time, two nodes have its name, or sites have different columns or bounds;
-        the message names one of the sites.
+        A site is not connected in time, two nodes have the name of the same site, or sites have different
+        columns or bounds. The message names one of the sites.
     ArgumentError
-        A name is not a text or occurs twice, or a time is not positive.
+        A name is not a string or occurs twice, or a number of seconds is not positive.
 
     Notes
     -----
-    **Privacy.** The federation only transmits messages; each site decides on its answers. All answers are
-    visible on the machine of the SuperLink, and to anyone who may start a run there. Un-noised sums are sent
-    only by sites that trust the server. Masked sums alone reveal nothing. Anyone who may start a run can also
-    send code to the nodes: keep rows behind a `SiteDaemon`.
+    **Privacy.** The federation only transmits messages. Each site decides by its own policy and ledger which
+    queries it answers. All answers are visible on the computer of the SuperLink of Flower, and to anyone who
+    may start a run there. Un-noised sums are sent only by sites that trust the server. Masked sums alone
+    reveal nothing. Anyone who may start a run can also send code to the nodes, so use a `SiteDaemon` under a
+    different account to protect the rows.
 
-    This object does not find a site that reconnects as a new node: make a new federation.
+    If a site reconnects as a new node, make a new federation, because this object does not find the new node.
     """
 
     def __init__(
@@ -139,16 +141,16 @@ class FlowerFederation(ReplyVerifier):
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to query; by default all.
+            Names of the sites to query; by default all sites.
 
         Returns
         -------
         list of Reply
-            The replies in the order of the sites. A site that did not answer is absent.
+            Replies of the sites, in the order of the sites. There is no reply of a site that did not answer.
 
         Notes
         -----
-        **Privacy.** Each site decides on its answers.
+        **Privacy.** Each site decides by its own policy and ledger which queries it answers.
         """
         names = {self._node(name): name for name in (self.sites if sites is None else sites)}
         waiting = self._push(query, names, self._timeout)
@@ -316,19 +318,20 @@ def server_app(
     failed : callable (problem, configuration), optional
         Called with the error that ends the analysis, or that prevents the federation, before it is raised.
     timeout : float
-        Seconds to wait for the answers to a query; later answers do not count.
+        Number of seconds to wait for the answers to a query. Later answers are ignored.
     patience : float
-        Seconds to wait until all sites are connected.
+        Number of seconds to wait until all sites are connected.
     poll : float
-        Seconds between two checks for answers.
+        Number of seconds between two checks for answers.
     roster : Roster, optional
-        The public keys of all sites: every reply must be signed with the key of its site. By default no
-        signature is checked.
+        Public keys of all sites. If it is passed, every reply must be signed with the key of its site. By
+        default signatures are not checked.
     key : IdentityKey, optional
-        Key of the analyst, for sites whose policy lists analysts.
+        Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default the last lines are stored in this
-        object, and in the folder of a fit's checkpoints.
+        File that stores the last line of the ledger of each site, by which older copies of a ledger are
+        detected. By default the last lines are stored in this object, and in the `checkpoint` folder of a
+        fit.
 
     Returns
     -------
@@ -342,9 +345,9 @@ def server_app(
 
     Notes
     -----
-    **Privacy.** The federation only transmits messages; each site decides on its answers. Roster, key and
-    heads may also be files at the server that the run's configuration names: ``roster="roster.json"
-    key="ada.key" heads="heads.json"``.
+    **Privacy.** The federation only transmits messages. Each site decides by its own policy and ledger which
+    queries it answers. Roster, key and heads may also be files at the server that the run's configuration
+    names: ``roster="roster.json" key="ada.key" heads="heads.json"``.
     """
     end_options: EndOptions = {"roster": roster, "key": key, "heads": heads}
     app = engine("serverapp").ServerApp()

@@ -22,28 +22,29 @@ from privinf.typing import Label
 
 @error_boundaries
 class InProcessFederation:
-    """Federation of sites in this process, for tests, simulation and one holder's own files.
+    """Federation of sites in this process, for tests, for simulations and for the files of one holder.
 
     Parameters
     ----------
     sites : mapping of str to Site
         The sites by their names.
     drop_outs : mapping of str to collection of int, optional
-        Positions, counted from 0, of the calls of `ask` that never reach a site, to simulate a failure.
+        Numbers (counted from 0) of the calls of `ask` that never reach a site, to simulate failures.
     lost_replies : mapping of str to collection of int, optional
-        Positions, counted from 0, of the calls whose reply is lost after the site has answered and charged
-        them.
+        Numbers (counted from 0) of the calls of `ask` whose reply is lost after the site has answered and
+        charged the query, to simulate failures.
 
     Raises
     ------
     ArgumentError
-        There is no site, a site has two names, or a name is not a text.
+        There is no site, a site has two names, or a name is not a string.
     AlignmentError
-        Sites have different columns or bounds; the message names one of the sites.
+        The sites have different columns or bounds. The message names one of the sites.
 
     Notes
     -----
-    **Privacy.** The federation only transmits messages; each site decides on its answers.
+    **Privacy.** The federation only transmits messages. Each site decides by its own policy and ledger which
+    queries it answers.
 
     Examples
     --------
@@ -98,16 +99,16 @@ class InProcessFederation:
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to query; by default all.
+            Names of the sites to query; by default all sites.
 
         Returns
         -------
         list of Reply
-            The replies in the order of the sites. A site that did not answer is absent.
+            Replies of the sites, in the order of the sites. There is no reply of a site that did not answer.
 
         Notes
         -----
-        **Privacy.** Each site decides on its answers.
+        **Privacy.** Each site decides by its own policy and ledger which queries it answers.
         """
         names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         call = self._calls

@@ -59,38 +59,41 @@ _KINDS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """Query to the sites: a named statistic with public arguments, and the cost of its release.
+    """Query to the sites: the name of a statistic, its public arguments, and the cost of its release.
 
     Attributes
     ----------
     op : str
-        Name of a statistic that sites know (`SITE_OPS`), or "describe", "design", "reserve", "end".
+        Name of a statistic (one of `SITE_OPS`), or "describe", "design", "reserve" or "end".
     args : mapping
-        Numbers, texts, flags and arrays of numbers; lists of numbers become arrays, None is left out.
+        Arguments of the statistic: numbers, strings, booleans and arrays of numbers. Lists of numbers are
+        converted to arrays, and arguments that are None are left out.
     version : int
         Version of the statistic.
     design : str
-        Digest of the design that the query is about; empty for "describe" and "design".
+        SHA-256 digest of the design to which the query applies; empty for "describe" and "design".
     session : str
         Identifier of one server's session.
     sequence : int
-        Position in the session; a site refuses a new query at a position that it has already answered.
+        Position of the query in its session. A site refuses a new query at a position at which it has already
+        answered a query.
     charges : tuple of mapping
-        Ledger lines (``LedgerEntry.to_dict``) of the releases that the server will make of the answer. A
-        "reserve" query has losses instead (``Loss.to_dict``).
+        Ledger entries (``LedgerEntry.to_dict``) of the releases that the server will make from the answer. A
+        "reserve" query has privacy losses (``Loss.to_dict``) instead of ledger entries.
     masking : mapping
-        Public JSON of secure sums: the participating sites and the grid; empty for other queries.
+        Public parameters of a secure sum: the participating sites and the grid of the noise. It is empty for
+        other queries.
     reservation : str
-        The session in which the cost was reserved; empty without a reservation.
+        Name of the session in which the cost of the query was reserved; empty without a reservation.
 
     Raises
     ------
     ArgumentError
-        An argument cannot be sent (a function, an object, nan).
+        An argument cannot be sent, because it is a function, an object or nan.
 
     Notes
     -----
-    **Privacy.** A query is public: it is made of public numbers and earlier releases.
+    **Privacy.** Costs nothing: a query contains only public numbers and earlier releases.
     """
 
     op: str
@@ -131,16 +134,16 @@ class Query:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the query, in hexadecimal, the same on every platform."""
+        """SHA-256 digest of the query, in hexadecimal; it is the same on every platform."""
         return self.digest_with()
 
     def digest_with(self, **changed: Unpack[Changed]) -> str:
-        """Return the digest of this query with some fields changed.
+        """Return the digest that this query would have with some fields changed.
 
         Parameters
         ----------
         **changed
-            Fields of the query to change, with their new values.
+            Names and new values of the changed fields.
 
         Returns
         -------
@@ -151,11 +154,11 @@ class Query:
 
     @property
     def subject(self) -> str:
-        """Digest of the statistic and its arguments, without session and cost."""
+        """SHA-256 digest of the statistic and its arguments, without the session and the cost."""
         return self.digest_with(session="", sequence=0, charges=(), masking={}, reservation="")
 
     def pack(self) -> Message:
-        """Return the query as JSON text and arrays by name.
+        """Return the query as JSON text and a dictionary of arrays, to be sent.
 
         Returns
         -------
@@ -175,7 +178,7 @@ class Query:
         return _json(header), arrays
 
     def charged(self, *charges: Mapping[str, Any]) -> Query:
-        """Return the same query with other ledger lines.
+        """Return a copy of the query with different ledger entries.
 
         Parameters
         ----------
@@ -185,7 +188,7 @@ class Query:
         Returns
         -------
         Query
-            A copy; this query is unchanged.
+            The copy. The original query is unchanged.
         """
         query = object.__new__(Query)
         for name in QUERY_FIELDS:
@@ -195,7 +198,7 @@ class Query:
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Query:
-        """Rebuild the message from the result of `pack`.
+        """Make the message from JSON text and arrays that `pack` returned.
 
         Parameters
         ----------
@@ -212,7 +215,7 @@ class Query:
         Raises
         ------
         StorageError
-            Text and arrays do not describe a query.
+            The text and the arrays do not describe a query.
         """
         with suppress(Exception):  # a text of unknown origin may contain anything; its errors may quote it
             header = _parse_header(text, cls)
@@ -231,28 +234,29 @@ QUERY_FIELDS = tuple(field.name for field in fields(Query))
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reply:
-    """Answer of a site to a query.
+    """Reply of a site to a query.
 
     Attributes
     ----------
     site : str
         Name of the site.
     sums : ndarray
-        The statistic summed over the site's rows. Only a site that trusts the server sends these sums without
-        noise.
+        The statistic, summed over the rows of the site. Only a site that trusts the server sends such sums,
+        which have no noise.
     rows : int
-        Number of the site's rows, public.
+        Public number of rows of the site.
     facts : mapping
         Public JSON, for "describe".
     error : str
-        ``"ErrorName: message"`` where the site did not answer; the message holds no value.
+        Error of a site that refused the query, as ``"ErrorName: message"``. The message contains no value of
+        a row.
     masked : ndarray of uint64
-        The answer to a secure sum: noisy integers under masks.
+        Answer to a query for a secure sum: noisy integers to which masks are added.
 
     Raises
     ------
     ArgumentError
-        A field has a wrong type; the client checks whether the numbers fit its query.
+        A field has a wrong type.
     """
 
     site: str
@@ -270,7 +274,7 @@ class Reply:
             raise ArgumentError(f"a reply must have at most {MOST_SITE_ROWS} rows")
 
     def pack(self) -> Message:
-        """Return the answer as JSON text and arrays by name.
+        """Return the reply as JSON text and a dictionary of arrays, to be sent.
 
         Returns
         -------
@@ -285,7 +289,7 @@ class Reply:
 
     @classmethod
     def unpack(cls, text: str, arrays: Mapping[str, NDArray[Any]]) -> Reply:
-        """Rebuild the message from the result of `pack`.
+        """Make the message from JSON text and arrays that `pack` returned.
 
         Parameters
         ----------
@@ -302,7 +306,7 @@ class Reply:
         Raises
         ------
         StorageError
-            Text and arrays do not describe a reply.
+            The text and the arrays do not describe a reply.
         """
         with suppress(Exception):  # as for a query
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)
@@ -385,9 +389,9 @@ def _parse_header(text: str, kind: Any) -> dict[str, Any]:
 
 
 class Federation(Protocol):
-    """Interface of a federation: sites that answer queries.
+    """Interface of a federation: a set of sites that answer queries.
 
-    A transport sends `Query.pack` to the sites and returns `Reply.pack`.
+    Implementations send each packed `Query` to the sites, and return their unpacked `Reply` objects.
     """
 
     @property
@@ -403,16 +407,16 @@ class Federation(Protocol):
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to query; by default all.
+            Names of the sites to query; by default all sites.
 
         Returns
         -------
         list of Reply
-            The replies in the order of the sites. A site that did not answer is absent.
+            Replies of the sites, in the order of the sites. There is no reply of a site that did not answer.
 
         Notes
         -----
-        **Privacy.** Each site decides on its answers.
+        **Privacy.** Each site decides by its own policy and ledger which queries it answers.
         """
         ...
 

@@ -49,32 +49,32 @@ class NoisySum(_NoisyRelease):
     sites : tuple of str
         Sites that answered.
     scale : float
-        Sd of the noise on every entry; 0 without noise.
+        Standard deviation of the noise of every entry; 0 without noise.
     mu : float
         Price.
     entries : tuple of LedgerEntry
-        The ledger lines of the release.
+        The ledger entries of the release.
 
     Notes
     -----
-    **Privacy.** The sum was released and is public.
+    **Privacy.** Costs nothing: the sum was released and is public.
     """
 
     @property
     def mean_sd(self) -> float:
-        """Sd of the noise of `mean`."""
+        """Standard deviation of the noise of `mean`."""
         return self.scale / self.rows
 
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class NoisyGram(_NoisyRelease):
-    """Symmetric sum of outer products with Gaussian noise, isotropic in the Frobenius norm.
+    """Sum of outer products of rows, a symmetric matrix, with Gaussian noise.
 
     Attributes
     ----------
     values : ndarray, shape (k, k)
-        The noisy sum, symmetric; it may have negative eigenvalues.
+        The noisy symmetric matrix, which may have negative eigenvalues.
     rows : int
         Number of rows summed, public.
     sites : tuple of str
@@ -82,29 +82,30 @@ class NoisyGram(_NoisyRelease):
     mu : float
         Price in Gaussian differential privacy.
     entries : tuple of LedgerEntry
-        The ledger lines of the release.
+        The ledger entries of the release.
     scale : float
-        Sd of the noise on the diagonal; off the diagonal it is smaller by a factor of sqrt 2 (see
-        `entry_sd`).
+        Standard deviation of the noise of the diagonal entries. The standard deviation of the other entries
+        is smaller by a factor of sqrt 2 (see `entry_sd`).
 
     Notes
     -----
-    **Privacy.** The matrix was released and is public.
+    **Privacy.** Costs nothing: the matrix was released and is public.
     """
 
     @classmethod
     def from_sum(cls, release: NoisySum) -> NoisyGram:
-        """Return the matrix whose isometric entries were released.
+        """Make the matrix from its released isometric entries.
 
         Parameters
         ----------
         release : NoisySum
-            The isometric entries: the diagonal, and the off-diagonal entries times sqrt 2.
+            Released isometric entries of the matrix: the diagonal entries, and the off-diagonal entries
+            multiplied by sqrt 2.
 
         Returns
         -------
         NoisyGram
-            The symmetric matrix, with the same noise and ledger lines.
+            The symmetric matrix, with the same noise and the same ledger entries.
         """
         values = from_isometric(release.values)
         return cls(
@@ -118,7 +119,7 @@ class NoisyGram(_NoisyRelease):
 
     @property
     def entry_sd(self) -> Floats:
-        """Sd of the noise of every entry of `mean`, shape (k, k)."""
+        """Standard deviation of the noise of every entry of `mean`, shape (k, k)."""
         sd = np.full(self.values.shape, self.scale / ROOT2_BELOW / self.rows)
         np.fill_diagonal(sd, self.scale / self.rows)
         return sd

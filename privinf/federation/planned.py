@@ -249,7 +249,7 @@ class Ranking:
     factor : float
         Not 0.
     candidates : ndarray of bool, shape of the sum
-        False for positions that must not be selected.
+        Whether each position may be selected: False excludes a position.
     """
 
     offset: Floats

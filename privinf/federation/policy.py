@@ -68,55 +68,58 @@ DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 @error_boundaries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
-    """What the holder of a site's rows permits others to do with them.
+    """Policy of a site: the permissions that the holder of the rows gives to servers and analysts.
 
     Parameters
     ----------
     trusted_server : bool
-        Whether sums without noise may be sent to the server, which must add the noise that it states.
+        Whether sums without noise may be sent to a server, which is trusted to add the noise that the query
+        states.
     simulation : bool
-        Whether releases without noise or with seeded noise are allowed: for simulated data.
+        Whether releases without noise, or with seeded noise, are allowed. Use it only for simulated data.
     operations : tuple of str, optional
-        Statistics that may be queried. By default these are all statistics of the package; those of the
-        repository's studies must be named.
+        Names of the statistics that may be queried. By default they are all statistics of the package.
+        Statistics of the studies in the repository must be named.
     largest_rho : float
-        Largest cost of one release, in zCDP, as the site computes it from the noise.
+        Largest cost of one release, as rho of zCDP. The site computes this cost from the noise.
     secure_sums : bool
-        Whether noisy sums may be sent under masks, so that only the sum over the roster is visible.
+        Whether the site answers queries for secure sums, by sending noisy sums with masks, so that only the
+        total over the sites is revealed.
     min_sites : int
-        Smallest number of sites of a secure sum.
+        Smallest allowed number of sites in a secure sum.
     max_colluding : int
-        Number of the other sites that may collude with the server; their noise does not count.
+        Number of other sites that may collude with the server. The noise of this number of sites does not
+        count toward the guarantee.
     zero_out : bool
-        Whether charges may state the zero-out guarantee, in which a record is replaced by one that
-        contributes nothing. If the record is replaced by any other record, the loss is up to twice the mu
-        that the charge states.
+        Whether queries with the "zero-out" guarantee are allowed, in which a record is replaced by a record
+        that contributes nothing. For the replacement of one record by any other record, the loss is then up
+        to twice the stated mu.
     designs : tuple of str
-        Digests (``Design.digest``) of designs that may be queried; the design that a site was made with is
+        Digests (``Design.digest``) of designs that are allowed. The design with which the site was made is
         always allowed.
     new_designs : int, optional
-        Number of further designs that the site accepts, in addition to `designs` and to the design that the
-        site was made with. Each digest is counted once, in the site's ledger. By default 16 where the policy
-        allows `trusted_server` or `secure_sums`, 0 where it allows neither.
+        Number of further designs that the site accepts, in addition to `designs` and to the design with which
+        the site was made. The ledger of the site counts each design once. The default is 16 if the policy
+        allows `trusted_server` or `secure_sums`, and otherwise 0.
     analysts : list of mapping
-        Analysts who may query, each as a mapping:
-        ``{"name": ..., "key": ..., "budget": {"epsilon": ..., "delta": ...}}``. The key is the analyst's
-        public Ed25519 key (``IdentityKey.verifying``). The budget is optional, and limits the total cost of
-        the analyst's queries. By default anyone who can connect to the site may query. With a list, queries
-        must be signed. Queries to a `Site` in this process are unsigned, so a site with a list refuses all of
-        them.
+        Analysts who may query the site. Each analyst is a mapping such as ``{"name": ..., "key": ...,
+        "budget": {"epsilon": ..., "delta": ...}}``. The key is the public Ed25519 key of the analyst
+        (``IdentityKey.verifying``). The budget is optional, and limits the total cost of the queries of this
+        analyst. By default anyone who can connect to the site may query. If analysts are listed, every query
+        must be signed by one of them. Queries to a `Site` in the same process are not signed, so a site that
+        lists analysts refuses all of them.
 
     Raises
     ------
     ArgumentError
-        A number is out of range; or a digest, or the name or the key of an analyst, is invalid.
+        A number is out of range, or a digest, a name or a key is invalid.
 
     Notes
     -----
-    **Privacy.** The default allows only a description of the columns. A query for a secure sum may require
-    more sites, and protect against more colluding sites, than the policy states, but never fewer. A design is
-    public and reads no row; the limit on new designs bounds the storage and computing time that servers can
-    use.
+    **Privacy.** The default policy allows only a description of the columns. A query for a secure sum may
+    have more sites, and may protect against more colluding sites, than the policy requires, but never fewer.
+    A design is public, and sending a design costs no budget. The number of new designs is limited only to
+    limit storage and computing time.
     """
 
     trusted_server: bool = False
@@ -150,30 +153,30 @@ class SitePolicy:
             object.__setattr__(self, "analysts", Analyst.listed(self.analysts))
 
     def naming(self, operations: Iterable[str]) -> SitePolicy:
-        """Return the policy with additional statistics that may be queried.
+        """Return a copy of the policy that allows additional statistics.
 
         Parameters
         ----------
         operations : iterable of str
-            Names of the statistics to add.
+            Names of the additional statistics.
 
         Returns
         -------
         SitePolicy
-            A copy; this policy is unchanged.
+            The copy. The original policy is unchanged.
         """
         allowed = sorted(SHIPPED) if self.operations is None else self.operations
         return replace(self, operations=tuple(dict.fromkeys([*allowed, *operations])))
 
     @property
     def most_designs(self) -> int:
-        """Number of designs accepted in addition to the holder's list."""
+        """Number of accepted designs in addition to the designs that the holder lists."""
         if self.new_designs is not None:
             return self.new_designs
         return NEW_DESIGNS if self.trusted_server or self.secure_sums else 0
 
     def allow_designs(self) -> None:
-        """Raise NotAvailableError if the policy allows no design but the site's own."""
+        """Raise NotAvailableError if the policy allows no designs other than the design of the site."""
         if self.most_designs or self.designs:
             return
         remedies = [] if self.trusted_server or self.secure_sums else [ALLOW_SUMS]
@@ -184,7 +187,7 @@ class SitePolicy:
         )
 
     def allow_reservations(self) -> None:
-        """Raise NotAvailableError if the policy allows no sums, so that nothing can be reserved."""
+        """Raise NotAvailableError if the policy allows no sums, because then no cost can be reserved."""
         if not self.trusted_server and not self.secure_sums:
             raise NotAvailableError(
                 "the site's policy allows no sums, so no budget can be reserved for them; the "
@@ -202,12 +205,12 @@ class SitePolicy:
         Returns
         -------
         analyst or None
-            The analyst's name, key and limits; None where the policy lists no analysts.
+            Name, key and limit of the analyst; None if the policy lists no analysts.
 
         Raises
         ------
         NotAvailableError
-            The policy lists analysts, but not an analyst with this name.
+            The policy lists analysts, but none with this name.
         """
         analysts = [analyst for analyst in self.analysts if analyst.name == name]
         if self.analysts and not analysts:
@@ -215,19 +218,19 @@ class SitePolicy:
         return analysts[0] if analysts else None
 
     def allow(self, op: str, *, masked: bool = False) -> None:
-        """Raise NotAvailableError unless sums of `op` may be sent to the server, or into a secure sum.
+        """Raise NotAvailableError unless the policy allows sums of the statistic `op`.
 
         Parameters
         ----------
         op : str
             Name of the statistic.
         masked : bool
-            True if the sum is part of a secure sum, False if it is sent to the server without noise.
+            Whether the sum is a part of a secure sum. If False, it is sent to the server without noise.
 
         Raises
         ------
         NotAvailableError
-            The policy does not allow it.
+            The policy does not allow sums of this statistic.
         """
         if masked and not self.secure_sums:
             raise NotAvailableError(
@@ -250,30 +253,30 @@ class SitePolicy:
         *,
         masked: bool = False,
     ) -> tuple[LedgerEntry, ...]:
-        """Return the site's own ledger lines for a query, checked against its own sensitivity.
+        """Check the ledger entries of a query against the sensitivity, and return the entries of the site.
 
         Parameters
         ----------
         charges : iterable of mapping
-            Ledger lines that the server states; their scopes are names in the server's ledger.
+            Ledger entries that the server states. Their scopes are scopes in the ledger of the server.
         record_sensitivity : sensitivity of the statistic
-            Sensitivity of the sum to one record, as the site computes it.
+            Sensitivity of the sum, as the site computes it.
         scope : tuple of str
-            Scope of the lines in the site's ledger.
+            Scope of the entries in the ledger of the site.
         masked : bool
-            Whether the lines are for a secure sum.
+            Whether the entries are for a secure sum.
 
         Returns
         -------
         tuple of LedgerEntry
-            The lines, for the site's ledger.
+            Entries to record in the ledger of the site.
 
         Raises
         ------
         ArgumentError
-            No charge is stated, or one is too small for the noise and the sensitivity.
+            No charge is stated, or a charge is too small for the noise and the sensitivity.
         NotAvailableError
-            The noise is not one that the policy allows.
+            The policy does not allow noise of this kind.
         """
         entries = [_entry_of(charge) for charge in charges]
         if not entries:

@@ -73,7 +73,7 @@ class Rounds:
     imputed : {"raise", "impute-public", "drop"}
         Rule for missing values: "impute-public" if any of the sites imputes, "drop" if any drops rows.
     design : Design
-        The public columns and bounds, the same at every site.
+        Design (public columns and bounds), which is the same at every site.
     rosters : dict of str to str or None
         Digest of the public keys that each site has pinned; None without any.
     no_simulation : frozenset of str
@@ -84,10 +84,10 @@ class Rounds:
     Raises
     ------
     AlignmentError
-        A site does not answer, or its columns or bounds differ from those of the other sites; the message
+        A site does not answer, or its columns or bounds differ from those of the other sites. The message
         names the site.
     NotAvailableError
-        A site refuses the query; the message names the site.
+        A site refuses the query. The message names the site.
 
     Notes
     -----
@@ -246,7 +246,7 @@ class FitReservation:
         self.name = ""
 
     def begin(self, losses: Sequence[Loss], name: str, position: int) -> None:
-        """Reserve losses under a name at every site, or at none.
+        """Reserve privacy losses under a name at all sites; if one site refuses, nothing is reserved.
 
         Releases without noise fit no limit and are not reserved.
         """
@@ -299,7 +299,7 @@ def answers_of(federation: Federation, query: Query, names: Sequence[str]) -> li
         A message is not a reply, comes from a site that was not queried, or is a site's second one; the
         message names it.
     PrivinfError
-        A site refuses the query; the message names the site.
+        A site refuses the query. The message names the site.
     SiteConnectionError
         The connection to the sites failed.
     """

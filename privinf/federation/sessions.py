@@ -71,7 +71,7 @@ class Journal:
     ledger : Ledger
         Where charges are spent.
     clock : callable
-        Clock in seconds since 1970, by which reservations end.
+        Function that returns the time in seconds since 1970, by which reservations expire.
 
     Notes
     -----

@@ -70,54 +70,58 @@ class CheckedQuery:
 
 @error_boundaries
 class Site:
-    """Site of a federation: the rows of one holder, with a policy and a ledger.
+    """Site of a federation: the rows of one holder, with a policy and a budget ledger.
 
     Parameters
     ----------
     rows : pair (y, X), DataFrame, or Rows
-        The holder's rows: response and features, or a table that the schema describes.
+        Rows of the holder: a pair of response and features, or a table that the schema describes.
     schema : Design or Schema
-        Public columns and bounds. With a `Schema`, queries named "design" send the designs of models. These
-        designs must be made from this schema, and the policy states which designs, or how many, are accepted.
+        Public columns and bounds. Design, or schema, of the rows. If it is a `Schema`, servers send the
+        designs of models to the site. These designs must be made from this schema. The policy determines
+        which designs are accepted, or how many.
     policy : SitePolicy
-        Permissions of the holder; the default allows only a description of the columns.
+        Permissions of the holder. The default policy allows only a description of the columns.
     ledger : Ledger, optional
-        Budget ledger of the holder; by default a new one. The site enforces its limit. With a `SiteLedger`
-        charges and replies outlive the process, and the ledger is bound to these rows, in their order, and to
-        schema and policy.
+        Budget ledger of the holder. By default a new ledger is made. The site enforces its limit. A
+        `SiteLedger` stores charges and replies in a file. It can be used only with the same rows, in the same
+        order, and with the same schema and policy.
     key, roster : IdentityKey, Roster, optional
-        The site's own key and the public keys of all sites, for secure sums and signed replies.
+        Secret key of the site, and the public keys of all sites, which are needed for secure sums and for
+        signed replies.
     rebase : bool
-        Whether a `SiteLedger` may be bound to rows, a schema or a policy that differ from the earlier ones.
-        If True, the ledger records this change, and keeps all charges.
+        Whether a `SiteLedger` may be used with different rows, a different schema or a different policy than
+        before. If True, the ledger records this change and keeps all earlier charges.
 
     Raises
     ------
     AlignmentError
-        There are no rows, or y and X differ in length.
+        There are no rows, or y and X have different lengths.
     SchemaError
-        The rows do not match the design, or have missing or infinite values, or the response has no bounds.
+        The rows do not match the design, rows have missing or infinite values, or the response has no bounds.
     StorageError
-        The `SiteLedger` is bound to rows, a schema or a policy that differ from these, and `rebase` is False.
-        This error is also raised if the file of the ledger was changed.
+        The `SiteLedger` was used with different rows, a different schema or a different policy, and `rebase`
+        is False. The error is also raised if the file of the ledger was changed.
 
     Warns
     -----
     UnavailableColumnsWarning
-        Columns of a `Schema` are absent or cannot be read. Only the holder learns the reason (`defects`). The
-        names of these columns are public from then on, and designs that use the columns are refused.
+        Some columns of the `Schema` are absent or cannot be read. Only the holder learns the reason, from the
+        attribute `defects`. The names of these columns become public, and designs that use these columns are
+        refused.
 
     Notes
     -----
-    **Privacy.** Rows are opened once, when the site is made, and all their defects are reported to the holder
-    then. Every query is checked in this order: the policy, the arguments (without reading rows), its position
-    in its session, and the ledger. Rows are read only after these checks, by functions that cannot fail for
-    any value of a row. Un-noised sums are sent only if the policy has ``trusted_server=True``, and only for
-    charges that cover the sensitivity that the site computes. In a secure sum (``secure_sums=True``) the site
-    adds its noise and its masks itself. A site is not pickled, and its rows are not shown. The order of the
-    rows determines which rows are in a batch, and the ledger composes disjoint batches in parallel: do not
-    change the order. Arrays of the caller are copied before the first batch, or, from 64 MB on, compared by
-    digests. If the arrays were changed, the query is refused after its charge, which is kept.
+    **Privacy.** Rows are opened once, when the site is made, and all defects of the rows are reported to the
+    holder at that time. For every query the site checks the policy, the arguments, the position of the query
+    in its session, and the ledger, in this order and without reading rows. Rows are read only after these
+    checks, by functions that do not fail for any value of a row. Un-noised sums are sent only if the policy
+    has ``trusted_server=True``, and only for charges that cover the sensitivity that the site computes. In a
+    secure sum (``secure_sums=True``) the site adds its own noise and its own masks. A site cannot be pickled,
+    and its printed form does not show its rows. The order of the rows determines which rows are in a batch.
+    Do not change the order, because the ledger counts disjoint batches by parallel composition. Arrays of the
+    caller are copied before the first batch. Arrays of 64 MB or more are not copied, and changes are detected
+    by digests. If such arrays were changed, a query is refused after it was charged, and the charge is kept.
 
     Examples
     --------
@@ -183,31 +187,31 @@ class Site:
 
     @property
     def schema(self) -> Schema | None:
-        """The public columns and bounds; None for arrays."""
+        """Schema of the rows (public columns and bounds); None for arrays."""
         return self._designs.schema
 
     @property
     def design(self) -> Design | None:
-        """The latest design, from the holder or from a query."""
+        """The design that the site received last, from the holder or from a query."""
         return self._designs.latest
 
     @property
     def defects(self) -> dict[str, str]:
-        """Defects of declared but unavailable columns: for the holder, never in a reply."""
+        """Reasons why declared columns are unavailable, for the holder only; no reply contains them."""
         return self._designs.defects
 
     def adopt(self, design: Design) -> None:
-        """Add a design of the holder, which does not count as one of the policy's new designs.
+        """Add a design of the holder, which does not count toward the limit on new designs of the policy.
 
         Parameters
         ----------
         design : Design
-            Columns and bounds, made from the site's own schema.
+            Design (columns and bounds) that was made from the schema of the site.
 
         Raises
         ------
         AlignmentError
-            The design is not made from the site's own schema.
+            The design was not made from the schema of the site.
         SchemaError
             A column is absent, has a type or a level that differs from its declaration, or has missing values
             that are not imputed.
@@ -216,21 +220,21 @@ class Site:
 
     @property
     def journal(self) -> Journal:
-        """The stored answers of the site, and the last known states of other sites' ledgers."""
+        """Stored replies of the site, and the last known states of the ledgers of other sites."""
         return self._journal
 
     @property
     def keys(self) -> PairKeys | None:
-        """Key of the site and the pinned roster; None if the site has no key and no roster."""
+        """Secret key of the site and its roster; None if the site has no key and no roster."""
         return self._pairs
 
     @property
     def analysts(self) -> tuple[Analyst, ...]:
-        """Analysts listed by its policy; without a list, anyone who can connect to the site may query."""
+        """Analysts who may query the site; if none are listed, anyone who can connect may query."""
         return self.policy.analysts
 
     def handle(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer a query as the site `name`. An error becomes a reply that states it, without values of rows.
+        """Answer a query under the name `name`; a reply may state an error, without values of rows.
 
         Parameters
         ----------
@@ -239,7 +243,7 @@ class Site:
         name : str
             Name of the site.
         analyst : str
-            Name of the analyst who signed the query, for transports that have checked the signature.
+            Name of the analyst who signed the query. The caller must have checked the signature.
 
         Returns
         -------
@@ -248,7 +252,8 @@ class Site:
 
         Notes
         -----
-        **Privacy.** The policy is checked, then the ledger is charged, then rows are read.
+        **Privacy.** First the policy is checked, then the cost is recorded in the ledger, and then rows are
+        read.
         """
         try:
             return self.answer(query, name, analyst)
@@ -258,7 +263,7 @@ class Site:
             return self.refused(ArgumentError(f"failed at {query.op!r}"), name)
 
     def refused(self, problem: PrivinfError, name: str, op: str = "") -> Reply:
-        """Return the reply that states an error, without any value.
+        """Return a reply that states an error, without values of rows.
 
         Parameters
         ----------
@@ -280,7 +285,7 @@ class Site:
         return Reply(site=name, sums=NOTHING, rows=self.size, error=f"{public_kind}: {text}")
 
     def answer(self, query: Query, name: str, analyst: str = "") -> Reply:
-        """Answer a query as the site `name`; queries are answered one at a time.
+        """Answer a query under the name `name`; queries are answered one at a time.
 
         Parameters
         ----------
@@ -299,12 +304,13 @@ class Site:
         Raises
         ------
         PrivinfError
-            The policy, the limit of the ledger, the order of queries or the arguments forbid it. Nothing has
-            been charged or read.
+            The policy, the limit of the ledger, the order of queries or the arguments do not allow an answer.
+            Nothing was charged, and no row was read.
 
         Notes
         -----
-        **Privacy.** The policy is checked, then the ledger is charged, then rows are read.
+        **Privacy.** First the policy is checked, then the cost is recorded in the ledger, and then rows are
+        read.
         """
         with self._turn:
             return self._answer(query, name, self.policy.allow_analyst(analyst))
@@ -422,15 +428,14 @@ class Site:
         return reply
 
     def description(self) -> dict[str, Any]:
-        """Return the public facts of the site: version, columns, bounds, digest of the design, trust.
+        """Return public facts about the site: version, columns, bounds, digest of the design, permissions.
 
-        The facts include `missing` if the site imputes missing values, whether or not any row has missing
-        values.
+        If the site imputes missing values, the facts state this, whether or not rows have missing values.
 
         Returns
         -------
         dict
-            The facts, for the reply to a "describe" query.
+            Public facts, which are the reply to a "describe" query.
         """
         design = self.design
         schema = self.schema
@@ -454,11 +459,11 @@ class Site:
         return self._designs.placed(digest, name, by_places=by_places)
 
     def check_again(self) -> None:
-        """Raise SchemaError if changed rows cannot be opened; for the holder only."""
+        """Raise SchemaError if the rows were changed and cannot be opened any more (for the holder only)."""
         self._designs.check_again()
 
     def own_rows(self, name: str, design: Design) -> SiteBlock:
-        """Return the rows, encoded by a design; for the holder only.
+        """Return the raw rows, encoded by a design (for the holder only).
 
         Parameters
         ----------
@@ -474,7 +479,7 @@ class Site:
 
         Notes
         -----
-        **Privacy.** The result holds raw rows: it is for the holder only.
+        **Privacy.** The result contains raw rows without noise. Only the holder may see it.
         """
         if design.schema is not None:
             self.adopt(design)

@@ -33,46 +33,49 @@ NOT_PICKLED = "a site's ledger is a file that one process uses, so it cannot be 
 
 @error_boundaries
 class SiteLedger(Ledger):
-    """Ledger of a site in a file, with the site's replies; pass it as ``ledger=`` to a `Site`.
+    """Budget ledger of a `Site` in a file, which also stores the replies of the site.
 
     Parameters
     ----------
     path : path
-        File on a local disk. The file is created if absent, unless its anchor shows that there was one.
+        File on a local disk. The file is created if it does not exist. If the anchor shows that an earlier
+        ledger was in this place, an error is raised.
     budget : Budget, optional
-        The limit of a new ledger. For an existing ledger the limit may be repeated, but not changed.
+        Limit of a new ledger. For an existing ledger the same limit may be passed again, but not a different
+        limit.
     name : str
-        Name of the unit of a new ledger, such as "person".
+        Name of the unit of privacy of a new ledger, such as "person".
     anchor : path, optional
-        File in another folder that stores the last line of the ledger; by default a file below
-        ``~/.local/state/privinf/anchors`` (or ``$XDG_STATE_HOME``), whose name follows from the path of the
-        ledger.
+        Second file, in a different folder, that stores the last line of the ledger. By default it is a file
+        in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``), whose name is computed from the
+        path of the ledger.
     clock : callable
-        Clock in seconds since 1970, by which reservations end.
+        Function that returns the time in seconds since 1970, by which reservations expire.
 
     Raises
     ------
     StorageError
-        A different process, or a different object in this process, has the ledger open, under this path or
-        under a different path. The file is missing, damaged or cut, is an older copy or a different ledger,
-        or has version 1. The limit of the ledger differs from `budget`, the ledger has no anchor (``privinf
-        ledger anchor``), or its folder is missing.
+        A different process, or a different object in this process, has the ledger open. The error is also
+        raised if the file is missing, damaged, truncated, an older copy, a different ledger, or a ledger of
+        version 1. It is also raised if the limit of the ledger differs from `budget`, if the ledger has no
+        anchor (run ``privinf ledger anchor``), or if the folder is missing.
 
     Notes
     -----
-    **Privacy.** One line is appended for every charge, with the digest and the position of its query.
-    Replies, new designs, the heads (last lines) of other sites' ledgers, and digests of the site's rows,
-    schema and policy have a line each. Every line, and the anchor after it, is on the disk before anything is
-    read or sent. After a crash the same query has the identical reply, or is answered for the first time, and
-    is not charged again. An incomplete last line is dropped if the anchor shows that nothing depended on it.
-    Lines are chained under a secret in the first line, so only the owner may read the file. The ledger is
-    bound to the rows, in their order, the schema and the policy of the first `Site` that opens it. A site
-    with different rows, a different schema or a different policy is refused until `Site(..., rebase=True)` or
-    ``privinf site rebase`` records the change. The first `Site` that opens the ledger cannot check whether
-    its rows are complete. Before every answer the file is checked. If the file was deleted, replaced or
-    changed while the site was running, the site stops answering. The ledger and its anchor may both be
-    restored to the same earlier state while no site has them open. Only a server or a site that stored a
-    later `head` detects this.
+    **Privacy.** For every charge one line is appended to the file, with the digest and the position of the
+    query. The file also has lines for replies, for new designs, for the last lines of the ledgers of other
+    sites, and for the digests of the rows, the schema and the policy. Every line and the anchor are on the
+    disk before rows are read or a reply is sent. After a crash a repeated query gets the same reply, or is
+    answered for the first time, and is not charged again. An incomplete last line is deleted if the anchor
+    shows that no reply depended on it. Every line is authenticated with a secret key in the first line, so
+    only the owner of the file may read it. The ledger stores digests of the rows (in their order), the schema
+    and the policy of the first `Site` that opens it. A site with different rows, a different schema or a
+    different policy is refused until ``Site(..., rebase=True)`` or ``privinf site rebase`` records the
+    change. The first `Site` that opens the ledger cannot check whether its rows are complete. The file is
+    checked before every reply. If the file was deleted, replaced or changed while the site was running, the
+    site answers no more queries. If the ledger and its anchor are both replaced by older copies while no site
+    has them open, the site does not detect the replacement. A server or a different site that has stored a
+    later `head` of the ledger detects it.
 
     Examples
     --------
@@ -117,9 +120,10 @@ class SiteLedger(Ledger):
         path : path
             File of the ledger.
         anchor : path, optional
-            Second file, best on a different disk than the ledger, that stores the last line of the ledger.
+            Second file, which stores the last line of the ledger. It should be on a different disk than the
+            ledger.
         clock : callable
-            Function that returns seconds since 1970; for tests.
+            Function that returns the time in seconds since 1970, for tests.
 
         Returns
         -------
@@ -143,26 +147,26 @@ class SiteLedger(Ledger):
 
     @property
     def head(self) -> Head:
-        """Number of lines of the file, and the tag of the last one."""
+        """Number of lines of the file, and the authentication tag of the last line."""
         return self.journal.head
 
     def knows(self, head: Head) -> bool:
-        """Return whether the ledger's own chain has this head.
+        """Return whether this ledger has, or had, a given last line.
 
         Parameters
         ----------
         head : head of a ledger
-            Number of lines of a ledger and the tag of its last line, as `head` returns them.
+            Number of lines of a ledger and the authentication tag of its last line, as `head` returns them.
 
         Returns
         -------
         bool
-            True if the ledger had this state, now or earlier.
+            True if the ledger is in this state, or was in this state earlier.
         """
         return self.journal.knows(head)
 
     def close(self) -> None:
-        """Close the file, so that another process may open it."""
+        """Close the file, so that another process can open the ledger."""
         self.journal.close()
 
     def __enter__(self) -> SiteLedger:
@@ -243,7 +247,7 @@ class FileJournal(Journal):
 
     @property
     def head(self) -> Head:
-        """Number of lines of the file, and the tag of the last one."""
+        """Number of lines of the file, and the authentication tag of the last line."""
         return self._chain.head
 
     def knows(self, head: Head) -> bool:

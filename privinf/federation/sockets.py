@@ -36,18 +36,18 @@ MOST_AT_ONCE = 32  # sites that are queried at the same time
 
 @error_boundaries
 class RemoteSite:
-    """Connection to a site behind a `SiteDaemon` on this machine.
+    """Connection to a site behind a `SiteDaemon` on this computer.
 
     Parameters
     ----------
     path : path
         The daemon's socket.
     timeout : float
-        Seconds to wait for an answer.
+        Number of seconds to wait for an answer.
 
     Notes
     -----
-    **Privacy.** The object stores the path and nothing else.
+    **Privacy.** The object stores only the path of the socket, and no data.
     """
 
     __slots__ = ("_path", "_timeout")
@@ -62,7 +62,7 @@ class RemoteSite:
         return self._path
 
     def handle(self, query: Query, name: str) -> Reply:
-        """Return the answer of the site `name`.
+        """Send a query to the site `name`, and return its reply.
 
         Parameters
         ----------
@@ -79,15 +79,15 @@ class RemoteSite:
         Raises
         ------
         SiteConnectionError
-            No daemon answers at the path within the time. A daemon may have charged the query nevertheless;
-            repeating the query costs nothing more.
+            No daemon answers at the path in time. The daemon may still have charged the query; repeating the
+            query costs nothing more.
         StorageError
-            The reply is not a valid answer.
+            The reply is not valid.
         """
         return self.exchange(query, name, {})[0]
 
     def exchange(self, query: Query, name: str, envelope: Fields) -> tuple[Reply, Fields]:
-        """Return the answer to a query, and its envelope.
+        """Send a query with additional fields, and return the reply with its additional fields.
 
         Parameters
         ----------
@@ -96,19 +96,19 @@ class RemoteSite:
         name : str
             Name of the site.
         envelope : mapping
-            Fields that travel with the query, such as its signature.
+            Additional fields that are sent with the query, such as its signature.
 
         Returns
         -------
         tuple (Reply, dict)
-            The answer and the fields that came with it.
+            The reply, and the additional fields that were sent with it.
 
         Raises
         ------
         SiteConnectionError
-            No daemon answers at the path within the time.
+            No daemon answers at the path in time.
         StorageError
-            The daemon's answer is not a valid reply.
+            The answer of the daemon is not a valid reply.
         """
         end = time.monotonic() + self._timeout
         tries = 0
@@ -157,44 +157,45 @@ class RemoteSite:
 
 @error_boundaries
 class SocketFederation(ReplyVerifier):
-    """Federation of sites behind `SiteDaemon` sockets on this machine, which are queried in parallel.
+    """Federation of sites behind `SiteDaemon` sockets on this computer, queried in parallel.
 
     Parameters
     ----------
     paths : mapping of str to path
-        Socket of the daemon by name of the site.
+        Path of the socket of each site's daemon, by the name of the site.
     timeout : float
-        Seconds to wait for the answers to a query; later answers do not count.
+        Number of seconds to wait for the answers to a query. Later answers are ignored.
     patience : float
-        Seconds to wait until all daemons answer.
+        Number of seconds to wait until all daemons answer.
     roster : Roster, optional
-        The public keys of all sites: every reply must be signed with the key of its site. By default no
-        signature is checked.
+        Public keys of all sites. If it is passed, every reply must be signed with the key of its site. By
+        default signatures are not checked.
     key : IdentityKey, optional
-        Key of the analyst, for sites whose policy lists analysts.
+        Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional
-        File that stores the last line of each site's ledger. By default the last lines are stored in this
-        object, and in the folder of a fit's checkpoints.
+        File that stores the last line of the ledger of each site, by which older copies of a ledger are
+        detected. By default the last lines are stored in this object, and in the `checkpoint` folder of a
+        fit.
 
     Raises
     ------
     AlignmentError
         A site does not answer in time, a different site answers at its socket, or sites have different
-        columns or bounds; the message names one of the sites.
+        columns or bounds. The message names one of the sites.
     ArgumentError
-        There is no site, a name is not a string, or a time is not positive; the roster has no verifying keys,
-        or lacks a site.
+        There is no site, a name is not a string, a number of seconds is not positive, or the roster has no
+        Ed25519 keys or lacks a site.
     StorageError
-        The file with the heads (last lines) of the sites' ledgers is damaged; or a site's ledger is older
-        than one seen before, which is reported as a refusal of the site.
+        The file with the last lines of the ledgers of sites is damaged. The error is also raised if the
+        ledger of a site is older than a ledger that was seen before.
     PrivinfError
-        A site refuses to describe itself; the message names the site.
+        A site refuses to send its description. The message names the site.
 
     Notes
     -----
-    **Privacy.** The federation only transmits messages; each site decides on its answers. Anyone who may open
-    the sockets may query, unless policies list analysts: see `SiteDaemon`. Without `roster` any process that
-    listens at a socket counts as its site.
+    **Privacy.** The federation only transmits messages. Each site decides by its own policy and ledger which
+    queries it answers. Anyone who may open the sockets may query, unless the policies of the sites list
+    analysts. Without `roster`, any process that listens at a socket is accepted as the site.
 
     Examples
     --------
@@ -240,7 +241,7 @@ class SocketFederation(ReplyVerifier):
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The socket of every site's daemon."""
+        """Path of the socket of each site's daemon."""
         return {name: remote.path for name, remote in self._remote.items()}
 
     def ask(self, query: Query, sites: Sequence[str] | None = None) -> list[Reply]:
@@ -251,16 +252,16 @@ class SocketFederation(ReplyVerifier):
         query : Query
             The query.
         sites : sequence of str, optional
-            Names of the sites to query; by default all.
+            Names of the sites to query; by default all sites.
 
         Returns
         -------
         list of Reply
-            The replies in the order of the sites. A site that did not answer is absent.
+            Replies of the sites, in the order of the sites. There is no reply of a site that did not answer.
 
         Notes
         -----
-        **Privacy.** Each site decides on its answers.
+        **Privacy.** Each site decides by its own policy and ledger which queries it answers.
         """
         names = self.sites if sites is None else tuple(self._check_name(name) for name in sites)
         answers = self._all(query, names)

@@ -65,54 +65,55 @@ REPLACE_ONE = (
 
 @error_boundaries
 class TrustedServer:
-    """Trusted server, which sums the answers of sites, adds noise and charges the ledger.
+    """Trusted server, which adds up the answers of the sites, adds noise and charges the ledger.
 
     Parameters
     ----------
     federation : Federation
         The sites.
     ledger : Ledger, optional
-        Budget ledger of the releases; a new one by default.
+        Budget ledger that records the cost of the releases. By default a new ledger is made.
     noise : NoiseSource, optional
-        Secure noise by default; seeded noise only where every site's policy allows simulation. OpenDP's noise
-        cannot be keyed, so a release with this noise cannot be repeated.
+        Source of the noise. By default the noise is secure. Seeded noise is accepted only if the policies of
+        all sites allow simulation. Noise of OpenDP cannot be drawn from a key, so a release with such noise
+        cannot be repeated.
     rng : int or Generator, optional
         Seed of simulation noise, instead of `noise`.
     design : Design, optional
-        Columns and bounds, for sites that hold a table and a schema. The server sends the design to the sites
-        first.
+        Design (columns and bounds), for sites that hold a table and a schema. The server sends the design to
+        the sites before its first query.
     missing : {"raise", "continue"}
-        Handling of a site that does not answer: stop, or continue with the others.
+        Handling of a site that does not answer. With "raise" the release fails. With "continue" the release
+        uses the other sites.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "zero-out" one of two neighboring tables has a record
-        that contributes nothing, in place of a record of the other table: the sensitivity is about half as
-        large, the guarantee is weaker, and selections are not available. The sites' policy must allow
-        "zero-out".
+        that contributes nothing, in place of a record of the other table. The sensitivity is about half as
+        large, and the guarantee is weaker. The method `top_k` is not available. The policies of the sites
+        must allow "zero-out".
     trust : {"server", "central"}
-        Trust model that ledger lines state: "central" where one curator holds the rows of all sites.
+        Trust model that ledger entries state. Use "central" if one curator holds the rows of all sites.
 
     Raises
     ------
     AlignmentError
-        A site does not answer, or its columns or bounds differ from those of the other sites; the message
+        A site does not answer, or its columns or bounds differ from those of the other sites. The message
         names the site.
     NotAvailableError
-        A site refuses the query; the message names the site.
+        A site refuses the query. The message names the site.
     SchemaError
-        Rows of a model, which are not copied, were changed and are invalid now.
+        The rows were changed after the model was built, and are now invalid.
 
     Notes
     -----
-    **Privacy.** The server is trusted: it sees sums without noise and does not store them. A release is
-    charged before any site is queried, and the charge is kept if its round fails. A release of some sites
-    only is charged in the parallel scopes of these sites, whose rows are disjoint; the rows of the other
-    sites are not charged. Parallel composition holds within one session: releases of different servers add up
-    in a ledger, since two servers may use one name for different sites.
+    **Privacy.** The server is trusted: it sees sums without noise, and does not store these sums. The cost of
+    a release is recorded before any site is queried, and is kept if the release fails. A release from only
+    some of the sites is charged to the rows of these sites, because sites have disjoint rows (parallel
+    composition). Parallel composition is used only for the releases of one server. The costs of releases of
+    different servers add up in a ledger, because two servers may use the same name for different sites.
 
-    Noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
-    release is identical (`privinf.noise.NoiseKey` states the assumption). The key is kept by the server, or
-    in a secret file (`remember`). With simulation noise, equal seeds give equal noise at equal positions of a
-    session, even if the last bits of the sums differ.
+    The noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
+    release is identical. The server keeps the key in memory, or in a secret file (see `remember`). With
+    simulation noise, releases with the same seed and the same position in the session have the same noise.
 
     Examples
     --------
@@ -152,32 +153,32 @@ class TrustedServer:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Names of the sites that answer."""
+        """Names of the sites that answer queries."""
         return tuple(self._rounds.rows)
 
     @property
     def rows(self) -> dict[str, int]:
-        """Number of rows of each site, public."""
+        """Public number of rows of each site."""
         return dict(self._rounds.rows)
 
     @property
     def imputed(self) -> Missing:
-        """Rule for missing values at the sites: "impute-public" if any imputes, "drop" if any drops rows."""
+        """Handling of missing values: "impute-public" or "drop" if some site imputes or drops."""
         return self._rounds.imputed
 
     @property
     def nobs(self) -> int:
-        """Number of rows of all sites."""
+        """Total number of rows of all sites."""
         return sum(self._rounds.rows.values())
 
     @property
     def design(self) -> Design:
-        """The public columns and bounds, the same at every site."""
+        """Design (public columns and bounds), which is the same at every site."""
         return self._rounds.design
 
     @property
     def terms(self) -> str:
-        """Short description of how this server makes and charges releases."""
+        """Short description of the trust model, the noise and the charges of this server."""
         return Places.TRUSTED.format(relation=self._relation)
 
     @property
@@ -187,44 +188,44 @@ class TrustedServer:
 
     @property
     def heads(self) -> HeadMemory | None:
-        """Last known heads (line count, last tag) of the sites' ledgers; None if replies are unchecked."""
+        """Last known states of the ledgers of the sites; None if replies are not checked."""
         return getattr(self._rounds.federation, "heads", None)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes:
-        """Store the noise key and the answers in a secret file, or continue with an existing one.
+        """Store the noise key and the answers in a secret file, or continue with an existing file.
 
         Parameters
         ----------
         path : path
             The secret file.
         begun : bool, optional
-            Whether other files show that noise was drawn or planned under the stored key. True uses the
-            stored key. False replaces the stored key, unless noise was drawn under it. By default the stored
-            key is used if the file contains an answer. See `NoiseFile`.
+            Whether it is known from other files that noise was drawn, or planned, with the stored key. If
+            True, the stored key is used. If False, the stored key is replaced, unless noise was drawn with
+            it. By default the stored key is used if the file contains an answer of a site. See `NoiseFile`.
 
         Returns
         -------
         bytes
-            Secret key of the checksums (HMAC) of the other files in the same folder.
+            Secret key for the checksums (HMAC) of the other files in the same folder.
 
         Raises
         ------
         ArgumentError
-            The noise cannot be keyed, the file belongs to a different kind of noise, or this server has made
-            a release already.
+            The noise cannot be drawn from a key, the file belongs to a different kind of noise, or this
+            server has already made a release.
         StorageError
-            The file is damaged, or cannot be written; or another account could have read, changed or replaced
-            it.
+            The file is damaged, cannot be written, or could have been read, changed or replaced by another
+            account.
 
         Notes
         -----
-        **Privacy.** The file is a secret: a person who reads it can remove the noise. A stored key under
-        which no noise was drawn or planned is replaced by the key of this server.
+        **Privacy.** The file must stay secret, because a person who reads it can remove the noise. A stored
+        key with which no noise was drawn or planned is replaced by the key of this server.
         """
         return self._noise.remember(path, begun=begun)
 
     def bind(self, path: Path, *, begun: bool) -> None:
-        """Store a digest of the caller's own rows and their order in a secret file.
+        """Store a digest of the rows in this process, and of their order, in a secret file.
 
         Parameters
         ----------
@@ -236,33 +237,35 @@ class TrustedServer:
         Raises
         ------
         StorageError
-            The file belongs to rows other than these, or to a different order of the rows; or it is missing
-            although the fit has begun. Batches are disjoint only within one order of the rows.
+            The file belongs to different rows or to a different order of the rows, or it is missing although
+            the fit has begun. The order must not change, because batches are disjoint only for one order of
+            the rows.
         """
         if isinstance(self._rounds.federation, LocalSites):
             bind_rows(path, self._rounds.federation.digest, begun=begun)
 
     @contextmanager
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
-        """Reserve the cost of a fit at every site, and return the unused part when it ends.
+        """Reserve the cost of a fit at every site, and give back the unused part when the fit ends.
 
-        The unused part is also returned if the fit ends in an error. If the process of the fit dies, the
-        reservation ends after seven days.
+        The unused part is also given back if the fit ends with an error. If the process is killed, the
+        reservation expires after seven days.
 
         Parameters
         ----------
         losses : sequence of Loss
-            Losses of the releases of the fit.
+            Privacy losses of the releases of the fit.
 
         Returns
         -------
         context manager
-            The reservation holds inside its ``with`` block.
+            Context manager. The cost is reserved inside its ``with`` block.
 
         Raises
         ------
         PrivinfError
-            A site refuses or does not answer. After this error no site has reserved or charged anything.
+            A site refuses the reservation or does not answer. After this error nothing is reserved or charged
+            at any site.
         """
         self.reserve(losses, str(uuid4()), 1)
         try:
@@ -271,10 +274,10 @@ class TrustedServer:
             self.give_back(2)
 
     def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
-        """Reserve losses under a name at every site, or at none.
+        """Reserve privacy losses under a name at all sites; if one site refuses, nothing is reserved.
 
-        Nothing is reserved if the sites hold the caller's own rows, or if a release has no noise, because no
-        limit allows the infinite loss of such a release.
+        Nothing is reserved for sites in this process. Nothing is reserved either if a release has no noise,
+        because no limit allows its infinite loss.
 
         Parameters
         ----------
@@ -288,13 +291,14 @@ class TrustedServer:
         Raises
         ------
         PrivinfError
-            A site refuses or does not answer. After this error no site has reserved or charged anything.
+            A site refuses the reservation or does not answer. After this error nothing is reserved or charged
+            at any site.
         """
         self._rounds.check_policies(self.sites, secure=self.secure, sees_sums=self._sees_sums)
         self._reservation.begin(losses, name, position)
 
     def give_back(self, position: int) -> None:
-        """Return the part of the reservations that sites did not charge.
+        """Give back the part of the reservations that was not charged.
 
         Parameters
         ----------
@@ -304,7 +308,7 @@ class TrustedServer:
         self._reservation.give_back(position)
 
     def skip(self, to: int | None = None) -> None:
-        """Skip positions of the session that an earlier server's queries have used.
+        """Skip positions of the session that were used by the queries of an earlier server.
 
         Parameters
         ----------
@@ -314,7 +318,7 @@ class TrustedServer:
         self._rounds.skip(to)
 
     def shape(self, op: str, args: Args) -> tuple[int, ...]:
-        """Return the shape of a sum over all sites.
+        """Return the shape of the sum of a statistic over all sites.
 
         Parameters
         ----------
@@ -340,7 +344,7 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> NoisySum:
-        """Release the sum of a statistic over all rows, with Gaussian noise of equal sd on every entry.
+        """Release the sum of a statistic over all rows, with the same Gaussian noise in every entry.
 
         Parameters
         ----------
@@ -351,34 +355,34 @@ class TrustedServer:
         label : str
             Description of the release in the ledger.
         mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
+            Cost of the release in Gaussian differential privacy. Pass either `mu` or `rho`. With infinity no
+            noise is added.
         rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+            Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
 
         Returns
         -------
         NoisySum
-            The noisy sum, with the standard deviation of its noise and its ledger lines.
+            The noisy sum, with the standard deviation of its noise and its ledger entries.
 
         Raises
         ------
         AlignmentError
-            The total of a secure sum is impossible for any rows, or more attempts failed than `retries`
-            allows. The charge is kept.
+            The total of a secure sum is impossible for any rows, or more than `retries` repeated attempts
+            failed. The charge is kept.
         ArgumentError
-            An argument of the statistic is wrong; nothing was charged or queried.
+            An argument of the statistic is invalid; nothing was charged or queried.
         BudgetExceededError
-            The limit of the ledger, or of a site, would be exceeded.
+            The release would exceed the limit of the ledger, or of a site.
         SensitivityError
-            The noise is too small relative to the sum for 64-bit integers.
+            The noise is so small relative to the sum that 64-bit integers are not enough.
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is queried. For a secure sum every further attempt
-        is charged again.
+        **Privacy.** The cost is recorded before any site is queried. For a secure sum, every repeated attempt
+        costs the same amount again.
         """
         return self.release(self.planned(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -392,7 +396,7 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> PlannedQuery:
-        """Return the query of `vector_sum`, with its ledger line; nothing is charged or sent.
+        """Return the query of `vector_sum`, with its ledger entry; nothing is charged or sent.
 
         Parameters
         ----------
@@ -403,17 +407,17 @@ class TrustedServer:
         label : str
             Description of the release in the ledger.
         mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
+            Cost of the release in Gaussian differential privacy. Pass either `mu` or `rho`. With infinity no
+            noise is added.
         rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+            Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
 
         Returns
         -------
         planned query
-            Query to pass to `release`; its `entry` is the ledger line.
+            Planned query, to pass to `release`. Its attribute `entry` is the ledger entry.
 
         Notes
         -----
@@ -438,18 +442,18 @@ class TrustedServer:
         return PlannedQuery(with_query_digest(query), tuple(names), scale, line.mu)
 
     def check_numbers(self, size: int, mu: float) -> None:
-        """Raise SensitivityError if mu may be too small to round `size` numbers to the noise grid.
+        """Raise SensitivityError if mu may be too small for rounding `size` numbers to the grid of the noise.
 
-        A fit calls this method if it must charge its first release before it can plan its second release. The
-        method requires that a quarter of `mu` is enough, because the smallest `mu` that is enough depends on
-        the digits of the sensitivity.
+        A fit calls this method in advance if its second release can be planned only after its first release
+        is charged. The method requires that even a quarter of `mu` is large enough, because the exact limit
+        depends on the digits of the sensitivity.
 
         Parameters
         ----------
         size : int
-            Length of the vector that would be released.
+            Number of entries of the vector that would be released.
         mu : float
-            Price of the release in Gaussian differential privacy.
+            Cost of the release in Gaussian differential privacy.
 
         Raises
         ------
@@ -462,9 +466,9 @@ class TrustedServer:
     def release(self, planned: PlannedQuery) -> NoisySum:
         """Make or repeat a release that this server, or an earlier one that was stopped, has planned.
 
-        The release is charged unless the ledger already has exactly its line. If the ledger already has this
-        line, the release is a repetition: it costs nothing, and the result is identical. Sites recognize a
-        repeated query, and answer it at no charge.
+        The release is charged unless the ledger already contains exactly its entry. If the ledger already
+        contains this entry, the release is a repetition: it costs nothing, and its result is the same. Sites
+        recognize a repeated query, and answer it at no further cost.
 
         Parameters
         ----------
@@ -474,26 +478,26 @@ class TrustedServer:
         Returns
         -------
         NoisySum
-            The noisy sum, with the standard deviation of its noise and its ledger lines.
+            The noisy sum, with the standard deviation of its noise and its ledger entries.
 
         Raises
         ------
         ArgumentError
-            The release was planned with a kind of noise that this server does not use, or its ledger line
+            The release was planned with a kind of noise that this server does not use, or its ledger entry
             belongs to a different release.
         BudgetExceededError
-            The limit of the ledger, or of a site, would be exceeded.
+            The release would exceed the limit of the ledger, or of a site.
         NotAvailableError
-            The release was already charged, and its noise comes from OpenDP, which cannot draw the same noise
-            again. With ``missing="raise"`` this error is also raised if the sites that answered, or their
-            sum, differ from those of the first release. With "continue" the server makes a new query in this
+            The release was already charged and its noise is from OpenDP, which cannot draw the same noise
+            again. With ``missing="raise"`` the error is also raised if the sites that answered, or their sum,
+            differ from the first attempt. With ``missing="continue"`` the server makes a new query in this
             case, which is charged.
         StorageError
-            The release was planned with a noise key other than that of this server.
+            The release was planned with a noise key that is not the key of this server.
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is queried.
+        **Privacy.** The cost is recorded before any site is queried.
         """
         query_digest = self._noise.check_plan(planned)
         query = planned.query
@@ -533,7 +537,7 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> NoisySum:
-        """Release a sum of one entry, as a number.
+        """Release the sum of a statistic that has only one entry.
 
         Parameters
         ----------
@@ -544,26 +548,26 @@ class TrustedServer:
         label : str
             Description of the release in the ledger.
         mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
+            Cost of the release in Gaussian differential privacy. Pass either `mu` or `rho`. With infinity no
+            noise is added.
         rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+            Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
 
         Returns
         -------
         NoisySum
-            The noisy sum; its `values` is an array of shape ().
+            The noisy sum. Its attribute `values` is an array of shape ().
 
         Raises
         ------
         ArgumentError
-            The statistic with these arguments has more than one entry.
+            The statistic has more than one entry for these arguments.
 
         Notes
         -----
-        **Privacy.** The result is one release, which is charged before any site is queried.
+        **Privacy.** There is one release. The cost is recorded before any site is queried.
         """
         if self._rounds.check(op, args, sites)[1].size != 1:
             raise ArgumentError(
@@ -583,7 +587,7 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> NoisyGram:
-        """Release a symmetric matrix through its isometric entries.
+        """Release the sum of a symmetric matrix, such as second moments, with Gaussian noise.
 
         Parameters
         ----------
@@ -592,14 +596,14 @@ class TrustedServer:
         label : str
             Description of the release in the ledger.
         op : str
-            Name of the statistic, by default the second moments of some columns.
+            Name of the statistic. The default is the second moments of some columns.
         mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
+            Cost of the release in Gaussian differential privacy. Pass either `mu` or `rho`. With infinity no
+            noise is added.
         rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+            Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
 
         Returns
         -------
@@ -608,7 +612,7 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** The result is one release, which is charged before any site is queried.
+        **Privacy.** There is one release. The cost is recorded before any site is queried.
         """
         return NoisyGram.from_sum(self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites))
 
@@ -623,40 +627,40 @@ class TrustedServer:
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> ReleasedNumber:
-        """Release the quantile of absolute residuals at `level`, from one noisy histogram on public edges.
+        """Release the quantile of absolute residuals at `level`, from one noisy histogram with public edges.
 
         Parameters
         ----------
         args : mapping
-            Public arguments of the statistic; the argument "edges" has the edges of the histogram.
+            Public arguments of the statistic. The argument "edges" contains the edges of the histogram.
         level : float
-            Level of the quantile, between 0 and 1.
+            Order of the quantile, between 0 and 1.
         label : str
             Description of the release in the ledger.
         op : str
-            Name of the statistic, by default the histogram of residuals.
+            Name of the statistic. The default is the histogram of residuals.
         mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
+            Cost of the release in Gaussian differential privacy. Pass either `mu` or `rho`. With infinity no
+            noise is added.
         rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+            Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
 
         Returns
         -------
         ReleasedNumber
-            The quantile, between the first and the last edge, by geometric interpolation within a cell. The
-            attribute `scale` is the sd of the noise of the quantile to first order, and nan if the quantile
-            is at the first or the last edge.
+            The estimated quantile, between the first and the last edge, with geometric interpolation within a
+            cell. Its attribute `scale` is the approximate standard deviation of the noise of the quantile. It
+            is nan if the quantile is at the first or the last edge.
 
         Notes
         -----
-        The quantile is the point where the running sum of the histogram, made nondecreasing, passes
-        level x n.
+        The quantile is the point at which the cumulative counts of the noisy histogram, made nondecreasing,
+        reach level x n.
 
-        **Privacy.** The histogram is the release, charged before any site is queried; the quantile follows
-        from it.
+        **Privacy.** There is one release, the histogram. The cost is recorded before any site is queried, and
+        the quantile is computed from the histogram at no further cost.
         """
         check_fraction(level, "level")
         release = self.vector_sum(op, args, label=label, mu=mu, rho=rho, sites=sites)
@@ -687,53 +691,54 @@ class TrustedServer:
         Parameters
         ----------
         op : str
-            Name of the statistic, such as "squared_residuals". If the sum is a matrix, shape (m, p),
-            entries are selected in each row of this matrix.
+            Name of the statistic, such as "squared_residuals". If the sum is a matrix of shape (m, p), k
+            entries are selected in each row of the matrix.
         args : mapping
             Public arguments of the statistic.
         k : int
-            Number of entries that are selected from one row of the sum.
+            Number k of entries to select in each row of the sum.
         label : str
             Description of the release in the ledger.
         offset : ndarray, shape of the sum, optional
-            Public numbers to which the sum is added; by default 0.
+            Public numbers that are added to the sum; by default 0.
         factor : float
-            Public factor of the sum, such as 1/n.
+            Public factor by which the sum is multiplied, such as 1/n.
         candidates : ndarray of bool, broadcastable to the sum, optional
-            False for positions that must not be selected. This mask is public.
+            Whether each position may be selected: False excludes a position. This mask is public.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for one row of the sum. Give exactly one of `epsilon`,
-            `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for the selection in one row of the sum. Give exactly
+            one of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
         delta : float, optional
-            Delta of the (epsilon, delta) guarantee for one row of the sum. With `mu` or `rho`, epsilon is
-            reported at this delta.
+            Delta of the (epsilon, delta) guarantee for the selection in one row of the sum. With `mu` or
+            `rho`, epsilon is reported at this delta.
         mu : float, optional
-            Budget for one row of the sum in Gaussian differential privacy, instead of `epsilon`.
-        rho : float, optional
-            Budget for one row of the sum in zero-concentrated differential privacy (zCDP), instead of
+            Budget for the selection in one row of the sum, in Gaussian differential privacy, instead of
             `epsilon`.
+        rho : float, optional
+            Budget for the selection in one row of the sum, in zero-concentrated differential privacy (zCDP),
+            instead of `epsilon`.
         method : {"gumbel", "laplace"}
-            Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce
-            published results: it adds more noise for the same privacy.
+            Distribution of the noise of the selection: "gumbel" (default) or "laplace". The choice "laplace"
+            is the peeling algorithm of the paper, which needs more noise for the same privacy; use it only to
+            reproduce published results.
         values : bool
-            Whether the values are released in addition to the positions.
+            Whether to release the values in addition to the positions.
         values_share : float
-            Share of rho that is spent on the values, with ``method="gumbel"``.
+            Share of the budget (in rho) that is spent on the values, with ``method="gumbel"``.
         absolute : bool
-            Whether the entries with the largest absolute values are selected (default), or the largest
-            entries.
+            Whether to select the entries with the largest absolute values (default), or the largest entries.
 
         Returns
         -------
         TopK
-            The selected positions and, with ``values=True``, noisy values of ``offset + factor x sum`` at
+            The selected positions and, with ``values=True``, the noisy values of ``offset + factor x sum`` at
             these positions.
 
         Notes
         -----
-        **Privacy.** The selection is charged before any site is queried, once for each row of the sum.
+        **Privacy.** The cost is recorded before any site is queried, once for each row of the sum.
         """
         self._check_selections()
         statistic, record_sensitivity, names = self._rounds.check(op, args, sites)

@@ -47,11 +47,12 @@ IdReader: TypeAlias = Callable[[], Iterator[Ids]]
 
 @runtime_checkable
 class RowBlocks(Protocol):
-    """Rows in blocks, for the `rows` of a party's release.
+    """Interface of a table that is read in blocks of rows, for the release of a party.
 
-    ``len()`` is the number n of rows. Each block has a position. For consecutive rows the position is an int,
-    the position of the first row. For rows that are not consecutive, the position is an int64 array with the
-    position of each row. Every position from 0 to n - 1 occurs exactly once.
+    The number n of rows is ``len()`` of the object. Each block has a position. Each block has a position. For
+    a block of consecutive rows, it is the position of the first row (an integer). For a block of other rows,
+    it is an int64 array with the position of each row. Every position from 0 to n - 1 occurs in exactly one
+    block.
     """
 
     def __len__(self) -> int:
@@ -69,7 +70,7 @@ class RowBlocks(Protocol):
         Yields
         ------
         tuple (int or ndarray of int, DataFrame)
-            Position of the first row, or of every row of the block, and the block.
+            The position of the first row, or of every row, of a block, and the block itself.
         """
 
 

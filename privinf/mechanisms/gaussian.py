@@ -259,15 +259,15 @@ def noisy_scalar(
     rng: RngLike = None,
     source: SourceName = "lattice",
 ) -> ReleasedNumber:
-    """Release a number with Gaussian noise, given its sensitivity.
+    """Release a number with Gaussian noise, for a given sensitivity.
 
     Parameters
     ----------
     value : float
-        A value that is not finite counts as 0, and larger values are clipped to 2^24 times the noise: no
-        value stops a release that was charged.
+        Number to release. A value that is not finite counts as 0, and values above 2^24 times the noise are
+        clipped, so a release that was charged cannot fail because of the value.
     sensitivity : float
-        Largest change of the number when one record is replaced.
+        Sensitivity: largest change of the number if one record is replaced.
     label : str
         Description for the ledger.
     epsilon : float, optional
@@ -280,7 +280,7 @@ def noisy_scalar(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     ledger : Ledger, optional
-        Budget ledger. If its limit would be exceeded, the ledger refuses the release before the value is
+        Budget ledger. If the release would exceed the limit of the ledger, it is refused before the value is
         read. The cost is recorded in the ledger before anything is released.
     rng : None, int or Generator, optional
         None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
@@ -291,18 +291,19 @@ def noisy_scalar(
     Returns
     -------
     ReleasedNumber
-        A float that carries its ledger line, its `loss` and its `stamp`.
+        The noisy number: a float with its ledger entry, its privacy loss (`loss`) and its `stamp`.
 
     Raises
     ------
     ArgumentError
-        No budget or more than one budget is passed, or the value's type is not a number; nothing was spent.
+        No budget or more than one budget is passed, or the value is not a number; nothing was spent.
     BudgetExceededError
-        The limit of the ledger would be exceeded; the value was not read.
+        The release would exceed the limit of the ledger; the value was not read.
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one); mu = sensitivity / noise sd, exactly.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The release is exactly mu-GDP, where
+    mu is the sensitivity divided by the standard deviation of the noise.
 
     Examples
     --------

@@ -46,21 +46,21 @@ ROWS_BEYOND = (
 @error_boundaries
 @dataclass(frozen=True, slots=True, repr=False)
 class Rows:
-    """Raw rows of a holder, which are never part of a release.
+    """Raw rows of a holder, which are never a part of a release.
 
     Attributes
     ----------
     features : DataFrame, ndarray of shape (n, p), or any other table
-        Feature columns; with a formula, the table from which all columns are computed. Tables that are not
-        data frames (see `privinf.mechanisms.tables.source_of`) are read when they are needed, by `opened`.
+        Columns of the features. If there is a formula, it is the table from which all columns are computed.
+        Tables that are not data frames are read when they are needed, by the method `opened`.
     response : ndarray of shape (n,) or None
-        Response. None: the left-hand side of the formula, computed from `features`.
+        Response. Response. If it is None, the response is computed from `features` by the formula.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them, impute the middle of the public bounds (for a factor, its
         first level), or drop the rows that lack a value of the regression from every sum.
     ordered : bool
-        Whether rows have fixed positions. Rows of queries and streams have no fixed positions. If incomplete
-        rows are dropped, the complete rows have no fixed positions either.
+        Whether rows have fixed positions. The rows of queries and streams have no fixed positions. If
+        incomplete rows are dropped, the complete rows have no fixed positions either.
     """
 
     features: Any
@@ -84,21 +84,21 @@ class Rows:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the rows are in memory: a data frame or arrays."""
+        """Whether the rows are in memory, as a data frame or as arrays."""
         return isinstance(self.features, IN_MEMORY)
 
     def refuse_once(self, by_places: str = "") -> None:
-        """Refuse a stream that can be read only once.
+        """Raise an error if the rows are a stream, which can be read only once.
 
         Parameters
         ----------
         by_places : str
-            Name of the option that needs the positions of rows, which a spool file does not give.
+            Name of the option that needs fixed positions of the rows, for the error message.
 
         Raises
         ------
         NotAvailableError
-            The rows are a stream that can be read only once.
+            The rows are a stream, which can be read only once.
         """
         if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
             from privinf.mechanisms.arrow import read_once
@@ -111,19 +111,19 @@ class Rows:
             raise no_rows()
 
     def opened(self, columns: Iterable[str] | None = None, schema: Schema | None = None) -> Rows:
-        """Return the rows with some columns, or all, read into memory.
+        """Read some columns, or all columns, of the rows into memory.
 
         Parameters
         ----------
         columns : iterable of str, optional
-            Columns to read; by default all.
+            Names of the columns to read; by default all columns.
         schema : Schema, optional
             Types of the columns.
 
         Returns
         -------
         Rows
-            The rows in memory; a stream is kept as it is.
+            The rows in memory. Streams are not read.
         """
         if isinstance(self.features, IN_MEMORY):
             self.refuse_empty()
@@ -136,10 +136,10 @@ class Rows:
         return replace(self, features=frame)
 
     def copied(self, columns: Sequence[str]) -> Rows:
-        """Return the rows with a copy of some columns of a data frame; other tables as they are.
+        """Return the rows with a copy of some columns of a data frame; other tables are not copied.
 
-        The copy is for tables with a unit: later writes into the frame then cannot give a person more rows
-        than were counted.
+        Tables with a unit need this copy: otherwise a change of the data frame after the check could give a
+        person more rows than were counted.
 
         Parameters
         ----------

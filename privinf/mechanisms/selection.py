@@ -31,28 +31,28 @@ __all__ = ["NoisyTopK", "Peeling", "PeelingMethod", "TopK", "private_max"]
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class TopK(Released):
-    """Positions and values of the k largest entries, selected with noise.
+    """Positions, and values, of the k largest entries of a vector, selected with noise.
 
     Attributes
     ----------
     support : ndarray of int64, shape (..., k)
-        Positions, in the order of selection.
+        Selected positions, in the order of selection.
     values : ndarray, shape (..., k), or None
-        Noisy values at those positions; None for a selection alone.
+        Noisy values at these positions; None if no values were released.
     size : int
         Length of the vector.
     scale : float
-        Scale of the noise of the selections; 0 without noise.
+        Scale of the noise of the selection; 0 without noise.
     values_sd : float
         Standard deviation of the noise of the values.
     entries : tuple of LedgerEntry
-        The ledger lines of the selections and of the values.
+        Ledger entries of the selection and of the values.
     delta : float or None
-        Delta at which `privacy` states epsilon.
+        Delta at which the attribute `privacy` states epsilon.
 
     Notes
     -----
-    **Privacy.** The positions and values were released and are public.
+    **Privacy.** Costs nothing: the positions and values were released and are public.
     """
 
     support: Integers
@@ -85,7 +85,7 @@ class TopK(Released):
         return float(self.values.item())
 
     def dense(self) -> Floats:
-        """Return the released values at their positions, and zeros elsewhere.
+        """Return a vector with the released values at their positions, and zeros elsewhere.
 
         Returns
         -------
@@ -175,19 +175,21 @@ class Peeling:
 
 @error_boundaries
 class NoisyTopK:
-    """Mechanism that releases the positions and values of the k largest entries of a vector.
+    """Mechanism that releases the positions of the k largest entries of a vector, and their values.
 
     Parameters
     ----------
     k : int
         Number of selections.
     sensitivity : float
-        Sensitivity: the largest change of any entry when one record is replaced (lambda of the paper).
+        Sensitivity of the entries: largest change of any entry if one record is replaced (lambda of the
+        paper).
     epsilon, delta, mu, rho : float
-        Total budget of selections and values: ``rho`` or ``mu`` (rho = mu^2/2) in zCDP, or ``epsilon`` with
-        ``delta``. For ``epsilon`` and ``delta``, "gumbel" uses the rho that implies this guarantee, and
-        "laplace" the formula of the paper. ``delta=0`` requests pure epsilon. Pure epsilon needs
-        ``method="laplace"``, or ``values=False`` with either method. Infinity adds no noise.
+        Total budget of the selection and the values: ``rho`` in zCDP, ``mu`` (converted to rho = mu^2/2), or
+        ``epsilon`` with ``delta``. For ``epsilon`` and ``delta``, the method "gumbel" uses the largest rho
+        that implies this guarantee, and "laplace" uses the formula of the paper. ``delta=0`` requests pure
+        epsilon. A pure epsilon (``delta=0``) needs ``method="laplace"``, or ``values=False`` with either
+        method. Infinity adds no noise.
     method : {"gumbel", "laplace"}
         Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
         results: it adds more noise for the same privacy.
@@ -196,7 +198,7 @@ class NoisyTopK:
     values_share : float
         Share of rho that is spent on the values, with ``method="gumbel"``.
     absolute : bool
-        Whether the largest |v_j| are selected (default) or the largest v_j.
+        Whether to select the entries with the largest absolute values (default), or the largest entries.
 
     Raises
     ------
@@ -205,11 +207,11 @@ class NoisyTopK:
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one). The ledger has one line for the
-    selection and one for the values. The loss of the selection is stated in pure epsilon if delta is 0, and
-    for a single selection with Laplace noise. In all other cases the loss is stated in zCDP
-    (`ConcentratedLoss`). The selected positions and their order are public afterward. Ties at the k-th place
-    are broken by the noise alone.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The ledger records one entry for the
+    selection and one entry for the values. The privacy loss of the selection is a pure epsilon if delta is 0,
+    or if one entry is selected with Laplace noise. In all other cases the loss is in zCDP
+    (`ConcentratedLoss`). The selected positions and their order are released. The noise alone decides between
+    equal entries.
 
     References
     ----------
@@ -263,7 +265,7 @@ class NoisyTopK:
         derivation: str = Derivations.ANY_ENTRY,
         times: int = 1,
     ) -> Peeling:
-        """Return the noise scales for a noise source, and the ledger lines.
+        """Compute the scales of the noise and the ledger entries, for a source of noise.
 
         Parameters
         ----------
@@ -276,20 +278,20 @@ class NoisyTopK:
         trust : {"central", "server", "secure-sum", "local"}
             Who sees raw records.
         derivation : str
-            How the sensitivity was derived, for the ledger.
+            Text for the ledger that states how the sensitivity was derived.
         times : int
-            Number of vectors that are charged together.
+            Number of vectors whose cost is recorded together.
 
         Returns
         -------
         peeling
-            The method `draw` of the returned object selects from one vector, and its `entries` are the ledger
-            lines.
+            Object whose method `draw` selects entries of one vector. Its attribute `entries` has the ledger
+            entries.
 
         Raises
         ------
         SensitivityError
-            The budget is so small that rounding to the grid of the noise would alone cost more than the
+            The budget is so small that rounding to the grid of the noise alone would cost more than the
             budget.
         """
         times = check_count(times, "times")
@@ -324,18 +326,18 @@ class NoisyTopK:
         rng: RngLike = None,
         source: SourceName = "lattice",
     ) -> TopK:
-        """Release the positions, and the values, of one vector.
+        """Release the positions, and the values, of the k largest entries of one vector.
 
         Parameters
         ----------
         v : ndarray, shape (p,)
-            Numbers. In an array of objects, objects that are not numbers count as 0. Nan and infinities count
-            as 0 too. Sizes above 2^24 times the noise are clipped to this value. No value of an entry stops a
-            release that was charged.
+            Numbers. The vector. In an array of objects, objects that are not numbers count as 0. Entries that
+            are nan or infinite count as 0. Entries larger than 2^24 times the scale of the noise are clipped.
+            Therefore a release that was charged cannot fail because of the values.
         candidates : ndarray of bool, shape (p,), optional
             False for positions that must not be selected. This mask is public.
         label : str
-            Description of the release for the ledger.
+            Label of the release in the ledger.
         ledger : Ledger, optional
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
             read. The cost is recorded in the ledger before anything is released.
@@ -348,19 +350,19 @@ class NoisyTopK:
         Returns
         -------
         TopK
-            Positions, noisy values and ledger lines.
+            The selected positions, the noisy values and the ledger entries.
 
         Raises
         ------
         ArgumentError
-            v is not a vector of a numeric type, or has fewer entries or candidates than k. Nothing was spent,
-            and no entry was read.
+            `v` is not a vector of numbers, or there are fewer than k entries or candidates. Nothing was
+            spent, and no entry was read.
         BudgetExceededError
-            The limit of the ledger would be exceeded; v was not read.
+            The release would exceed the limit of the ledger; no entry of `v` was read.
 
         Notes
         -----
-        **Privacy.** The release is charged before any entry is read.
+        **Privacy.** The cost is recorded before any entry is read.
         """
         vector = plain_array(v, "v")
         if vector.ndim != 1 or vector.shape[0] < self.k:
@@ -394,14 +396,14 @@ def private_max(
     ledger: Ledger | None = None,
     source: SourceName = "lattice",
 ) -> TopK:
-    """Release the position and the value of the largest |v_j|: `NoisyTopK` with k = 1.
+    """Release the position, and the value, of the largest entry of a vector.
 
     Parameters
     ----------
     v : ndarray, shape (p,)
-        The numbers. An entry of an array of objects that is not a number counts as 0.
+        The numbers. The vector. In an array of objects, objects that are not numbers count as 0.
     sensitivity : float
-        Largest change of any entry when one record is replaced.
+        Sensitivity: largest change of any entry if one record is replaced.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
         `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
@@ -418,11 +420,11 @@ def private_max(
         Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
         results: it adds more noise for the same privacy.
     values : bool
-        Whether the value is released in addition to the position.
+        Whether to release the value in addition to the position.
     values_share : float
-        Share of rho that is spent on the value, with ``method="gumbel"``.
+        Share of the budget (in rho) that is spent on the value, with ``method="gumbel"``.
     absolute : bool
-        Whether the entry with the largest absolute value is selected (default), or the largest entry.
+        Whether to select the entry with the largest absolute value (default), or the largest entry.
     candidates : ndarray of bool, shape (p,), optional
         False for positions that must not be selected. This mask is public.
     label : str
@@ -436,13 +438,13 @@ def private_max(
     Returns
     -------
     TopK
-        The position and, with ``values=True``, the noisy value; ``float(top)`` is that value.
+        The position and, with ``values=True``, the noisy value, which is also ``float(top)``.
 
     Notes
     -----
-    **Privacy.** Neighboring vectors differ by the replacement of one record. The selection and the value have
-    one ledger line each. Without a ledger, `entries` and `privacy` of the result hold the ledger lines and
-    their total.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The selection and the value have one
+    ledger entry each. The attributes `entries` and `privacy` of the result have these entries and their total
+    cost, also if no ledger is passed.
 
     Examples
     --------

@@ -40,19 +40,20 @@ def primitives(name: str) -> Any:
 
 @error_boundaries
 class IdentityKey:
-    """Secret key of a site or an analyst, made once by its owner and never sent.
+    """Secret key of a site or of an analyst, which is made once by its owner and never sent.
 
     Parameters
     ----------
     secret : bytes, optional
-        32 bytes of an existing key; by default a new one from the operating system's entropy.
+        The 32 bytes of an existing key. By default a new key is drawn from the random source of the operating
+        system.
 
     Attributes
     ----------
     public : str
-        The public X25519 key, 64 hexadecimal digits, for the masks of secure sums.
+        Public X25519 key for the masks of secure sums, as 64 hexadecimal digits.
     verifying : str
-        The public Ed25519 key, 64 hexadecimal digits, to check signatures.
+        Public Ed25519 key by which signatures are checked, as 64 hexadecimal digits.
 
     Raises
     ------
@@ -61,10 +62,11 @@ class IdentityKey:
 
     Notes
     -----
-    **Privacy.** A person who has the key can remove the masks of all sums that the site ever sent, and can
-    sign in the owner's name. Protect the file of the key as you protect the rows. Not shown and not pickled.
+    **Privacy.** A person who has the key can remove the masks of all sums that the site has sent, and can
+    sign messages in the name of the owner. Therefore protect the file of the key as you protect the rows. Not
+    shown and not pickled.
 
-    The Ed25519 secret is derived from the secret by HKDF-SHA256.
+    The secret Ed25519 key is derived from the 32 bytes by HKDF-SHA256.
 
     Examples
     --------
@@ -97,7 +99,7 @@ class IdentityKey:
         return str(self._signer().public_key().public_bytes_raw().hex())
 
     def sign(self, message: bytes) -> str:
-        """Return the Ed25519 signature of a message.
+        """Sign a message with the Ed25519 key.
 
         Parameters
         ----------
@@ -122,7 +124,7 @@ class IdentityKey:
         return self._signing
 
     def shared(self, public: str) -> bytes:
-        """Return the secret shared with the owner of a public key.
+        """Return the secret that this key shares with the owner of a public X25519 key.
 
         Parameters
         ----------
@@ -137,7 +139,7 @@ class IdentityKey:
         Raises
         ------
         ArgumentError
-            The text is not a public key.
+            The text is not a valid public key.
         """
         x25519 = primitives("hazmat.primitives.asymmetric.x25519")
         try:
@@ -156,12 +158,12 @@ class IdentityKey:
 
         Notes
         -----
-        **Privacy.** Anyone who knows the key can answer for its site.
+        **Privacy.** The result is secret: anyone who knows it can answer in the name of the site.
         """
         return bytes(self._secret.private_bytes_raw())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the secret to a new file that only its owner may read.
+        """Write the secret key to a new file, which only its owner may read.
 
         Parameters
         ----------
@@ -171,7 +173,7 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            The file exists, it cannot be made, or others may write to its folder.
+            The file exists or cannot be created, or other accounts may write to its folder.
         """
         try:
             handle = open_secret(check_path(path), KEY, "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -193,14 +195,15 @@ class IdentityKey:
     @classmethod
     @reads(KEY)
     def load(cls, path: str | PathLike[str]) -> IdentityKey:
-        """Read the file that `save` wrote.
+        """Read a secret key from a file that `save` wrote.
 
         Parameters
         ----------
         path : path
-            The file must belong to the calling account, have mode 0600, have no second hard link, and not be
-            a symbolic link. Other accounts may not write to its folder. For a secret in a file that breaks
-            these rules, such as one that Kubernetes mounts, use `from_bytes`.
+            The file must belong to the account of the process, have mode 0600 and no second hard link, and
+            must not be a symbolic link. Other accounts must not have write access to the folder of the file.
+            For a file that does not satisfy these conditions, such as a secret that Kubernetes mounts, use
+            `from_bytes`.
 
         Returns
         -------
@@ -210,27 +213,28 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            The file is not one that `save` wrote, or it is damaged; or another account could have read,
-            changed or replaced it. The message of the error gives the command that repairs the permissions.
+            The file was not written by `save`, or is damaged. The error is also raised if another account
+            could have read, changed or replaced the file. The message contains the command that repairs the
+            permissions.
 
         Notes
         -----
-        **Privacy.** A key that others may read or write is refused: see `privinf.secret_files`.
+        **Privacy.** A key that other accounts may read or write is refused.
         """
         return cls._parsed(read_bytes(path, KEY, secret="key"), str(path))
 
     @classmethod
     @reads(KEY)
     def from_bytes(cls, content: bytes) -> IdentityKey:
-        """Return the key in the content of a file that `save` wrote.
+        """Read a secret key from the content of a file that `save` wrote.
 
-        `from_bytes` is for secrets in files that `load` refuses, such as those that Kubernetes mounts as
-        symbolic links owned by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
+        Use `from_bytes` for files that `load` refuses, such as secrets that Kubernetes mounts as symbolic
+        links owned by root: ``IdentityKey.from_bytes(Path("/run/secrets/north.key").read_bytes())``.
 
         Parameters
         ----------
         content : bytes
-            Content of the file that `save` wrote: the secret and its checksum, one line each.
+            Content of the file: one line with the secret key, and one line with its checksum.
 
         Returns
         -------
@@ -240,11 +244,12 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            The content is not that of a file that `save` wrote, or it is damaged.
+            The content is not the content of a file that `save` wrote, or is damaged.
 
         Notes
         -----
-        **Privacy.** Access of others to the secret is not checked: the caller is responsible for it.
+        **Privacy.** The function does not check whether other accounts can read the secret key; this is the
+        responsibility of the caller.
 
         Examples
         --------
@@ -293,31 +298,33 @@ class IdentityKey:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """Names and public keys of the sites of a federation, agreed in advance and pinned at every site.
+    """Names and public keys of the sites of a federation, on which all sites agree in advance.
 
     Parameters
     ----------
     keys : mapping of str to str
-        Public X25519 key (64 hexadecimal digits) by site; at least two, all different.
+        Public X25519 key (64 hexadecimal digits) of each site, by its name. There must be at least two sites,
+        with different keys.
     verifying : mapping of str to str, optional
-        Public Ed25519 key of each site that `keys` names. Sites sign their replies with the matching private
-        keys, and these public keys verify the signatures. A roster file with these keys has version 2.
-        Without verifying keys (version 1) secure sums are available too, but replies are not signed.
+        Public Ed25519 key of each site, by its name. Sites sign their replies with the corresponding secret
+        keys, and the public keys verify the signatures. The file of a roster with these keys has the format
+        version 2. Without these keys (format version 1) secure sums are available, but replies are not
+        signed.
 
     Attributes
     ----------
     digest : str
-        SHA-256 of names and keys, in hexadecimal.
+        SHA-256 digest of the names and keys, in hexadecimal.
 
     Raises
     ------
     ArgumentError
-        A name or a key is not valid, or a key occurs twice.
+        A name or a key is invalid, or a key occurs twice.
 
     Notes
     -----
-    **Privacy.** A roster is public. Because the roster is pinned, an active server cannot pose as a site.
-    Queries contain no keys, so nobody can add a site, or add one site twice.
+    **Privacy.** A roster is public. Every site stores the roster, so a dishonest server cannot pretend to be
+    a site. Queries contain no keys, so nobody can add a site to the federation, or add a site twice.
 
     Examples
     --------
@@ -364,11 +371,11 @@ class Roster:
 
     @property
     def signed(self) -> bool:
-        """Whether there are verifying keys, so that replies can be checked."""
+        """Whether the roster has Ed25519 keys, by which the signatures of replies can be checked."""
         return bool(self.verifying)
 
     def to_json(self) -> str:
-        """Return the roster as JSON text with its checksum, for a file at every site.
+        """Return the roster as JSON text with a checksum, to store at every site.
 
         Returns
         -------
@@ -383,7 +390,7 @@ class Roster:
     @classmethod
     @reads("a roster")
     def from_json(cls, text: str) -> Roster:
-        """Rebuild the object from the result of `to_json`.
+        """Make the object from JSON text that `to_json` returned.
 
         Parameters
         ----------
@@ -430,23 +437,23 @@ class Roster:
 
 @error_boundary
 def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str, IdentityKey], Roster]:
-    """Return new keys of all sites and their roster, for sites in one process.
+    """Make keys for all sites and their roster, for sites in one process (for simulations).
 
     Parameters
     ----------
     names : iterable of str
         Names of the sites.
     signed : bool
-        Whether the roster has verifying keys too, for sites whose replies are signed.
+        Whether the roster also has Ed25519 keys, for sites that sign their replies.
 
     Returns
     -------
     tuple (dict of IdentityKey, Roster)
-        The key of each site, by the site's name, and the roster of all sites.
+        The secret key of each site, by the name of the site, and the roster of all sites.
 
     Notes
     -----
-    **Privacy.** Real sites each make their own `IdentityKey` and agree on the roster.
+    **Privacy.** Real sites must each make their own `IdentityKey`, and then agree on a roster.
     """
     keys = {name: IdentityKey() for name in names}
     verifying = {name: key.verifying for name, key in keys.items()} if signed else {}

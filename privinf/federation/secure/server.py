@@ -106,7 +106,7 @@ def masked_sum(federation: Federation, query: Query, size: int, rows: Mapping[st
     Raises
     ------
     PrivinfError
-        A site refuses the query; the message names the site.
+        A site refuses the query. The message names the site.
     AlignmentError
         A site's answer does not fit the query.
 
@@ -172,50 +172,55 @@ def add_words(words: Sequence[Words]) -> Words:
 
 @error_boundaries
 class SecureServer(TrustedServer):
-    """Server of secure sums, which sees only noisy totals over sites and need not be trusted.
+    """Server of secure sums, which sees only noisy totals over the sites and need not be trusted.
 
     Parameters
     ----------
     federation : Federation
-        Sites with keys and one pinned roster, whose policy has ``secure_sums=True``.
+        Federation of the sites. All sites must have a key, the same roster, and a policy with
+        ``secure_sums=True``.
     max_colluding : int
-        Number of sites that may collude with the server. The noise of these sites does not count, so all
-        sites add more noise: for m sites the variance is m / (m - max_colluding) times that of a trusted
-        curator. If max_colluding is m - 1, each site relies on its own noise alone, and only this noise hides
-        its own sum.
+        Number of sites that may collude with the server. The noise of these sites does not count toward the
+        guarantee, so all sites add more noise. For m sites, the variance of the total noise is m / (m -
+        max_colluding) times the variance for a trusted curator. If `max_colluding` is m - 1, the noise of
+        each site alone is large enough to protect its rows.
     missing : {"raise", "continue"}
-        When a site does not answer: stop, or query the others again, with fresh noise and a new charge.
+        Handling of a site that does not answer. With "raise" the release fails. With "continue" the other
+        sites are queried again, with new noise and at a further cost.
     retries : int
-        Largest number of repeated attempts at one sum, with ``missing="continue"``.
+        Largest number of repeated attempts for one sum, with ``missing="continue"``.
     grid_bits : int
-        The sd of one site's noise is between 2^grid_bits and 2^(grid_bits + 1) grid steps. If `grid_bits` is
-        below 20, the loss is stated only in zCDP.
+        Fineness of the grid of the noise: the standard deviation of the noise of one site is between
+        2^grid_bits and 2^(grid_bits + 1) steps of the grid. If `grid_bits` is below 20, only a guarantee in
+        zCDP is stated.
     ledger : Ledger, optional
-        Budget ledger of the releases; a new one by default.
+        Budget ledger that records the cost of the releases. By default a new ledger is made.
     rng : int or Generator, optional
-        Seed of simulation noise, which is not private. The sites draw simulation noise from seeds in the
-        query, and their policy must allow it. None (default): secure noise.
+        Seed of simulation noise, which is not private. The sites then draw simulation noise from seeds in the
+        query, which their policies must allow. With None (default) the noise is secure.
     design : Design, optional
-        Columns and bounds, for sites that hold a table and a schema. The server sends the design to the sites
-        first.
+        Design (columns and bounds), for sites that hold a table and a schema. The server sends the design to
+        the sites before its first query.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "zero-out" one of two neighboring tables has a record
-        that contributes nothing, in place of a record of the other table: the sensitivity is about half as
-        large, the guarantee is weaker, and the sites' policy must allow it.
+        that contributes nothing, in place of a record of the other table. The sensitivity is about half as
+        large, and the guarantee is weaker. The policies of the sites must allow "zero-out".
 
     Raises
     ------
     AlignmentError
-        A site does not answer, or its columns or its pinned roster differ from those of the other sites.
+        A site does not answer, or its columns or its roster differ from those of the other sites.
     NotAvailableError
-        A site refuses the query, or has no roster; the message names the site.
+        A site refuses the query, or has no roster. The message names the site.
 
     Notes
     -----
-    **Privacy.** The module's docstring states the trust assumptions. Noise is drawn at the sites. A release
-    is charged to the server's ledger before any site is queried, and to the ledger of every site before a row
-    is read. Every further attempt is charged again. `NoisySum.scale` includes the noise of all sites; the
-    charge counts only the noise of the honest sites.
+    **Privacy.** The server and up to `max_colluding` sites may collude and combine everything that they
+    receive. The code and the key files of the other sites are trusted. Every site adds noise to its own sum.
+    The cost of a release is recorded in the ledger of the server before any site is queried, and in the
+    ledger of every site before a row is read. Every repeated attempt costs the same amount again. The
+    attribute `scale` of a released sum includes the noise of all sites, whereas the cost counts only the
+    noise of sites that do not collude.
 
     References
     ----------
@@ -262,24 +267,24 @@ class SecureServer(TrustedServer):
 
     @property
     def terms(self) -> str:
-        """Short description of how this server makes and charges releases."""
+        """Short description of the trust model, the noise and the charges of this server."""
         return Places.MASKED.format(
             relation=self._relation, colluding=self._max_colluding, grid=self._grid_bits
         )
 
     def check_numbers(self, size: int, mu: float) -> None:
-        """Raise SensitivityError if mu may be too small to round `size` numbers to the sites' grid.
+        """Raise SensitivityError if mu may be too small for rounding `size` numbers to the grid of the noise.
 
-        A fit calls this method if it must charge its first release before it can plan its second release. The
-        method requires that a quarter of `mu` is enough, because the smallest `mu` that is enough depends on
-        the digits of the sensitivity.
+        A fit calls this method in advance if its second release can be planned only after its first release
+        is charged. The method requires that even a quarter of `mu` is large enough, because the exact limit
+        depends on the digits of the sensitivity.
 
         Parameters
         ----------
         size : int
-            Length of the vector that would be released.
+            Number of entries of the vector that would be released.
         mu : float
-            Price of the release in Gaussian differential privacy.
+            Cost of the release in Gaussian differential privacy.
         """
         carriers = len(self.sites) - self._max_colluding
         if not math.isinf(mu) and carriers > 0:
@@ -295,7 +300,7 @@ class SecureServer(TrustedServer):
         rho: float | None = None,
         sites: Sequence[str] | None = None,
     ) -> PlannedQuery:
-        """Return the first query of `vector_sum`, with its ledger line; nothing is charged or sent.
+        """Return the first query of `vector_sum`, with its ledger entry; nothing is charged or sent.
 
         Parameters
         ----------
@@ -306,17 +311,17 @@ class SecureServer(TrustedServer):
         label : str
             Description of the release in the ledger.
         mu : float, optional
-            Price of the release in Gaussian differential privacy. Give either `mu` or `rho`; infinity adds no
-            noise.
+            Cost of the release in Gaussian differential privacy. Pass either `mu` or `rho`. With infinity no
+            noise is added.
         rho : float, optional
-            Price of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
+            Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed; only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
 
         Returns
         -------
         planned query
-            Query to pass to `release`; its `entry` is the ledger line.
+            Planned query, to pass to `release`. Its attribute `entry` is the ledger entry.
 
         Notes
         -----
@@ -356,12 +361,12 @@ class SecureServer(TrustedServer):
         return PlannedQuery(with_query_digest(query, asked_bits=bits), tuple(names), plan.site_scale, level)
 
     def remember(self, path: str | PathLike[str], *, begun: bool | None = None) -> bytes:
-        """Refuse: the sites draw the noise and store their replies, so this server has no noise key.
+        """Raise an error, because sites draw the noise and store their replies, so there is no noise key.
 
         Parameters
         ----------
         path : path
-            Not used: no file is read or written.
+            Path of a file. It is not used.
         begun : bool, optional
             Not used.
 
@@ -381,25 +386,25 @@ class SecureServer(TrustedServer):
         )
 
     def release(self, planned: PlannedQuery) -> NoisySum:
-        """Make a release that this server, or an earlier one that was stopped, has planned.
+        """Make a release that was planned by this server, or by an earlier server that was stopped.
 
-        A site that has answered the query sends the identical reply again, at no charge, so that the sum and
-        its noise are the same. If some sites stop answering, the others need new masks: the sum over the
-        remaining sites is a separate release, which is charged.
+        A site that has already answered the query sends the same reply again, at no further cost, so the sum
+        and its noise are the same. If some of the sites no longer answer, the other sites need new masks. The
+        sum over the remaining sites is then a new release, which is charged.
 
         Parameters
         ----------
         planned : planned query
-            Result of `planned`. The release is charged unless its line is already in the ledger, unchanged.
+            Result of `planned`. The release is charged unless the ledger already contains exactly its entry.
 
         Returns
         -------
         NoisySum
-            The noisy sum, with the standard deviation of its noise and its ledger lines.
+            The noisy sum, with the standard deviation of its noise and its ledger entries.
 
         Notes
         -----
-        **Privacy.** The price is charged before any site is queried, and again by every attempt.
+        **Privacy.** The cost is recorded before any site is queried, and again for every repeated attempt.
         """
         verified_digest(planned, asked_bits=planned.query.args.get("bits", 0))
         lines: tuple[LedgerEntry, ...] = ()

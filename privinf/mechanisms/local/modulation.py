@@ -457,10 +457,10 @@ class Modulation:
 
 @error_boundaries
 class ModulationSession:
-    """Session of the holders in one charged protocol of several rounds.
+    """Session of the holders in the iterative protocol of `ModulatedOLS`, whose cost is already recorded.
 
-    Made by `Modulation.open`. The response is sent once, with the session. `send` answers one round, and
-    `release` returns all messages that were sent.
+    Made by `Modulation.open`. The response is released once, when the session is opened. The method `send`
+    answers one round, and `release` returns everything that was sent.
 
     Parameters
     ----------
@@ -477,7 +477,8 @@ class ModulationSession:
 
     Notes
     -----
-    **Privacy.** Every round was charged when the session was opened; each message has its own noise.
+    **Privacy.** The cost of all rounds was recorded when the session was opened. New noise is added in every
+    round.
     """
 
     def __init__(
@@ -501,7 +502,7 @@ class ModulationSession:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds that were charged."""
+        """Number of rounds of the protocol."""
         return len(self._plan.scales)
 
     @property
@@ -511,21 +512,21 @@ class ModulationSession:
 
     @property
     def amplitude(self) -> float:
-        """The modulation's amplitude: 0 where the protocol is noise-free."""
+        """Amplitude of the modulation; 0 if the protocol has no noise."""
         return 0.0 if math.isinf(self._spending.mu) else self._mechanism.map.amplitude
 
     def send(self, directions: Floats) -> Floats:
-        """Return the messages of the next round for the announced directions.
+        """Return the noisy, modulated features of all records in the next round.
 
         Parameters
         ----------
         directions : ndarray, shape (m, d)
-            Orthonormal directions of this round, public.
+            Public orthonormal directions of this round.
 
         Returns
         -------
         ndarray, shape (n, d)
-            The messages, one per record, with their noise.
+            Noisy modulated features, with one row per record.
         """
         index = len(self._messages)
         if index == self.rounds:
@@ -549,12 +550,12 @@ class ModulationSession:
         return message
 
     def release(self) -> Release:
-        """Return all messages that were sent as one `Release`.
+        """Return everything that was sent in all rounds as one `Release`.
 
         Returns
         -------
         Release
-            The messages of all rounds and the responses.
+            Release with the noisy features of all rounds and the responses.
         """
         if len(self._messages) < self.rounds:
             raise ArgumentError(

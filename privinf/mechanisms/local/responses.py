@@ -26,14 +26,14 @@ SMALLEST_EPSILON = 1e-9  # a smaller one makes responses that are all but coin f
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse:
-    """Binary (``levels=2``) or k-ary randomized response.
+    """Randomized response for a factor with two or more levels.
 
     Parameters
     ----------
     levels : int
-        k >= 2; codes are 0, ..., k - 1.
+        Number k of levels, at least 2. The codes of the levels are 0, ..., k - 1.
     epsilon : float
-        Epsilon, at least 1e-9; infinity sends the codes unprotected.
+        Epsilon of the guarantee, at least 1e-9. With infinity the codes are released unprotected.
 
     Raises
     ------
@@ -42,10 +42,10 @@ class RandomizedResponse:
 
     Notes
     -----
-    **Privacy.** epsilon-DP for replacing one record's code by any other; the privacy loss takes the values
-    +-epsilon (and 0 for k > 2). The probability of a false answer is rounded up to a multiple of 2^-64,
-    because a secure source can draw only such probabilities exactly. The true loss is therefore never above
-    epsilon.
+    **Privacy.** Neighboring tables differ in the code of one record (replace-one), and the guarantee is
+    epsilon-DP. The privacy loss has the values +-epsilon (and 0 for k > 2). The probability of a false answer
+    is rounded up to a multiple of 2^-64, because secure random bits can represent only such probabilities
+    exactly. Therefore the true loss is at most epsilon.
 
     References
     ----------
@@ -73,17 +73,17 @@ class RandomizedResponse:
 
     @property
     def lie(self) -> float:
-        """Probability that the answer differs from the code: (k - 1) Q0, a multiple of 2^-64."""
+        """Probability that the answer differs from the true code, a multiple of 2^-64."""
         return lie_probability(self.levels, self.epsilon)
 
     @property
     def keep(self) -> float:
-        """P, the probability that the answer is the code."""
+        """Probability that the answer is the true code."""
         return 1.0 - self.lie
 
     @property
     def other(self) -> float:
-        """Q0, the probability of each code other than the true code."""
+        """Probability of each code other than the true code."""
         return self.lie / (self.levels - 1)
 
     def respond(self, codes: ArrayLike, source: NoiseSource, lies: NoiseSource | None = None) -> Integers:
@@ -92,12 +92,12 @@ class RandomizedResponse:
         Parameters
         ----------
         codes : ndarray of int, shape (n,)
-            The true codes, 0 to k - 1.
+            True codes of the records, from 0 to k - 1.
         source : NoiseSource
-            Noise source that decides which answers are false and, without `lies`, draws the false answers.
+            Noise source that decides which answers are false. Without `lies` it also draws the false answers.
         lies : NoiseSource, optional
-            Noise source of the false answers. If `respond` is called once per block of codes, pass this
-            second source, so that the answers do not depend on the size of the blocks.
+            Noise source that draws the false answers. Pass it if `respond` is called for several blocks of
+            codes, so that the answers do not depend on the size of the blocks.
 
         Returns
         -------
@@ -107,11 +107,11 @@ class RandomizedResponse:
         Raises
         ------
         SchemaError
-            `codes` are not whole numbers from 0 to k - 1; the message holds none of them.
+            Some `codes` are not integers from 0 to k - 1. The message contains none of the codes.
 
         Notes
         -----
-        **Privacy.** Reads every code; the caller has charged `entry`.
+        **Privacy.** Reads every code once. The caller must first record the cost (`entry`) in a ledger.
         """
         truth = checked_codes(codes, self.levels, "codes=")
         lying = source.bernoulli(self.lie, truth.shape)
@@ -121,7 +121,7 @@ class RandomizedResponse:
 
     @property
     def draws(self) -> tuple[Draw, Draw]:
-        """Functions that draw the numbers of `respond` for some rows, one for each of two noise sources."""
+        """Functions that draw the random numbers of `respond`, one for each of its two noise sources."""
         lie = self.lie
         other_levels = self.levels - 1
         return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(
@@ -129,7 +129,7 @@ class RandomizedResponse:
         )
 
     def dummies(self, answers: ArrayLike) -> Floats:
-        """Return unbiased indicators of the codes.
+        """Return unbiased estimates of the indicators of the codes.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class RandomizedResponse:
         Returns
         -------
         ndarray, shape (n, k)
-            Numbers whose mean over the noise is the indicator of the code.
+            Numbers whose expectation over the noise is the indicator of each level.
         """
         return unbiased_dummies(checked_codes(answers, self.levels, "answers="), self.levels, self.epsilon)
 
@@ -152,7 +152,7 @@ class RandomizedResponse:
         trust: TrustModel = "local",
         assumptions: tuple[str, ...] = (Assumptions.PUBLIC_N, Assumptions.PUBLIC_PLACES),
     ) -> LedgerEntry:
-        """Return the ledger line of one answer per unit.
+        """Return the ledger entry for one answer of each unit.
 
         Parameters
         ----------
