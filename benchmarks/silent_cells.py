@@ -103,7 +103,7 @@ def named_cells() -> list[tuple[Cell, str]]:
 
 def lottery_cells() -> Iterator[Cell]:
     for name, regression in lottery.regressions().items():
-        if regression.estimator in ("OLS", "Logit"):
+        if regression.estimator in ("OLS", "Logit", "Poisson"):
             yield lottery.cell_named(f"{name}, epsilon 2")
 
 
@@ -288,34 +288,33 @@ def draw_figure(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
 
 
 def named_table(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return coverage of the named coefficients, and warnings before and now."""
+    """Return coverage of the coefficients that fail, and how often a note of this version names them."""
     lines = []
     for cell, coefficient in [(cell.name, coefficient) for cell, coefficient in named_cells()]:
         mine = rows[(rows["cell"] == cell) & (rows["coef"] == coefficient)]
         if mine.empty:
             continue
-        estimator = mine["est"].iloc[0]
-        rule = {"OLS": far_rule, "Logit": misfit_rule}.get(estimator)
-        marked = rule(mine) if rule else pd.Series(False, mine.index)
-        before = mine["warned"] != ""
-        now = marked if estimator == "Logit" else before | marked
-        quiet = mine[~now]
+        others = mine[mine["named"] == 0]
         lines.append(
             {
                 "regression": cell,
-                "estimator": estimator,
+                "estimator": mine["est"].iloc[0],
                 "coefficient": f"`{coefficient}`",
                 "fits": len(mine),
                 "coverage": mine["covered"].mean(),
                 "mean error": mine["err"].mean(),
                 "reach (median)": mine["reach"].median(),
-                "warned before": before.mean(),
-                "rule": marked.mean(),
-                "warned with the rule": now.mean(),
-                "coverage, not warned": quiet["covered"].mean() if len(quiet) >= 5 else "-",
+                "named": mine["named"].mean(),
+                "coverage, not named": others["covered"].mean() if len(others) >= 5 else "-",
             }
         )
     return lines
+
+
+def notes_table(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return points of the notes of this version, of any kind, in regressions drawn by lot."""
+    parts = [(estimator, rows[rows["est"] == estimator]) for estimator in ("OLS", "Logit", "Poisson")]
+    return [point(mine, mine["named"] == 1, estimator) for estimator, mine in parts if len(mine)]
 
 
 def rates(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -350,7 +349,7 @@ def rates(rows: pd.DataFrame) -> list[dict[str, Any]]:
 TITLE = """# Silent cells: what predicts intervals that miss
 
 Made by `python benchmarks/silent_cells.py --report FILE.csv` from fits of `--run`: {ols:,} unflagged intervals of {ols_n} `OLS` regressions and
-{logit:,} of {logit_n} `Logit` regressions of the [lottery](lottery.md), epsilon 2. Warnings are those before the rules of this page.
+{logit:,} of {logit_n} `Logit` regressions of the [lottery](lottery.md), epsilon 2.
 
 - **Cells.** A cell is one coefficient of a regression. *Cells below* have a coverage below their 99% binomial limit, with 20 intervals
   or more. Limits are those of all unflagged intervals.
@@ -381,16 +380,20 @@ def write_report(path: Path) -> None:
     for estimator, families in curves.items():
         points = [one for points in families.values() for one in points]
         parts += [f"## {estimator}", markdown(points)]
-    parts += ["## Named regressions", NAMED_NOTE, markdown(named_table(every))]
+    parts += ["## Notes of this version", NOTES_NOTE, markdown(notes_table(drawn))]
+    parts += ["## Known regressions", NAMED_NOTE, markdown(named_table(every))]
     parts += ["## Unmarked coefficients", RATE_NOTE, markdown(rates(drawn)), FINDINGS.strip()]
     PAGE.write_text("\n\n".join(part.strip() for part in parts) + "\n")
 
 
+NOTES_NOTE = """
+Alarms are notes that name the coefficient in the summary ("See notes for"), by any rule.
+"""
 NAMED_NOTE = """
 BudgetFood of Ecdat: share of food on total expenditure, sex and household size, with bounds 0 to 15,000,000 and 0 to 6; the bounds of the
 share are 0 to 150, as a share and in percent. Fuel, charity, econmath, mroz, earnings and group are rebuilt from their descriptions in
-[one-curator.md](../../docs/one-curator.md). *Mean error* is in standard errors. For `Logit`, the rule replaces the warning; for `OLS` it is
-added. Rows from *gifts* on were warned before, and the last four have intervals that cover.
+[one-curator.md](../../docs/one-curator.md). *Mean error* is in standard errors. *Named* is the share of fits whose notes name the
+coefficient. The last four regressions have intervals that cover.
 """
 RATE_NOTE = """
 Coefficients with 20 intervals or more whose mean error is above half a standard error, by the marks of this page.

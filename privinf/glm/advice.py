@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -93,6 +93,13 @@ LEVEL_FIRST_STEP = (
 FAR_NUMBERS = 'use tighter bounds, logarithms or residual_clip="bounds"'
 FAR_LEVELS = 'merge rare levels, or use more rows or residual_clip="bounds"'
 FAR_OF_BOTH = 'use tighter bounds, logarithms, merged levels or residual_clip="bounds"'
+FAR_VALUES = (
+    "the bounds of {} are more than {:.0f} standard deviations from the mean of the column, and {}. A few "
+    "records with extreme values may therefore shift the coefficient by more than the interval allows; use "
+    "tighter bounds or logarithms"
+)
+FAR_WEIGHTS = "the fit gives less weight to records near such bounds"
+FAR_CLIPPED = "the fit clips large scores, most of which move the coefficient in the same direction"
 MOST_NAMES = 4  # coefficients that a warning lists; of more, the first two
 WIDE_FIT = 2.0  # standard error of the middle slope over that without noise, from which on a note says why
 LONG_CLIP = 3.0  # clip in usual lengths of a score from which on long residuals are the cause, not the budget
@@ -280,6 +287,7 @@ def curved_notes(
         for note in must_read(sentence(text), columns=names)
     ]
     if not draws.weak:
+        doubts += far_values(rows, step, {name for note in doubts for name in note.columns})
         return Note(DRAWN_NOTE), step_length, *doubts
     weak = must_read(POSTERIOR_NOTE.format(PRIOR_SLOPE))
     bias = prior_bias(step, draws.draws, rows.design.constant, rows.to_user)
@@ -327,6 +335,32 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
         name = "Poisson" if rows.family == "poisson" else "negative binomial"
         warnings.append((FEW_DECIDE.format(step.dispersion, name), ()))
     return tuple(warnings)
+
+
+def far_values(rows: GlmRows, step: OneStepRelease, named: Collection[str]) -> tuple[Note, ...]:
+    """Return the warning of coefficients that a few records with extreme values of a column may determine.
+
+    Their column reaches `FAR_BOUND` standard deviations and has more than two values. A logistic fit gives
+    records near such bounds less weight. A count model clips their scores, and its coefficients are named
+    where the scores just below the clipping threshold have one sign, as in `far_records`. Coefficients in
+    `named` have another warning already. Intervals of a posterior have none of these warnings, because noise
+    may hide how a column varies.
+    """
+    reach = column_reach(step.walk.second, rows.design.constant)
+    declared = np.array([column.indicator for column in rows.design.columns])
+    two_valued = declared | has_two_values(*column_moments(step.walk.second, rows.design.constant))
+    pulled = (reach > FAR_BOUND) & ~two_valued
+    if step.hidden is None:
+        pulled &= step.far > 0.0
+    else:
+        pulled &= step.hidden.one_sided_sds(step.influence(rows.to_user)) > ONE_SIDED_SDS
+    names = tuple(
+        name for name, is_far in zip(rows.design.names, pulled, strict=True) if is_far and name not in named
+    )
+    if not names:
+        return ()
+    reason = FAR_WEIGHTS if step.hidden is None else FAR_CLIPPED
+    return must_read(sentence(FAR_VALUES.format(listed(names), FAR_BOUND, reason)), columns=names)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -110,6 +110,15 @@ class TailBias:
     curvature: float = 0.0
     along: Floats | None = None
 
+    def one_sided_sds(self, influence: Floats) -> Floats:
+        """Return the upper layer along each coefficient in sds of its noise, shape (p,).
+
+        It is large where the scores of the layer agree in sign, and 0 without noise.
+        """
+        noise = self.upper_sd * np.linalg.norm(influence, axis=1)
+        size = np.abs(influence @ self.upper)
+        return np.divide(size, noise, out=np.zeros(len(size)), where=noise > 0.0)
+
     def bias(self, influence: Floats) -> Floats:
         """Return the bias to allow for in ``influence @ score``.
 
@@ -202,6 +211,14 @@ class OneStepRelease:
         values, vectors = self.hessian.floored()
         step = vectors @ ((vectors.T @ self.score.mean) / values)
         return self.place.theta + self.place.transform.T @ step
+
+    def influence(self, to_user: Floats) -> Floats:
+        """Return what turns the score into the last step in the user's units, shape (p, p).
+
+        `to_user` turns z into these units.
+        """
+        values, vectors = self.hessian.floored()
+        return np.asarray(to_user @ self.place.transform.T @ (vectors / values) @ vectors.T)
 
 
 def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLMNewtonPath:

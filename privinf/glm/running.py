@@ -559,9 +559,7 @@ def curved_results(
     if texts := [text for text, _ in misfits(rows, outcome, posterior.weak)]:
         context["settings"] |= {"misfits": texts}
     if outcome.hidden is not None and not posterior.weak:
-        values, vectors = outcome.hessian.floored()
-        influence = back @ outcome.place.transform.T @ (vectors / values) @ vectors.T
-        estimate = replace(estimate, bias=outcome.hidden.bias(influence))
+        estimate = replace(estimate, bias=outcome.hidden.bias(outcome.influence(back)))
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     indicators = np.array([column.indicator for column in design.columns])

@@ -20,8 +20,8 @@ from privinf.errors import (
     NotAvailableError,
     WeakIdentificationWarning,
 )
-from privinf.glm.advice import column_reach, misfits
-from privinf.glm.curved import GLMNewtonPath, OneStepRelease, clip_of, preliminary_step
+from privinf.glm.advice import column_reach, far_values, misfits
+from privinf.glm.curved import GLMNewtonPath, OneStepRelease, TailBias, clip_of, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy, Shares
 from privinf.glm.margins import Average, hessian_average
 from privinf.glm.posterior_draws import (
@@ -846,3 +846,25 @@ def test_predictions_use_the_exposure_of_new_rows():
         bare.get_prediction(new, exposure=2.0)
     with pytest.raises(pi.errors.ArgumentError, match="needs a model with an offset"):
         bare.predict(new, offset=2.0)
+
+
+def test_columns_that_reach_far_are_named_by_logistic_fits_and_by_counts_whose_tail_has_one_sign():
+    """Columns reach 12, 12 and 2 standard deviations; the upper layer of the scores moves the first one."""
+    columns = [SimpleNamespace(indicator=False)] * 4
+    design = SimpleNamespace(constant=0, names=("const", "far", "even", "near"), columns=columns)
+    rows = SimpleNamespace(design=design, to_user=np.eye(4))
+    walk = SimpleNamespace(second=np.diag([1.0, 12.0**-2, 12.0**-2, 2.0**-2]))
+    logistic = SimpleNamespace(walk=walk, hidden=None, far=0.1)
+    (note,) = far_values(rows, logistic, named=("even",))
+    assert note.columns == ("far",)
+    assert "more than 10 standard deviations" in note.text
+    assert "less weight" in note.text
+    assert [note.columns for note in far_values(rows, logistic, named=())] == [("far", "even")]
+    assert far_values(rows, SimpleNamespace(walk=walk, hidden=None, far=0.0), named=()) == ()
+    tail = TailBias(upper=np.array([0.0, 5.0, 1.0, 9.0]), upper_sd=1.0, between=1.0, ratio=0.1)
+    counts = SimpleNamespace(walk=walk, hidden=tail, influence=lambda to_user: to_user)
+    (note,) = far_values(rows, counts, named=())
+    assert note.columns == ("far",)
+    assert "same direction" in note.text
+    design.columns = [SimpleNamespace(indicator=True)] * 4
+    assert far_values(rows, counts, named=()) == far_values(rows, logistic, named=()) == ()
