@@ -156,6 +156,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/tests_published.py
 	$(BIN)/python benchmarks/statsmodels_tests.py
 	$(BIN)/python benchmarks/planner.py
+	$(BIN)/python benchmarks/hazard_plans.py
 
 verify-mixing: $(VENV)/.installed   ## the same for several parties: audits, Monte Carlo, memory, vignettes 2a to 2c
 	$(BIN)/python benchmarks/audits_mixing.py

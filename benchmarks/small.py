@@ -45,6 +45,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "hazard_tables": ("1 --only mixed", ""),
     "hazard_layers": ("1", ""),
     "hazard_scores": ("2", ""),
+    "hazard_plans": ("2", "BIG = 4_000"),
     "margins": ("--fits 2", ""),
     "negative_binomial": ("--fits 2 --only 0.5", ""),
     "clipping": ("--draws 100 --fits 2", ""),

@@ -56,6 +56,7 @@ IntervalMethod = Literal["wald", "score"]
 IntervalNeed = Literal["required", "optional"]  # whether a fit without intervals is refused
 LabelKind = Literal["response", "gaussian", "laplace", "clear"]
 LabelChoice = Literal["auto", "response", "gaussian", "laplace", "clear"]
+StudyFamily = Literal["gaussian", "binomial", "poisson", "negative-binomial", "hazards"]  # of planned studies
 LossName = Literal["squared", "quadratic", "exponential", "logistic", "multinomial", "poisson"]
 Margins = Literal["overall", "mean", "zero"]
 MarginsMethod = Literal["dydx", "eyex", "dyex", "eydx"]

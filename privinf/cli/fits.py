@@ -32,7 +32,7 @@ from privinf.mechanisms.reading import open_rows
 from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
 from privinf.storage.checksummed import save_text
-from privinf.typing import CovWord, FitFamily, Missing, TrustModel
+from privinf.typing import CovWord, Missing, StudyFamily, TrustModel
 from privinf.validation import check_fraction
 
 if TYPE_CHECKING:
@@ -459,7 +459,8 @@ class PlanCommandOptions(TypedDict):
     rho: float | None
     seed: int | None
     guesses_file: Path | None
-    family: FitFamily
+    family: StudyFamily
+    status: str | None
     trust: TrustModel | None
     party: tuple[str, ...]
     coefficient: str | None
@@ -495,10 +496,14 @@ class PlanCommandOptions(TypedDict):
 )
 @click.option(
     "--family",
-    type=click.Choice(get_args(FitFamily)),
+    type=click.Choice(get_args(StudyFamily)),
     default="gaussian",
     show_default=True,
     help="Distribution family of the response, which determines the regression model.",
+)
+@click.option(
+    "--status",
+    help="Column that is 1 if the time ends with the event and 0 if it is censored, for --family hazards.",
 )
 @click.option(
     "--trust",
@@ -575,7 +580,12 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
         raise ArgumentError("--width, --effect and --plot need one trust model; pass --trust too")
     schema = read_schema_file(options["schema_file"])
     words = spending_of(options)
-    words |= {"family": options["family"], "trust": options["trust"], "alpha": options["alpha"]}
+    words |= {
+        "family": options["family"],
+        "status": options["status"],
+        "trust": options["trust"],
+        "alpha": options["alpha"],
+    }
     words |= {"progress": False if options["quiet"] else None, "parties": _parties_of(options["party"])}
     if options["guesses_file"] is not None:
         words["guesses"] = pi.Guesses(**read_toml(options["guesses_file"]))

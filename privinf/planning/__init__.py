@@ -26,7 +26,7 @@ from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, most_fits, simul
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.progress import progress_bar
 from privinf.schema import Schema
-from privinf.typing import FitFamily, Floats, PartyColumns, SensitivityRule, TrustModel
+from privinf.typing import Floats, PartyColumns, SensitivityRule, StudyFamily, TrustModel
 from privinf.validation import check_choice, check_number
 
 if TYPE_CHECKING:
@@ -480,7 +480,8 @@ def plan_study(
     mu: float | None = None,
     rho: float | None = None,
     rng: int | None = None,
-    family: FitFamily = "gaussian",
+    family: StudyFamily = "gaussian",
+    status: str | None = None,
     trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
@@ -514,8 +515,12 @@ def plan_study(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
         Seed of the simulated rows and of the simulated noise; default 0.
-    family : {"gaussian", "binomial", "poisson", "negative-binomial"}
-        Distribution of the response; "binomial" means logistic regression.
+    family : {"gaussian", "binomial", "poisson", "negative-binomial", "hazards"}
+        Distribution of the response. "binomial" means logistic regression. "hazards" means Cox's regression
+        of times until an event (`PHReg`), whose coefficients are logarithms of hazard ratios.
+    status : str, optional
+        Name of the column that is 1 if the time ends with the event and 0 if it is censored, for
+        ``family="hazards"``.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
@@ -548,7 +553,7 @@ def plan_study(
 
     Notes
     -----
-    To plan a comparison of two groups by times until an event, use `privinf.survival.plan_logrank`.
+    To plan a log-rank test of two groups, use `privinf.survival.plan_logrank`.
 
     **Privacy.** Costs nothing: no rows are read. The schema and the guesses must be public.
 
@@ -581,6 +586,7 @@ def plan_study(
         rho=rho,
         rng=rng,
         family=family,
+        status=status,
         trust=trust,
         parties=parties,
         estimators=estimators,
@@ -614,7 +620,7 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         return Study(case, simulated(case, names), floor_widths(case))
 
 
-def _serving(family: FitFamily, trust: TrustModel) -> list[str]:
+def _serving(family: StudyFamily, trust: TrustModel) -> list[str]:
     return [
         name
         for name, estimator in ESTIMATORS.items()
@@ -635,7 +641,8 @@ def advise(
     mu: float | None = None,
     rho: float | None = None,
     rng: int | None = None,
-    family: FitFamily = "gaussian",
+    family: StudyFamily = "gaussian",
+    status: str | None = None,
     trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
@@ -668,8 +675,12 @@ def advise(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : int, optional
         Seed of the simulated rows and of the simulated noise; default 0.
-    family : {"gaussian", "binomial", "poisson", "negative-binomial"}
-        Distribution of the response; "binomial" means logistic regression.
+    family : {"gaussian", "binomial", "poisson", "negative-binomial", "hazards"}
+        Distribution of the response. "binomial" means logistic regression. "hazards" means Cox's regression
+        of times until an event (`PHReg`), whose coefficients are logarithms of hazard ratios.
+    status : str, optional
+        Name of the column that is 1 if the time ends with the event and 0 if it is censored, for
+        ``family="hazards"``.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
@@ -718,6 +729,7 @@ def advise(
         rho=rho,
         rng=rng,
         family=family,
+        status=status,
         trust=trust,
         parties=parties,
         estimators=estimators,
@@ -727,7 +739,7 @@ def advise(
     )
     import pandas as pd
 
-    check_choice(family, FitFamily, "family")
+    check_choice(family, StudyFamily, "family")
     kinds = [
         kind for kind in get_args(TrustModel) if _serving(family, kind) and (kind != "per-party" or parties)
     ]

@@ -57,12 +57,13 @@ class Guesses:
         `coefficients` or `rsquared` as well.
     coefficients : mapping of str to float
         Guessed coefficients by the names of the columns of the design matrix, in user units (log odds for a
-        0/1 response). Coefficients that are not named are 0. By default every column explains the same share
+        0/1 response, logarithms of hazard ratios for times until an event). Coefficients that are not named
+        are 0. By default every column explains the same share
         of the variance, and all columns together explain `rsquared`.
     rsquared : float
         Guessed share of the variance of the response that the columns explain; default 0.2. To compute this
-        share, the residual variance is pi^2/3 on the logit scale for a 0/1 response, and 1 / rate on the log
-        scale for counts.
+        share, the residual variance is pi^2/3 on the logit scale for a 0/1 response, and on the log scale
+        1 / rate for counts and pi^2/6 for times until an event.
     residual_sd : float
         Guessed standard deviation of the residuals. It can be passed instead of `rsquared`, or instead of the
         standard deviation of the response.
@@ -78,6 +79,15 @@ class Guesses:
     alpha : float
         Guessed dispersion alpha of negative binomial counts, whose variance is ``mean + alpha mean^2``;
         default 1.
+    survival : float
+        Guessed share of people without the event at the end of the follow-up if nobody drops out, for times
+        until an event; default 0.5.
+    dropout : float
+        Guessed share of the people without the event who are censored before the end of the follow-up;
+        default 0.
+    events : float
+        Guessed share of all people whose event is observed, which can be passed instead of `dropout`. If an
+        older study reports numbers of events, this share predicts widths better than `dropout`.
     complete : float
         Guessed share of rows without missing values; default 1. If it is below 1, the study plans fits with
         ``missing="drop"``, and values are missing completely at random.
@@ -111,6 +121,9 @@ class Guesses:
     skews: Mapping[str, float] = field(default_factory=dict)
     complete: float = 1.0
     alpha: float | None = None
+    survival: float | None = None
+    dropout: float | None = None
+    events: float | None = None
 
     def __post_init__(self) -> None:
         for name in (*CHECKED, "shares", "correlations"):
@@ -123,6 +136,12 @@ class Guesses:
         check_number(self.complete, "complete", low=0.0, high=1.0, open_low=True)
         if self.alpha is not None:
             check_number(self.alpha, "alpha", low=0.0)
+        if self.survival is not None:
+            check_fraction(self.survival, "survival")
+        if self.events is not None:
+            check_fraction(self.events, "events")
+        if self.dropout is not None:
+            check_number(self.dropout, "dropout", low=0.0, high=1.0, open_high=True)
         if self.rsquared is not None:
             check_number(self.rsquared, "rsquared", low=0.0, high=1.0, open_high=True)
         if self.residual_sd is not None:

@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, PrivinfError, SchemaError
+from privinf.glm.hazards.model import PHReg
+from privinf.glm.hazards.rows import NO_CONSTANT, event_column, with_status
 from privinf.mechanisms.gaussian import total_mu
 from privinf.planning.guesses import (
     CALIBRATION_PEOPLE,
@@ -27,17 +29,21 @@ from privinf.planning.response import (
     ResidualDistribution,
     constant_for,
     dispersion_of,
+    dropout_of,
+    event_times,
     has_two_levels,
     inverse_link,
     of_response,
     outcome_of,
     residual_distribution,
     residual_of,
+    survival_of,
+    times_assumption,
 )
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
 from privinf.schema.table import check_schema
-from privinf.typing import FitFamily, Floats, PartyColumns, SpendingOptions, TrustModel
+from privinf.typing import Floats, PartyColumns, SpendingOptions, StudyFamily, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction
 
 RSQUARED = 0.2  # of the response, where none is guessed
@@ -57,6 +63,11 @@ NOT_PER_PARTY = (
     "parties= can be used only with trust='per-party': pass this trust model too, or leave parties= out"
 )
 RESPONSE_COLUMN = "response"
+NO_STATUS = (
+    "family='hazards' needs status=: pass the name of the column that is 1 if the time ends with the event "
+    "and 0 if it is censored"
+)
+NOT_HAZARDS = "status= can be used only with family='hazards'"
 CLUSTERED = (
     "a study with up to {} rows for each {!r} cannot be planned, because the correlation "
     "of these rows is unknown; plan with max_rows=1 and n= the number of people"
@@ -84,32 +95,43 @@ class Population:
         Of a numeric response.
     assumptions : tuple of str
         Assumptions, a line each.
+    status : str or None
+        Column of the status of times until an event.
+    dropout : float
+        Share of the people without the event whose times are censored before the end of the follow-up.
 
     Notes
     -----
     Columns are beta distributions on their bounds with the guessed mean and sd (two points at the bounds
     where the sd allows no other; where a skewness is guessed, with another end), joined by normal numbers
     whose correlations are found so that the columns have the guessed ones. A
-    numeric response has the mean ``x'b`` and a `ResidualDistribution` around it.
+    numeric response has the mean ``x'b`` and a `ResidualDistribution` around it. Times until an event and
+    until dropout are exponential; ``x'b`` is the logarithm of the hazard cumulated over the follow-up.
     """
 
     schema: Schema
     formula: str
     design: Design
-    family: FitFamily
+    family: StudyFamily
     guesses: Guesses
     distributions: tuple[ColumnDistribution, ...]
     root: Floats
     slopes: Floats
     residuals: ResidualDistribution | None
     assumptions: tuple[str, ...]
+    status: str | None = None
+    dropout: float = 0.0
 
     def rows(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Return `n` simulated rows: the columns that the formula reads, the response, and a unit a row."""
         frame = drawn(self.distributions, self.root, n, rng)
         item = self.schema[self.design.response]
-        mean = inverse_link(self.design.matrix(frame) @ self.slopes, self.family)
-        response = _response(self, item, frame, mean, rng)
+        predictor = self.design.matrix(frame) @ self.slopes
+        if self.status is None:
+            response = _response(self, item, frame, inverse_link(predictor, self.family), rng)
+        else:
+            response, event = event_times(predictor, self.dropout, item.interval.high, rng)
+            frame[self.status] = _status(self.schema[self.status], event)
         if self.guesses.complete < 1.0:
             response = pd.Series(response).mask(rng.random(n) >= self.guesses.complete)
         frame[self.design.response] = response
@@ -118,7 +140,9 @@ class Population:
         return frame
 
 
-def population(schema: Schema, formula: str, guesses: Guesses, family: FitFamily) -> Population:
+def population(
+    schema: Schema, formula: str, guesses: Guesses, family: StudyFamily, status: str | None = None
+) -> Population:
     """Return the people that guesses describe.
 
     Raises
@@ -144,7 +168,8 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: FitFamily
         ("a correlation for", pairs),
     ):
         refuse_strange(subject, names, names_known)  # a code book serves many formulas
-    refuse_strange("a coefficient for", guesses.coefficients, design.names, "coefficients")
+    names_fitted = [name for j, name in enumerate(design.names) if status is None or j != design.constant]
+    refuse_strange("a coefficient for", guesses.coefficients, names_fitted, "coefficients")
     refuse_strange("a skewness for", guesses.skews, names_known - {design.response})  # the response's follows
     distributions = tuple(distribution_of(schema, name, guesses) for name in inputs)
     refuse_strange(
@@ -156,7 +181,13 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: FitFamily
     root = root_of(distributions, guesses)
     frame = drawn(distributions, root, CALIBRATION_PEOPLE, np.random.default_rng(0))
     X = design.matrix(frame)
-    slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family)
+    survival = survival_of(design, guesses, family)
+    slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family, survival)
+    dropout = 0.0
+    if status is not None:
+        dropout = dropout_of(X @ slopes, guesses)
+        horizon = schema[design.response].interval.high
+        assumptions.insert(0, times_assumption(design.response, horizon, survival, dropout, guesses))
     residuals = None
     if family == "gaussian" and not has_two_levels(schema[design.response]):
         places, width = _places(X @ slopes, schema[design.response])
@@ -176,7 +207,31 @@ def population(schema: Schema, formula: str, guesses: Guesses, family: FitFamily
         slopes=slopes,
         residuals=residuals,
         assumptions=lines,
+        status=status,
+        dropout=dropout,
     )
+
+
+def _check_status(schema: Schema, formula: str, status: str | None, family: StudyFamily) -> None:
+    """Raise ArgumentError or SchemaError unless the status serves the formula and the family."""
+    if (status is None) != (family != "hazards"):
+        raise ArgumentError(NO_STATUS if status is None else NOT_HAZARDS)
+    if status is None:
+        return
+    if not isinstance(status, str) or status not in schema:
+        raise ArgumentError("status= must be the name of a column that the schema declares")
+    design = Design.from_formula(with_status(formula, status, schema), schema)
+    event_column(design, status)
+    if design.constant is None:
+        raise SchemaError(NO_CONSTANT)
+
+
+def _status(item: Any, event: Floats) -> Any:
+    """Return the status column of events: 1 and 0, or the levels of a factor."""
+    if not isinstance(item, Factor):
+        return event
+    values = np.asarray(item.levels)[event.astype(int)]
+    return pd.Categorical(values, item.levels) if item.categorical else values
 
 
 def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
@@ -218,12 +273,19 @@ def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
 
 
 def _slopes(
-    X: Floats, design: Design, schema: Schema, guesses: Guesses, family: FitFamily
+    X: Floats, design: Design, schema: Schema, guesses: Guesses, family: StudyFamily, survival: float
 ) -> tuple[Floats, float, list[str]]:
     """Return coefficients, the residual sd of a numeric response, and the assumptions."""
-    mean, sd, lines = outcome_of(design, schema, guesses, family)
     numeric = family == "gaussian"
-    residual_sd = sd if numeric else math.pi / math.sqrt(3.0) if family == "binomial" else mean**-0.5
+    if family == "hazards":
+        mean = survival
+        sd = math.pi / math.sqrt(6.0)
+        lines: list[str] = []
+    else:
+        mean, sd, lines = outcome_of(design, schema, guesses, family)
+    residual_sd = sd if numeric or family == "hazards" else mean**-0.5
+    if family == "binomial":
+        residual_sd = math.pi / math.sqrt(3.0)
     if family == "negative-binomial":
         residual_sd = math.sqrt(1.0 / mean + dispersion_of(guesses))
     correlations = of_response(guesses, design, family)
@@ -293,7 +355,8 @@ class StudyOptions:
     mu: float | None = None
     rho: float | None = None
     rng: int | None = None
-    family: FitFamily = "gaussian"
+    family: StudyFamily = "gaussian"
+    status: str | None = None
     trust: TrustModel | None = None
     parties: PartyColumns | None = None
     estimators: Sequence[str] | None = None
@@ -350,7 +413,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
             f"n={n} must be at most {LARGEST_STUDY:,}, because each person is a simulated row; pass "
             "a smaller n"
         )
-    family = check_choice(options.family, FitFamily, "family")
+    family = check_choice(options.family, StudyFamily, "family")
     trust = check_choice(options.trust or "central", TrustModel, "trust")
     parties = options.parties
     guesses = options.guesses or Guesses()
@@ -363,7 +426,8 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
     seed = check_count(0 if options.rng is None else options.rng, "rng", least=0)
     total_mu(spending)
     alpha = check_fraction(options.alpha, "alpha")
-    people = population(schema, formula, guesses, family)
+    _check_status(schema, formula, options.status, family)
+    people = population(schema, formula, guesses, family, options.status)
     names = people.design.names
     constant = people.design.constant
     names_planned = options.which
@@ -390,6 +454,8 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
 
 def floor_widths(case: Case) -> Floats:
     """Return the widths without privacy: maximum likelihood with HC0 errors, the median of three tables."""
+    if case.people.status is not None:
+        return _floor_of_hazards(case, case.people.status)
     import statsmodels.api as sm
 
     design = Design.from_formula(case.formula, case.schema)
@@ -411,3 +477,17 @@ def floor_widths(case: Case) -> Floats:
             standard_errors.append(model.fit(cov_type="HC0").bse[places])
     widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(standard_errors, axis=0)
     return widths
+
+
+def _floor_of_hazards(case: Case, status: str) -> Floats:
+    """Return the widths without privacy of logarithms of hazard ratios; nan where there is no finite fit."""
+    widths = np.full((3, len(case.which)), np.nan)
+    for place, seed in enumerate(np.random.SeedSequence(case.seed).spawn(3)):
+        frame = case.people.rows(case.n, np.random.default_rng(seed))
+        frame = frame[frame[case.people.design.response].notna()]
+        try:
+            fit = PHReg.from_formula(case.formula, frame, status=status, schema=case.schema).fit(mu=math.inf)
+        except PrivinfError:
+            continue
+        widths[place] = 2.0 * norm.isf(case.alpha / 2.0) * fit.bse[list(case.which)]
+    return np.asarray(np.median(widths, axis=0))

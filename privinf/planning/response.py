@@ -16,15 +16,17 @@ from privinf.errors import ArgumentError
 from privinf.planning.guesses import Guesses, moments_of, refuse_strange
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor
-from privinf.typing import FitFamily, Floats
+from privinf.typing import Floats, StudyFamily
 
 LARGEST_MIX = 0.5  # one over the fewest degrees of freedom of the mixing chi-square
 TWO_LEVELS = "yes or no; family='binomial' plans a logistic regression"
 MAYBE_TWO_LEVELS = "if it is yes or no, declare the levels [0, 1] instead, or pass family='binomial'"
 USUAL_ALPHA = 1.0  # dispersion of negative binomial counts that is not guessed
+USUAL_SURVIVAL = 0.5  # share without the event at the end of the follow-up that is not guessed
+LARGEST_LOG_HAZARD = 20.0  # logarithm of a cumulated hazard beyond which it grows no further
 
 
-def of_response(guesses: Guesses, design: Design, family: FitFamily) -> dict[str, float]:
+def of_response(guesses: Guesses, design: Design, family: StudyFamily) -> dict[str, float]:
     """Return the guessed correlations of design columns with the response."""
     correlations = dict(guesses.correlations.get(design.response, {}))
     correlations |= {
@@ -66,7 +68,7 @@ def residual_of(spread: float, sd: float, guesses: Guesses) -> float:
 
 
 def outcome_of(
-    design: Design, schema: Schema, guesses: Guesses, family: FitFamily
+    design: Design, schema: Schema, guesses: Guesses, family: StudyFamily
 ) -> tuple[float, float, list[str]]:
     """Return mean and sd of the response, and the assumptions about them."""
     name = design.response
@@ -125,15 +127,105 @@ def dispersion_of(guesses: Guesses) -> float:
     return USUAL_ALPHA if guesses.alpha is None else guesses.alpha
 
 
-def inverse_link(predictor: Floats, family: FitFamily) -> Floats:
-    """Return the means of responses."""
+def survival_of(design: Design, guesses: Guesses, family: StudyFamily) -> float:
+    """Return the share without the event at the end of the follow-up; nan of other responses than times."""
+    if family != "hazards":
+        if not (guesses.survival is guesses.dropout is guesses.events is None):
+            raise ArgumentError(
+                "guesses= gives survival, dropout or events, which times until an event have; omit them, or "
+                "pass family='hazards'"
+            )
+        return math.nan
+    name = design.response
+    for kind, values in (("a mean", guesses.means), ("an sd", guesses.sds), ("shares", guesses.shares)):
+        if name in values:
+            raise ArgumentError(
+                f"guesses= gives {kind} for the time {name!r}; give survival= and events= instead, the "
+                "share without the event at the end of the follow-up and the share of observed events"
+            )
+    if guesses.residual_sd is not None or guesses.spreads or guesses.alpha is not None:
+        raise ArgumentError(
+            "guesses= gives residual_sd, spreads or alpha, which times until an event do not have; omit them"
+        )
+    if guesses.events is not None and guesses.dropout is not None:
+        raise ArgumentError(
+            "guesses= gives dropout and events, but one determines the other; omit one of them"
+        )
+    survival = USUAL_SURVIVAL if guesses.survival is None else guesses.survival
+    if guesses.events is not None and guesses.events > 1.0 - survival:
+        raise ArgumentError(
+            f"the guessed share of events must be at most {1.0 - survival:.3g}, the share of people with the "
+            "event at the end of the follow-up if nobody drops out; guess a smaller share or a lower survival"
+        )
+    return survival
+
+
+def dropout_of(predictor: Floats, guesses: Guesses) -> float:
+    """Return the share of people without the event who are censored before the end of the follow-up.
+
+    With exponential times, a person whose hazard cumulates to h over the follow-up, and that of dropout to l,
+    has an observed event with probability ``h / (h + l) (1 - exp(-h - l))``; l gives the guessed mean.
+
+    Parameters
+    ----------
+    predictor : ndarray
+        Logarithms of h of simulated people.
+    guesses : Guesses
+    """
+    if guesses.events is None:
+        return 0.0 if guesses.dropout is None else guesses.dropout
+    h = np.exp(np.minimum(predictor, LARGEST_LOG_HAZARD))
+
+    def excess(leaving: float) -> float:
+        return float(np.mean(h / (h + leaving) * -np.expm1(-h - leaving))) - float(guesses.events or 0.0)
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    most = 1.0
+    while excess(most) > 0.0:
+        most *= 2.0
+    return -math.expm1(-float(brentq(excess, 0.0, most)))
+
+
+def times_assumption(name: str, horizon: float, survival: float, dropout: float, guesses: Guesses) -> str:
+    """Return the assumption on times until an event, in words."""
+    text = (
+        f"{name}: exponential, {survival:.0%} without the event at {horizon:g} "
+        f"({'not ' * (guesses.survival is None)}guessed), "
+    )
+    if guesses.events is None:
+        return text + f"dropout {dropout:.0%} ({'not ' * (guesses.dropout is None)}guessed)"
+    return text + f"{guesses.events:.1%} with an observed event (guessed), and so a dropout of {dropout:.0%}"
+
+
+def event_times(
+    predictor: Floats, dropout: float, horizon: float, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return times and statuses (1 for an event) of people with these logarithms of cumulated hazards.
+
+    Times until the event and until dropout are exponential. `predictor` is the logarithm of the hazard that
+    is cumulated over the follow-up, which ends at `horizon`.
+    """
+    n = len(predictor)
+    hazard = np.exp(np.minimum(predictor, LARGEST_LOG_HAZARD)) / horizon
+    failure = rng.exponential(size=n) / hazard
+    leaving = -math.log1p(-dropout) / horizon
+    end = rng.exponential(size=n)
+    end = np.minimum(end / leaving, horizon) if leaving > 0.0 else np.full(n, horizon)
+    return np.minimum(failure, end), np.asarray(failure <= end, dtype=np.float64)
+
+
+def inverse_link(predictor: Floats, family: StudyFamily) -> Floats:
+    """Return the means of responses; of times, the shares without the event at the end of the follow-up."""
     if family == "gaussian":
         return predictor
+    if family == "hazards":
+        return np.asarray(np.exp(-np.exp(np.minimum(predictor, LARGEST_LOG_HAZARD))))
     means: Floats = expit(predictor) if family == "binomial" else np.exp(np.minimum(predictor, 20.0))
     return means
 
 
-def constant_for(predictor: Floats, mean: float, family: FitFamily) -> float:
+def constant_for(predictor: Floats, mean: float, family: StudyFamily) -> float:
     """Return the intercept that gives the response its mean."""
     if family == "gaussian":
         return mean - float(np.mean(predictor))

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import norm
 
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.glm.hazards.model import PHReg
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
 from privinf.glm.negative_binomial import NegativeBinomial
@@ -25,7 +26,7 @@ from privinf.planning.people import LARGEST_STUDY, Case
 from privinf.progress import step
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Numeric
-from privinf.typing import FitFamily, Floats, TrustModel
+from privinf.typing import Floats, StudyFamily, TrustModel
 from privinf.validation import check_choice, check_fraction, check_number, check_positive
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
 class Estimator:
     """Scope of an estimator, its fit to simulated rows, and the assumptions of its intervals."""
 
-    families: tuple[FitFamily, ...]
+    families: tuple[StudyFamily, ...]
     trusts: tuple[TrustModel, ...]
     fit: Fit
     rests_on: str
@@ -104,7 +105,7 @@ SUMS: tuple[TrustModel, ...] = ("central", "server", "secure-sum")
 OF_MOMENTS = _plain(MomentOLS, lambda case: {"trust": "local" if case.trust == "local" else "central"})
 # How IWPGLM is fitted, by the family of the response.
 OF_EXAMPLES = _plain(IWPGLM, lambda case: {"loss": LOSSES[case.people.family]})
-OF_NUMBERS: tuple[FitFamily, ...] = ("gaussian",)  # family of a numeric response
+OF_NUMBERS: tuple[StudyFamily, ...] = ("gaussian",)  # family of a numeric response
 ESTIMATORS: Mapping[str, Estimator] = {
     "OLS": Estimator(
         OF_NUMBERS,
@@ -130,6 +131,12 @@ ESTIMATORS: Mapping[str, Estimator] = {
         SUMS,
         _plain(NegativeBinomial),
         "assumes that the model of the mean count is correct",
+    ),
+    "PHReg": Estimator(
+        ("hazards",),
+        SUMS,
+        _plain(PHReg, lambda case: {"status": case.people.status}),
+        "assumes proportional hazards and linear effects",
     ),
     "ModulatedOLS": Estimator(
         OF_NUMBERS, ("local",), _plain(ModulatedOLS), "each person adds noise to their own row"
@@ -640,7 +647,10 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
 
     sample = case.people.rows(20_000, np.random.default_rng(case.seed))
     tighter = {}
-    for name in dict.fromkeys((*case.people.design.inputs, case.people.design.response)):
+    varied = dict.fromkeys((*case.people.design.inputs, case.people.design.response))
+    if case.people.status is not None:  # another bound of the time is another follow-up
+        varied.pop(case.people.design.response)
+    for name in varied:
         item = case.schema[name]
         if isinstance(item, Numeric):
             mean = float(sample[name].mean())

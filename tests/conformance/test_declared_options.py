@@ -380,7 +380,10 @@ COMMANDS = [
     (fit_command, "PHReg.from_formula", ("missing", "status", "horizon")),
     (release_command, ".Moments", ("missing",)),
     (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
-    *((study_command, name, (*BUDGET, "family", "trust", "alpha")) for name in (".plan_study", ".advise")),
+    *(
+        (study_command, name, (*BUDGET, "family", "status", "trust", "alpha"))
+        for name in (".plan_study", ".advise")
+    ),
     (study_command, "Study.changes", ("coefficient", "width", "effect", "power")),
     (
         new_command,

@@ -476,6 +476,31 @@ def test_the_command_without_a_trust_is_advice(run):
     assert set(told.trust) == {"central", "server", "secure-sum", "local"}
 
 
+def test_the_command_plans_hazard_ratios(tmp_path):
+    bounds = {"years": (0, 5), "died": (0, 1), "age": (40, 90)}
+    text = "".join(f"[columns.{name}]\nlow = {low}\nhigh = {high}\n" for name, (low, high) in bounds.items())
+    (tmp_path / "schema.toml").write_text(text)
+    (tmp_path / "guesses.toml").write_text("survival = 0.6\nevents = 0.3\n[coefficients]\nage = 0.04\n")
+    words = [
+        "study",
+        "years ~ age",
+        "--n",
+        "2000",
+        "--family",
+        "hazards",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-6",
+    ]
+    words += ["--schema", str(tmp_path / "schema.toml"), "--guesses", str(tmp_path / "guesses.toml")]
+    done = CliRunner().invoke(main, [*words, "--status", "died", "--trust", "central"])
+    assert done.exit_code == 0, done.output
+    assert "PHReg" in done.output
+    assert "30.0% with an observed event" in done.output
+    assert "needs status=" in " ".join(CliRunner().invoke(main, words).output.split())
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -561,3 +586,104 @@ def test_a_response_with_bounds_0_and_1_names_the_levels_and_the_family():
     schema = pi.Schema({"age": (20, 70), "sick": (0, 1)})
     study = pi.plan_study(schema, "sick ~ age", 3000, epsilon=4, delta=1e-6, estimators=["MomentOLS"])
     assert "declare the levels [0, 1] instead, or pass family='binomial'" in str(study)
+
+
+# ---- times until an event
+
+TIMES = pi.Schema({"years": (0, 5), "died": (0, 1), "age": (40, 90), "treated": [0, 1]})
+PATIENTS = pi.Guesses(
+    means={"age": 65},
+    sds={"age": 12},
+    survival=0.6,
+    dropout=0.2,
+    coefficients={"treated": math.log(0.7), "age": 0.04},
+)
+HAZARDS = {"family": "hazards", "status": "died", "progress": False}
+
+
+def test_people_with_times_have_the_guessed_survival_and_dropout():
+    people = population(TIMES, "years ~ age + treated", PATIENTS, "hazards", "died")
+    rows = people.rows(200_000, np.random.default_rng(0))
+    assert rows.years.between(0.0, 5.0).all()
+    assert set(rows.died) == {0.0, 1.0}
+    no_dropout = replace(people, dropout=0.0).rows(200_000, np.random.default_rng(0))
+    assert 1.0 - no_dropout.died.mean() == pytest.approx(0.6, abs=0.005)
+    at_risk = people.rows(200_000, np.random.default_rng(1))
+    censored = (at_risk.died == 0.0) & (at_risk.years < 5.0)
+    assert 0.1 < censored.sum() / (at_risk.died == 0.0).sum() < 0.25
+    assert any(
+        "exponential, 60% without the event at 5 (guessed), dropout 20%" in a for a in people.assumptions
+    )
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # by noise, in one fit of 60
+def test_planned_widths_of_hazard_ratios_are_those_of_fits():
+    study = pi.plan_study(TIMES, "years ~ age + treated", 4_000, guesses=PATIENTS, **HAZARDS, **LEVEL)
+    assert study.best == "PHReg"
+    frame = study.frame.set_index("coefficient")
+    rows = population(TIMES, "years ~ age + treated", PATIENTS, "hazards", "died").rows
+    fits = [
+        pi.PHReg.from_formula(
+            "years ~ age + treated", rows(4_000, np.random.default_rng(seed)), status="died", schema=TIMES
+        ).fit(**LEVEL, rng=seed)
+        for seed in range(100, 124)
+    ]
+    widths = np.median([np.ptp(fit.conf_int().loc[list(frame.index)], axis=1) for fit in fits], axis=0)
+    np.testing.assert_allclose(frame.width, widths, rtol=0.08)
+    assert ((frame.times > 1.02) & (frame.times < 1.5)).all()
+    assert study.power({"treated": math.log(0.7)}).loc["treated", "PHReg"] > 0.9
+
+
+def test_people_and_budget_for_a_hazard_ratio():
+    study = pi.plan_study(TIMES, "years ~ age + treated", 3_000, guesses=PATIENTS, **HAZARDS, **LEVEL)
+    people = study.n_for("treated", width=0.4, progress=False)
+    again = pi.plan_study(TIMES, "years ~ age + treated", people, guesses=PATIENTS, **HAZARDS, **LEVEL)
+    assert again.frame.set_index("coefficient").loc["treated", "width"] == pytest.approx(0.4, rel=0.03)
+    changes = study.changes("treated", width=0.4, progress=False)
+    assert not changes.change.str.contains("years").any()  # the follow-up is no bound to tighten
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"status": None}, ArgumentError, "needs status="),
+        ({"status": "dead"}, ArgumentError, "the schema declares"),
+        ({"status": "age"}, SchemaError, "bounds"),
+        ({"family": "gaussian"}, ArgumentError, "only with family='hazards'"),
+        ({"formula": "years ~ 0 + age"}, SchemaError, "baseline"),
+        ({"guesses": pi.Guesses(means={"years": 2})}, ArgumentError, "survival="),
+        ({"guesses": pi.Guesses(coefficients={"Intercept": 2})}, ArgumentError, "Intercept"),
+        ({"guesses": pi.Guesses(alpha=2)}, ArgumentError, "alpha"),
+        ({"trust": "local"}, NotAvailableError, "no estimator"),
+    ],
+)
+def test_plans_of_times_that_do_not_fit_are_refused(change, error, said):
+    options = {"formula": "years ~ age", **HAZARDS, **LEVEL} | change
+    with pytest.raises(error, match=said):
+        pi.plan_study(TIMES, options.pop("formula"), 500, **options)
+
+
+def test_a_guessed_share_of_events_determines_the_dropout():
+    book = replace(PATIENTS, dropout=None, events=0.25)
+    people = population(TIMES, "years ~ age + treated", book, "hazards", "died")
+    rows = people.rows(200_000, np.random.default_rng(0))
+    assert rows.died.mean() == pytest.approx(0.25, abs=0.005)
+    with pytest.raises(ArgumentError, match=r"at most 0\.4"):
+        population(TIMES, "years ~ age", pi.Guesses(survival=0.6, events=0.5), "hazards", "died")
+    with pytest.raises(ArgumentError, match="omit one"):
+        population(TIMES, "years ~ age", pi.Guesses(dropout=0.1, events=0.2), "hazards", "died")
+
+
+def test_guesses_of_times_are_refused_elsewhere():
+    with pytest.raises(ArgumentError, match="family='hazards'"):
+        plan(guesses=replace(BOOK, survival=0.4))
+    with pytest.raises(ArgumentError, match="survival"):
+        pi.Guesses(survival=1.2)
+    with pytest.raises(ArgumentError, match="dropout"):
+        pi.Guesses(dropout=1.0)
+
+
+def test_a_status_with_labels_is_planned():
+    schema = pi.Schema({"years": (0, 5), "status": ["alive", "dead"], "age": (40, 90)})
+    study = pi.plan_study(schema, "years ~ age", 2_000, family="hazards", status="status", **LEVEL)
+    assert study.cells[0].verdict == "identified"

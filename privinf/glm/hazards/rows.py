@@ -89,7 +89,7 @@ def hazard_rows(model_rows: ModelRows, status: str, horizon: float | None, inter
         Status, horizon, grid or columns do not fit a proportional-hazards model.
     """
     design = model_rows.design
-    event = _event_column(design, status)
+    event = event_column(design, status)
     if design.constant is None:
         raise SchemaError(NO_CONSTANT)
     if len(design.names) <= 2:
@@ -124,7 +124,7 @@ def with_status(formula: str, status: str, schema: Schema) -> str:
     return f"{formula} + {term}"
 
 
-def _event_column(design: Design, status: str) -> str:
+def event_column(design: Design, status: str) -> str:
     """Return the name of the design's column that is 1 for an event.
 
     Raises
